@@ -1,10 +1,11 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
-# make check     formatting, types, import rules and unit tests, in two minutes on two cores
+# make check     formatting, types, import rules, English, links and unit tests, in two minutes on two cores
 # make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make test-cpp  the C++ tests alone, plain and with sanitizers
+# make docs      the documentation site, in build/docs; needs no network
 # make lint      formatting, types and import rules alone
 # make clean     remove what the others made
 #
@@ -24,7 +25,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo check units test test-long test-versions test-cpp lint clean
+.PHONY: install demo check units test test-long test-versions test-cpp docs lint clean
 
 install: .venv/installed
 
@@ -42,7 +43,7 @@ check: install
 	$(MAKE) --jobs=2 --output-sync=target lint units
 
 # What one process computes by itself: no whole models, no runtimes, no other processes.
-UNITS := tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
+UNITS := tests/docs tests/english tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
 
 units: install
 	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
@@ -62,6 +63,9 @@ test-versions: install
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'
+
+docs: install
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -d build/doctrees docs build/docs
 
 lint: install
 	$(BIN)/ruff check .

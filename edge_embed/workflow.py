@@ -81,23 +81,26 @@ def save(
     metadata: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a file that exports and validates anywhere, without the model's class and without running its code.
+    """Write a file that exports and validates anywhere, without the class of the model and without running its code.
 
     Args:
-        model: any module; it is traced in eval mode and left as it was.
+        model: any module; it is traced in eval mode and left unchanged.
         path: usually ``model.pt``.
         example_inputs: a tensor, a sequence of positional inputs, or a mapping of keyword inputs.
-        dynamic_shapes: as for ``torch.export.export``. By default every dimension that the model allows
-            is dynamic, also where the example has size 1.
-        vocabulary: the token of every id, or a mapping from tokens to ids; it travels into the exported file. A warning
-            tells where no table has as many rows.
-        metadata: strings that travel with the model (task, tokenizer, licence, ...).
+        dynamic_shapes: as for ``torch.export.export``. By default every dimension that the model allows is dynamic,
+            also if its size is 1 in the example.
+        vocabulary: the token of every id, or a mapping from tokens to ids. The exported file contains it. A warning is
+            issued if no table has as many rows.
+        metadata: strings that are stored with the model (task, tokenizer, licence, ...).
         force: overwrite an existing file.
 
+    Returns:
+        The path.
+
     Raises:
-        BadInputError: if the model cannot be traced or read back (the operator or feature is named), or does
-            not run on its example inputs.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the model cannot be traced or read back, or fails on its example inputs; the message names the
+            operator or the feature.
+        OutputError: the file cannot be written; no partial file remains.
     """
     with new_file(checked_path("path", path), force=force) as temporary:
         write_program(model, temporary, example_inputs, dynamic_shapes, vocabulary, metadata)
@@ -116,22 +119,22 @@ def load(
     tables: Collection[str] = (),
     reading: Reading = AS_IT_SHOWS,
 ) -> Program:
-    """The program of a module, or of a file that holds one.
+    """Return the program of a module, or of a file that contains one.
 
     Args:
-        model: a module (then ``example_inputs`` is needed) or the path of a saved one, of the folder of one of
-            transformers, or of word vectors: word2vec, GloVe, fastText, model2vec, safetensors, npy or npz.
+        model: a module, with ``example_inputs``, or a path: of a saved model, of the folder of a transformers model, or
+            of word vectors (word2vec, GloVe, fastText, model2vec, safetensors, npy or npz).
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
-        inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs it lacks.
+        inputs: for a plain ``torch.save`` file: name, dtype and shape of the inputs, which the file lacks.
         allow_pickle: run code from the file if it cannot be read otherwise.
-        factory: for a file of weights (a state_dict or a checkpoint): makes the module that they are for.
-        weights: where in a checkpoint they are, such as ``ema.module``, where several fit.
-        tables: for safetensors and npz with several tables and without a factory: the name of the one that is wanted.
-        reading: for word vectors: whether rows have tokens, and what becomes of those that are broken or come twice.
+        factory: for a file of weights (a state_dict or a checkpoint): function that returns its module.
+        weights: path of the weights in a checkpoint, such as ``ema.module``, if several sets fit.
+        tables: for safetensors and npz with several tables and without a factory: name of the table to read.
+        reading: for word vectors: whether rows begin with tokens, and the handling of broken and repeated tokens.
 
     Raises:
-        BadInputError: if the file is damaged, hostile or not a model, or the module cannot be traced.
+        BadInputError: the file is damaged, hostile or not a model, or the module cannot be traced.
     """
     if not isinstance(model, nn.Module | str | PathLike):
         expected = "expected a module or the path of a file: load weights into their module"
@@ -215,59 +218,63 @@ def compress(
     weight_type: str | None = None,
     open: bool = True,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
-    """Put compressed tables in the place of dense ones, in a model that is trained already.
+    """Replace the dense tables of a trained model by compressed ones, without training.
 
-    Wanted is one of ``ratio``, ``budget``, ``min_cosine``, or sizes of a method. Of several settings that serve the one
-    nearest to the dense table is taken, and for ``min_cosine`` the smallest; the others are in the report.
+    The goal is one of ``ratio``, ``budget``, ``min_cosine``, or the sizes of a method. Among the settings that meet the
+    goal, the one with the smallest reconstruction error is selected; for ``min_cosine``, the smallest one. The report
+    lists the others.
 
     Args:
-        model: a module, which stays as it is; the path of a saved model, of the folder of one of transformers, of word
-            vectors, or of an ONNX or TFLite file of any tool; or a program (`edge_embed.workflow.load`).
-        method: ``dpq`` (product quantisation by k-means), ``opq`` (of rows that are rotated first), ``ant`` (sparse
-            coding), ``tt`` and ``tr`` (singular value decompositions), ``low_rank`` (one of them, as a tensor train of
-            two cores), ``rows`` (integers with a scale for each row, which do not learn on), or ``auto``: all of these,
-            but ``opq`` only where its rotation becomes a part of the next layer.
-        ratio: bytes of each table, as the model holds it, over those of its packed form, at least.
-        budget: in place of ``ratio``: bytes of all packed tables together, at most; or text such as ``"3 MB"``.
-        min_cosine: mean cosine of the rows with the dense ones, at least. Beside another goal it is a condition.
-        modules: names of the layers whose tables are wanted, ``nn.Linear`` too; of an ONNX or TFLite file, of the
-            constants. By default all tables that rows are looked up of and that hold a twentieth of the model; tied
-            heads follow their table.
-        counts: by the name of a table: how often each row comes up, numbers >= 0 [n]. Frequent rows count more in what
-            is measured, and with all methods but rows come nearer to the dense ones.
-        trainable: of a module: the layers learn on from where they are.
-        seed: of all that is drawn.
-        checkpoint: folder where finished parts are kept until the result is there: after an interruption the same call
-            goes on from them. They take about as much as the compressed tables; the others have none.
-        output: of a saved model: where the compressed one is written, as by `save`; of an ONNX or TFLite file,
-            which needs one, as a file like it.
+        model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path: of a saved model, of
+            the folder of a transformers model, of word vectors, or of an ONNX or TFLite file of any tool.
+        method: one of
+
+            - ``dpq``: product quantisation by k-means;
+            - ``opq``: the same after a rotation of the rows;
+            - ``ant``: sparse coding;
+            - ``tt`` and ``tr``: singular value decompositions;
+            - ``low_rank``: one such decomposition, stored as a tensor train of two cores;
+            - ``rows``: integers with a scale for each row, which cannot be trained further;
+            - ``auto``: all of them; ``opq`` only if the next layer can absorb the rotation.
+        ratio: smallest compression ratio of each table: its bytes in the model over those of its packed form.
+        budget: largest size of all packed tables together: bytes, or text such as ``"3 MB"``.
+        min_cosine: smallest mean cosine between packed and dense rows. Beside another goal it is a condition.
+        modules: names of the layers to compress, ``nn.Linear`` included; for an ONNX or TFLite file, of the constants.
+            By default, looked-up tables with at least 5 % of the parameters are compressed; tied output layers follow
+            their table.
+        counts: for each table by name, the occurrences of its rows, numbers >= 0 [n]. Frequent rows weigh more in all
+            figures, and all methods except ``rows`` fit them more closely.
+        trainable: for a module: leave the layers trainable, for fine-tuning.
+        seed: random seed.
+        checkpoint: folder that stores finished parts until the result is complete. After an interruption the same call
+            resumes from them. They take about as many bytes as the compressed tables.
+        output: for a saved model: path of the compressed model, written as by `save`; for an ONNX or TFLite file, which
+            requires it: path of the new file.
         force: overwrite an existing file.
-        progress: called with (step, done, in all); by default a bar on stderr, where that is a terminal or a notebook.
-        group: processes that share the work, such as ``torch.distributed.group.WORLD``: each makes this call with equal
-            arguments and gets the same result; the first alone writes ``output`` and keeps parts. With dpq, ant and
-            rows it is that of one process with as many threads, bit for bit, with the others to rounding. What one
-            process refuses all do. None: this one has all of the work.
-        num_codes: in place of a goal: codes K of a group (dpq, opq), with ``num_groups``.
-        num_groups: groups D, which divide the columns.
-        num_anchors: in place of a goal: anchors A (ant), with ``nonzeros``.
-        nonzeros: weights of a row, on average.
-        rank: in place of a goal: the rank R (tt, tr, low_rank).
-        bits: in place of a goal: of each number, 2 to 8 (rows).
-        value_type: with sizes: type of stored values, as of ``freeze`` of the layers.
-        weight_type: with sizes: type of the weights of ant.
-        open: of an ONNX or TFLite file: open what is written once, as `export` does, before it gets its name.
+        progress: called with (step, done, total). By default a bar on stderr, in terminals and notebooks.
+        group: processes that share the work, such as ``torch.distributed.group.WORLD``. Each makes this call with equal
+            arguments and gets the same result; only the first writes ``output`` and ``checkpoint``. For ``dpq``,
+            ``ant`` and ``rows`` the result equals that of one process bit for bit, for other methods up to rounding.
+        num_codes: codes K per group (``dpq``, ``opq``), with ``num_groups``.
+        num_groups: groups D, a divisor of the columns (``dpq``, ``opq``).
+        num_anchors: anchors A (``ant``), with ``nonzeros``.
+        nonzeros: mean number of weights per row (``ant``).
+        rank: rank R (``tt``, ``tr``, ``low_rank``).
+        bits: bits per weight, 2 to 8 (``rows``).
+        value_type: with sizes: type of stored values, as for ``freeze`` of the layers.
+        weight_type: with sizes: type of the weights (``ant``).
+        open: for an ONNX or TFLite file: open the new file once in its runtime before it gets its name.
 
     Returns:
-        ``model``: a copy with compressed layers (frozen, unless they are trainable), a program for `export`, or the
-        path of the ONNX or TFLite file that was written, and ``report``: how near they are.
+        ``model``: a copy with compressed layers, frozen unless ``trainable``; a program for `export`; or the path of
+        the new ONNX or TFLite file. ``report``: the reconstruction errors and all settings that were tried.
 
     Raises:
-        BadInputError: if what is wanted is not clear, a name is of no table, or no table is worth it or can be replaced
-            (the reasons are named), or a table holds what float32 cannot, or the runtime does not open what was made of
-            an ONNX or TFLite file; or the group is not of gloo.
-        SizeError: if a table cannot be as small as wanted, or gets no smaller.
-        ParityError: if a table cannot be as near as wanted.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the goal is ambiguous, a name is unknown, or no table can be replaced (with the reasons). Also: a
+            table holds numbers outside of float32, the runtime cannot open the new file, or the group is not gloo.
+        SizeError: a table cannot be as small as required, or gets no smaller.
+        ParityError: a table cannot be as accurate as required.
+        OutputError: the file cannot be written; no partial file remains.
     """
     if not isinstance(model, nn.Module | Program | str | PathLike):
         expected = "expected a module, the path of a file, or a program: load weights into their module"
@@ -328,7 +335,7 @@ def _rewrite(program: Program, output: Path, force: bool) -> Program:
 
 
 def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
-    """What compresses a file that a runtime opens, whatever tool it is of; None for other files."""
+    """Return the function that compresses an ONNX or TFLite file of any tool; None for other files."""
     found = compress_onnx if is_onnx_file(path) else compress_tflite if is_tflite_file(path) else None
     if found is not None:
         check_runtime_file(path)
@@ -349,12 +356,12 @@ def _warn_of_zeros(lowered: LoweredProgram) -> LoweredProgram:
 
 @interactive
 def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: Progress = BARS) -> LoweredProgram:
-    """Pack every compressed table of a model; the result lists what was lowered and what was left, and why.
+    """Pack every compressed table of a model; the result lists lowered tables, and skipped ones with the reason.
 
     Args:
-        model: a module or the path of a saved one.
+        model: a module or the path of a saved model.
         example_inputs: for a module, as for `save`.
-        progress: called with (table, rows done, rows in all).
+        progress: called with (table, rows done, total rows).
     """
     return _warn_of_zeros(lower_program(_runnable(model, example_inputs), progress))
 
@@ -362,17 +369,17 @@ def lower(model: Model, example_inputs: ExampleInputs | None = None, progress: P
 def _runnable(
     model: Model | Program, example_inputs: ExampleInputs | None = None, dynamic_shapes: Any = None
 ) -> Program:
-    """The program of a model, in the types that runtimes compute in."""
+    """Return the program of a model, in the types that runtimes compute in."""
     return in_float32(model if isinstance(model, Program) else load(model, example_inputs, dynamic_shapes))
 
 
 def _paths(*inputs: object) -> list[StrPath]:
-    """Those that are paths: of files that a command reads."""
+    """Return the inputs that are paths of files."""
     return [path for path in inputs if isinstance(path, str | PathLike)]
 
 
 def check_target(target: str, options: Iterable[str] = ()) -> None:
-    """Raise `BadInputError` for a target that is not known, and name those that are, or that has not an option."""
+    """Raise `BadInputError` for an unknown target, or an option that the target lacks; the message lists the others."""
     if target not in TARGETS:
         raise BadInputError(
             f"unknown target {target!r}: {suggested(str(target), TARGETS)}expected one of {', '.join(sorted(TARGETS))}"
@@ -402,35 +409,37 @@ def export(
     force: bool = False,
     progress: Progress = BARS,
 ) -> ExportReport:
-    """Write a model for a target runtime, tables packed.
+    """Write a model with packed tables to a file of the target format.
 
     Args:
-        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`).
+        model: a module, the path of a saved model, or a program (`edge_embed.workflow.load`).
         target: ``"onnx"`` or ``"tflite"``.
         output: the file to write.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
-        external_data: for onnx: ``auto``, ``always`` or ``never`` put weights into ``<output>.data``.
-        memory_megabytes: for onnx: MiB that a session with the operator library may take for each use of a table, to
-            be faster: for rows of TT, without it none, and for heads of DPQ, without it as much as their codes.
-        tokenizer: for onnx: a ``tokenizer.json`` (Hugging Face) to put in front of the model, which then takes
-            ``text``.
-        tokenizer_input: name of the input for ids, where the model has several inputs of integers.
-        tflite_table: for tflite: how DPQ tables are looked up: ``byte``, ``pairs`` (faster and larger), or by default
-            ``auto``, which takes pairs where they add at most a fifth to the table.
-        tflite_sizes: for tflite: sizes by name of the dynamic dimension, for a signature each. By default a model of
-            rows and bags stays dynamic; others, converted by litert-torch, have the sizes of the example.
-        allow_empty: export a table of which all rows are zero.
-        open: open the file once, in a process of its own, before it gets its name: in ONNX Runtime, with the operator
-            library and without, or in LiteRT.
+        external_data: onnx: ``auto``, ``always`` or ``never`` store weights in ``<output>.data``.
+        memory_megabytes: onnx: session memory in MiB for each use of a table, for speed. By default, lookups of TT use
+            none, and output layers of DPQ use as much as their codes.
+        tokenizer: onnx: a ``tokenizer.json`` (Hugging Face) to include; the model then accepts ``text``.
+        tokenizer_input: name of the input that receives the ids, if several inputs are integers.
+        tflite_table: tflite: lookup of DPQ tables: ``byte``; ``pairs``, which is faster and larger; or by default
+            ``auto``, which selects ``pairs`` if the table grows by at most a fifth.
+        tflite_sizes: tflite: sizes by name of the dynamic dimension, one signature for each. By default, a model of
+            lookups and bags stays dynamic, and other models, converted by litert-torch, have the sizes of the example.
+        allow_empty: export tables even if all rows are zero.
+        open: open the file once, in its own process, before it gets its name: in ONNX Runtime, with and without the
+            operator library, or in LiteRT.
         force: overwrite existing files.
-        progress: called with (table, rows done, rows in all).
+        progress: called with (table, rows done, total rows).
+
+    Returns:
+        The report: sizes, tables, and dynamic dimensions.
 
     Raises:
-        BadInputError: if the target is unknown or has not an option that is given, or the model has no compressed table
-            or one of which all rows are zero, or cannot be exported, or the tokenizer is damaged, does not fit the
-            model or would give other ids than the library `tokenizers`, or the runtime does not open what was exported.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the target or one of its options is unknown; the model has no compressed table, has a table whose
+            rows are all zero, or cannot be exported; the tokenizer is damaged, does not fit the model, or gives other
+            ids than the library `tokenizers`; or the runtime cannot open the file.
+        OutputError: the file cannot be written; no partial file remains.
     """
     given: dict[str, Any] = {
         "external_data": external_data,
@@ -497,35 +506,37 @@ def validate(
     tokenizer: StrPath | None = None,
     changed_after_export: bool | None = None,
 ) -> ValidationReport:
-    """Compare an exported file with the model it came from: rows, outputs, sizes, latency.
+    """Compare an exported file with its model: rows, outputs, sizes, latency.
 
     Args:
-        model: a module, the path of a saved one, or a program (`edge_embed.workflow.load`); of a file that `compress`
-            wrote in place, the path of the ``.onnx`` or ``.tflite`` file that it was made from.
+        model: a module, the path of a saved model, or a program (`edge_embed.workflow.load`). If `compress` wrote
+            ``exported`` from an ``.onnx`` or ``.tflite`` file: the path of that file.
         exported: the ``.onnx`` or ``.tflite`` file.
         example_inputs: for a module, as for `save`.
-        options: all that may be chosen (`ValidationOptions`); each of the following takes the place of one of them.
-        progress: called with (step, done, in all).
-        atol: absolute tolerance of the outputs, or of each by its name.
-        rtol: relative tolerance, alike.
-        seed: of ids, inputs and the order of measurements.
-        iterations: measured rounds per latency figure; 0 measures none.
+        options: all options as one object; each of the following keywords overrides one of them.
+        progress: called with (step, done, total).
+        atol: absolute tolerance of the outputs, or of each output by name.
+        rtol: relative tolerance of the outputs, or of each output by name.
+        seed: random seed of ids, inputs and the order of measurements.
+        iterations: measured rounds for each latency; 0 measures none.
         warmup: rounds before them.
-        more_cases: inputs of random sizes beyond the usual ones.
-        inputs: file of inputs for the whole model, in place of random ones.
+        more_cases: number of additional inputs of random sizes.
+        inputs: file of inputs for the model, which replace random ones.
         save_inputs: file to write the inputs to.
-        save_worst: file to write those to on which an output was farthest off.
+        save_worst: file to write the inputs with the largest output error to.
         force: overwrite existing files.
-        targets: where the model is to run besides, such as ``["portable"]``.
+        targets: targets to run the model on too, such as ``["portable"]``.
         time_limit: seconds that each step may take.
-        tokenizer: the tokenizer.json that the exported file has, to compare ids with.
-        changed_after_export: a tool changed the file on purpose.
+        tokenizer: the ``tokenizer.json`` of the exported file; its ids are compared.
+        changed_after_export: report changes that a tool made to the file on purpose, and pass.
+
+    Returns:
+        The report. A sound file whose content differs is a failed report, not an error.
 
     Raises:
-        BadInputError: if a file is damaged or an option impossible. A sound file whose content differs is a failed
-            report instead.
-        TimeLimitError: if a call of ONNX Runtime takes longer than the options allow. What else may go on for ever (the
-            reference evaluator, a session that is made) only the command line ends, in a process of its own.
+        BadInputError: a file is damaged, or an option is impossible.
+        TimeLimitError: a call of ONNX Runtime exceeds ``time_limit``. Only the command line, which runs in its own
+            process, also ends the reference evaluator and the creation of a session.
     """
     given: dict[str, Any] = {
         "atol": atol,
@@ -556,7 +567,7 @@ def validate(
 def _lowered(
     model: Model | Program, exported: Path, example_inputs: ExampleInputs | None, progress: Progress
 ) -> Iterator[tuple[Program, LoweredProgram]]:
-    """The program that an exported file is compared with, and its packed tables."""
+    """Yield the program that an exported file is compared with, and its packed tables."""
     if isinstance(model, str | PathLike) and is_runtime_file(Path(model)):
         if example_inputs is not None:
             raise BadInputError(f"example_inputs: got some for {model}, which declares its inputs: leave them out")
@@ -586,33 +597,34 @@ def check(
     accept: bool = False,
     load_options: Sequence[str] = (),
 ) -> CheckReport:
-    """Check an exported file against a budget, an earlier report and an earlier file, as a pull request needs it.
+    """Check an exported file against a budget, an earlier report and an earlier file, as the gate of a pull request.
 
     Args:
-        model: as for `validate`; by default the one that the budget names.
-        exported: the ``.onnx`` or ``.tflite`` file; by default the one that the budget names.
+        model: as for `validate`; by default the model that the budget names.
+        exported: the ``.onnx`` or ``.tflite`` file; by default the file that the budget names.
         example_inputs: for a module, as for `save`.
-        budget: ``edge-embed.toml`` (`edge_embed.gate.budget`), or one that was read. Without one, parity is checked.
-        baseline: the JSON report of an earlier check, which sizes must not exceed by more than the budget's growth;
-            by default the one that the budget names.
-        base: an earlier file of the same kind, beside which the latency is measured.
-        base_library: for onnx: the operator library for ``base``; by default the one that ``exported`` runs with.
-        output: write the report here as JSON.
-        junit: write it here as JUnit XML.
-        markdown: write it here as Markdown.
-        html: write it here as one HTML page.
+        budget: path of an ``edge-embed.toml`` (`edge_embed.gate.budget`), or a budget that was read. Without one, only
+            parity is checked.
+        baseline: JSON report of an earlier check, whose sizes may not grow by more than the budget allows; by default
+            the baseline that the budget names.
+        base: an earlier file of the same kind; latency is measured beside it.
+        base_library: onnx: operator library of ``base``; by default that of ``exported``.
+        output: path of the report as JSON.
+        junit: path of the report as JUnit XML.
+        markdown: path of the report as Markdown.
+        html: path of the report as one HTML page.
         force: overwrite existing reports.
-        progress: called with (step, done, in all).
-        accept: make this state the baseline in place of comparing with it, unless something else fails.
-        load_options: of the command line that loads ``model``, for the command that the report names.
+        progress: called with (step, done, total).
+        accept: replace the baseline by this state, unless another check fails.
+        load_options: options of the command line that load ``model``, for the command that the report shows.
 
     Returns:
-        The report. What fails is in it (``passed``, ``exit_code``, ``failures()``), and it is written all the same.
+        The report, which is written in every case. Failures are in it (``passed``, ``exit_code``, ``failures()``).
 
     Raises:
-        BadInputError: if a file is missing or damaged, or the budget is none or names what the model has not.
-        OutputError: if a report cannot be written.
-        TimeLimitError: as for `validate`, by the budget's limit.
+        BadInputError: a file is missing or damaged, or the budget is invalid or names something unknown.
+        OutputError: a report cannot be written.
+        TimeLimitError: as for `validate`, with the limit of the budget.
     """
     given = {"exported": exported, "budget": None if isinstance(budget, Budget) else budget, "baseline": baseline}
     given |= {"base": base, "base_library": base_library}

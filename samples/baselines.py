@@ -1,7 +1,7 @@
-"""What is compared at equal bytes: a dense table, trained as such, cut down afterwards.
+"""Baselines of equal bytes: a dense table, trained as such and compressed afterwards.
 
 svd   the best matrix of rank r
-pq    k-means in each group of columns, rows weighted by how often they come up
+pq    k-means in each group of columns, with rows weighted by frequency
 tt    a tensor train, by singular value decompositions
 """
 
@@ -18,16 +18,16 @@ Rows = NDArray[np.float32]
 
 WAYS = ("svd", "pq", "tt")
 _CORES = 3
-_CODES = (16, 4, 2)  # of each group: fewer where not even that many fit
+_CODES = (16, 4, 2)  # of each group: fewer if the first do not fit
 
 
 def cut_down(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> dict[str, Rows]:
-    """Rows [n, d] as each way gives them back from at most ``nbytes``; a way that needs more is left out.
+    """Return rows [n, d] of each method from at most ``nbytes``; a method that needs more is left out.
 
     Args:
-        rows: of the dense table.
-        counts: how often each comes up in training, [n].
-        nbytes: of the compressed table.
+        rows: rows of the dense table.
+        counts: frequency of each row in training, [n].
+        nbytes: bytes of the compressed table.
     """
     tables = _svd(rows, nbytes), _pq(rows, counts, nbytes), _tt(rows, nbytes)
     found = dict(zip(WAYS, tables, strict=True))
@@ -52,13 +52,13 @@ def _pq(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> Rows | None:
             if dim % groups == 0 and n * bits.row_bytes(groups, bits.bits_for(codes)) + 4 * codes * dim <= nbytes
         ]
         if fitting:
-            weights = counts.astype(np.float64) + 1  # a word of the test may have come up once, in validation
+            weights = counts.astype(np.float64) + 1  # a word of the test may only have occurred in validation
             return np.hstack([_quantised(group, codes, weights) for group in np.split(rows, max(fitting), axis=1)])
     return None
 
 
 def _quantised(points: Rows, codes: int, weights: NDArray[np.float64]) -> Rows:
-    """Each of the points [n, d / D] as the nearest of few centres."""
+    """Replace each of the points [n, d / D] by the nearest of few centres."""
     clusters = KMeans(codes, n_init=1, max_iter=20, random_state=0).fit(points, sample_weight=weights)
     found: Rows = clusters.cluster_centers_.astype(np.float32)[clusters.labels_]
     return found
@@ -75,13 +75,13 @@ def _tt(rows: Rows, nbytes: int) -> Rows | None:
 
 
 def _numbers(sizes: list[int], rank: int) -> int:
-    """Of the cores, were every rank ``rank``."""
+    """Return the number of numbers in cores whose ranks are all ``rank``."""
     first, *middle, last = sizes
     return rank * (first + last) + rank**2 * sum(middle)
 
 
 def replace_rows(table: torch.nn.Module, rows: Rows) -> None:
-    """Put other rows into a dense table, and so into an output layer that shares it."""
+    """Write other rows into a dense table, and so into an output layer that shares it."""
     weight = table.get_parameter("weight")
     with torch.no_grad():
         weight.copy_(torch.from_numpy(rows))

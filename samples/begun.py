@@ -1,4 +1,4 @@
-"""What a run over several seeds has found so far, kept in a file, so that an interrupted one can go on."""
+"""State of a run over several seeds, stored in a file so that an interrupted run can resume."""
 
 import dataclasses
 import json
@@ -15,14 +15,14 @@ from edge_embed.files import new_file
 
 @dataclass
 class Begun:
-    """The choices and trials that are done.
+    """Finished choices and trials.
 
     Attributes:
-        sample: whose they are.
-        quick: whether they are of a quick run.
-        chosen: by method, which setting validation chose.
-        costs: by method, time of training steps relative to those of ``dense``; empty before they are measured.
-        trials: of the seeds that are done.
+        sample: name of the sample.
+        quick: whether they are from a quick run.
+        chosen: setting that validation chose, by method.
+        costs: time of training steps relative to ``dense``, by method; empty before they are measured.
+        trials: trials of the finished seeds.
     """
 
     sample: str
@@ -33,10 +33,10 @@ class Begun:
 
     @classmethod
     def read(cls, file: Path, sample: str, quick: bool, candidates: Candidates) -> Self:
-        """What is in a file of a run with these settings.
+        """Read the state from a file of a run with these settings.
 
         Raises:
-            click.ClickException: if there is none, or it is not of such a run.
+            click.ClickException: if there is no such file, or it is from another run.
         """
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ class Begun:
             raise click.ClickException(f"--resume: {file} cannot be read: {error}; leave out --resume") from error
         settings = {(method, setting) for method, recipes in candidates.items() for setting in range(len(recipes))}
         is_such = (begun.sample, begun.quick) == (sample, quick) and begun.chosen.items() <= settings
-        lacks_methods = begun.trials and begun.chosen.keys() != candidates.keys()  # a seed is done when all of them are
+        lacks_methods = begun.trials and begun.chosen.keys() != candidates.keys()  # a seed needs all methods
         if lacks_methods or not is_such:
             raise click.ClickException(f"--resume: {file} is of other settings; leave out --resume to begin anew")
         return begun

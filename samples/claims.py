@@ -1,4 +1,4 @@
-"""Tries what the papers claim: one task, a dense table and compressed ones at several ratios, from several seeds.
+"""Experiments on the papers' claims: one task, a dense table and compressed ones at several ratios, several seeds.
 
 Usage: python samples/claims.py ag_news --data FOLDER --seeds 5 --output FOLDER
 """
@@ -26,10 +26,11 @@ from edge_embed.report.views.markdown.blocks import join, table
 _NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
-*less dense*: the difference within a seed. *at equal bytes*: what the dense model of the same seed loses or gains on
-the method when its table is cut down to as many bytes afterwards, by a matrix of low rank, by product quantisation
-weighted by frequency, or by TT-SVD; empty where not even the smallest fits. *step*: median processor time of
-training steps of an epoch, drawn at random, relative to the dense model with Adam, in turns."""
+*less dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
+after post-training compression of its table to as many bytes, less the score of the method. That compression is a
+low rank (svd), product quantisation weighted by frequency (pq) or TT-SVD (tt). A cell is empty if the smallest setting
+needs more bytes. *step* is the median processor time of training steps, relative to the dense model with Adam. Steps
+are drawn at random from an epoch and timed in turns."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 
@@ -53,7 +54,7 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
     """
     options = Options(data, quick, seed, output or _BUILD / sample)
     make_folder(options.output)
-    torch.set_num_threads(1)  # faster where models are this small; times of steps are to be those of one core
+    torch.set_num_threads(1)  # faster for models this small; step times are those of one core
     module = import_module(f"{sample}.claims")
     make_task, candidates = module.make_task(options), one_of_each(module.CANDIDATES) if quick else module.CANDIDATES
     file = options.output / "begun.json"
@@ -77,7 +78,7 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
 
 
 def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder: Path) -> str:
-    """Write both forms of what these seeds say, and give the Markdown."""
+    """Write the results of these seeds in both formats, and return the Markdown."""
     trials = [trial for seed in seeds for trial in begun.trials if trial.seed == seed]
     results = {
         "command": command,
@@ -93,7 +94,7 @@ def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder:
 
 
 def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> dict[str, Any]:
-    """What all seeds together say of a method."""
+    """Return the summary of a method over all seeds."""
     dense = {trial.seed: trial for trial in trials if trial.method == "dense"}
     own = [trial for trial in trials if trial.method == method]
     beside = [] if method == "dense" else [dense[trial.seed] for trial in own]
@@ -116,13 +117,13 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
 
 
 def _compared(scores: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
-    """What the seeds scored, and the differences from the dense model within a seed; none of that model itself."""
+    """Return the scores of the seeds, and the differences from the dense model within a seed; None for that model."""
     differences = [score - other for score, other in zip(scores, dense, strict=False)]
     return {"score": interval(scores), "difference": interval(differences) if dense else None}
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
-    """Mean and half the width of its 95 % interval by Student's t; infinite for one seed."""
+    """Return the mean and half the width of its 95 % interval by Student's t; infinite for one seed."""
     half = stats.sem(values) * stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else np.inf
     return {"mean": float(np.mean(values)), "half": float(half)}
 
@@ -154,7 +155,7 @@ def _columns(figures: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def shown(found: Mapping[str, float] | None, sign: str) -> str:
-    """An interval in words, empty without one."""
+    """Format an interval; empty without one."""
     if found is None:
         return ""
     half = f" ± {found['half']:.2g}" if np.isfinite(found["half"]) else ""

@@ -1,4 +1,4 @@
-"""Runs a sample: the same model with a dense table and with compressed ones, side by side.
+"""Runs a sample: trains the same model with a dense table and with compressed ones, and compares them.
 
 Usage: python samples/compare.py ag_news --data FOLDER
 """
@@ -19,7 +19,7 @@ from rich.table import Table
 
 _NAMES = ("ag_news", "amazon_video", "pretrained", "sentence_encoder", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "samples"
-_WIDTH = 120  # of a table in a log, which has no width of its own
+_WIDTH = 120  # of a table in a log, which has no terminal width
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Exports and validates models that differ in their embedding table, and says how they compare."""
+"""Export, validation and comparison of models that differ in their embedding table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ class Result:
     """One line of the comparison.
 
     Attributes:
-        method: ``dense``, or what the compressed model is called.
-        scores: by name, in the order of the columns.
+        method: ``dense``, or the name of the compressed model.
+        scores: scores by name, in the order of the columns.
         ratio: bytes of the dense float32 tables / bytes of these.
-        table_bytes: of all tables.
-        file_bytes: of the ONNX file; of the dense model: of the first other file, were its tables float32.
-        times: of the operator / of a dense table, by use: the worst of all tables, for the largest batches.
+        table_bytes: bytes of all tables.
+        file_bytes: bytes of the ONNX file; for the dense model those of the first other file with float32 tables.
+        times: time of the operator / of a dense table, by use: the worst of all tables, for the largest batches.
         validation: ``passed``, ``failed`` or ``incomplete``; empty for the dense model.
-        failures: what failed in the validation.
+        failures: failures of the validation.
     """
 
     method: str
@@ -41,10 +41,10 @@ class Comparison:
     """Results of one sample, the dense model first.
 
     Args:
-        folder: for ``<method>.pt`` and ``<method>.onnx``, which are overwritten.
-        example: ids as the exported models will get them.
-        quick: measure less exactly.
-        prefix: of the methods in the results, where a sample compares more than one model.
+        folder: folder for ``<method>.pt`` and ``<method>.onnx``, which are overwritten.
+        example: example ids of the exported models.
+        quick: whether to measure less exactly.
+        prefix: prefix of the methods in the results, for a sample that compares several models.
     """
 
     def __init__(self, folder: Path, example: Tensor | tuple[Tensor, ...], quick: bool, prefix: str = "") -> None:
@@ -54,7 +54,7 @@ class Comparison:
         self.results: list[Result] = []
 
     def add(self, method: str, model: nn.Module, scores: Mapping[str, float]) -> None:
-        """Save, export and validate a model; of the dense one, only the scores are kept until the next comes."""
+        """Save, export and validate a model; of the dense model only the scores are stored at first."""
         if method == "dense":
             self._dense = scores
             return
@@ -71,7 +71,7 @@ class Comparison:
 
 
 def _dense_result(name: str, report: ValidationReport, scores: Mapping[str, float]) -> Result:
-    """Sizes of the dense model are those of a compressed one, were its tables float32."""
+    """Return the result of the dense model: its sizes are those of a compressed one with float32 tables."""
     tables = sum(table.dense_bytes for table in report.tables)
     return Result(name, scores, 1.0, tables, report.sizes.dense_equivalent, {}, "")
 
@@ -84,7 +84,7 @@ def _result(name: str, report: ValidationReport, scores: Mapping[str, float]) ->
 
 
 def _times(report: ValidationReport) -> dict[str, float]:
-    """Time of the operator / time with a dense table, by use: the worst of all tables, for the largest batches."""
+    """Return the time of the operator / of a dense table, by use: the worst of all tables, for the largest batches."""
     measured = [result for result in report.latency.results if "dense" in result.peer and result.ratio is not None]
     times: dict[str, dict[int, float]] = {}
     for result in measured:

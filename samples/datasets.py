@@ -1,4 +1,4 @@
-"""Finds and unpacks the archives that the samples read, and numbers words."""
+"""Unpacking of the archives that the samples read, and numbering of words."""
 
 import lzma
 import tarfile
@@ -15,11 +15,11 @@ PADDING, UNKNOWN = 0, 1
 
 @contextmanager
 def unpacked(data: Path, name: str) -> Iterator[Path]:
-    """The files of one data set, in a temporary folder.
+    """Yield the folder with the files of one data set, a temporary folder.
 
     Args:
         data: folder with the archives; nothing is written there.
-        name: of the set: the archive is ``<name>.tar.xz`` and holds a folder of that name.
+        name: name of the set: the archive is ``<name>.tar.xz`` and holds a folder of that name.
 
     Raises:
         click.ClickException: if there is no such archive, or it cannot be unpacked.
@@ -30,7 +30,7 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(archive) as files:
-                files.extractall(folder, filter="data")  # refuses links and paths that lead out of the folder
+                files.extractall(folder, filter="data")  # refuses links and paths outside the folder
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise click.ClickException(f"{archive} cannot be unpacked: {error}") from error
         if not (Path(folder) / name).is_dir():
@@ -44,9 +44,9 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
 
 
 def number_words(words: Iterable[str], least: int) -> dict[str, int]:
-    """Ids of all words that come up ``least`` times: padding, unknown, then by falling frequency.
+    """Return ids of all words that occur ``least`` times or more: padding, unknown, then by descending frequency.
 
-    Tables in the tensor-train form want that order: rows near one another share parts.
+    Tables in the tensor-train form need this order: neighbouring rows share parts.
     """
     counts = Counter(words)
     kept = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))

@@ -1,4 +1,4 @@
-"""What the defaults of the layers score on AG News beside their alternatives, from several seeds.
+"""Scores of the layers' defaults on AG News beside their alternatives, from several seeds.
 
 Usage: python samples/defaults.py --data FOLDER --seeds 5 --output FOLDER
 """
@@ -26,7 +26,7 @@ import edge_embed
 from edge_embed.report.views.markdown.blocks import join, table
 
 _BUILD = Path(__file__).parents[1] / "build" / "defaults"
-_NOTE = "Means over the seeds with 95 % intervals (Student's t); *difference*: from the default, within a seed."
+_NOTE = "Means over the seeds with 95 % intervals (Student's t). *difference* is that from the default within a seed."
 
 
 def _bag(layer: Callable[..., nn.Module], *sizes: int, **options: object) -> MakeTable:
@@ -34,13 +34,13 @@ def _bag(layer: Callable[..., nn.Module], *sizes: int, **options: object) -> Mak
 
 
 def _above_zero(words: int) -> nn.Module:
-    """ANT as the authors' code starts it."""
+    """Return ANT with the start of the authors' code."""
     layer = edge_embed.ANTEmbeddingBag(words, WIDTH, 10, padding_idx=0, mode="mean")
     return layer.start_from(vectors=layer.anchors.detach().abs())
 
 
 def _large(words: int) -> nn.Module:
-    """ANT with anchors of N(0, 1), as the other samples start it."""
+    """Return ANT with anchors of N(0, 1), the start of the other samples."""
     layer = edge_embed.ANTEmbeddingBag(words, WIDTH, 10, padding_idx=0, mode="mean")
     return layer.start_from(vectors=torch.randn(10, WIDTH))
 
@@ -48,7 +48,7 @@ def _large(words: int) -> nn.Module:
 _sx = partial(_bag, edge_embed.DPQEmbeddingBag, 16, 32)
 _vq = partial(_sx, variant="vq")
 
-# By method of claims.py: the default first, then its alternatives.
+# Tables by method of claims.py: the default first, then its alternatives.
 TABLES: Mapping[str, Mapping[str, MakeTable]] = {
     "dpq sx, K = 16, D = 32": {
         "default": _sx(),
@@ -82,7 +82,7 @@ TABLES: Mapping[str, Mapping[str, MakeTable]] = {
 def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
     """Train the classifier of AG News with each table, and write the test accuracies; progress goes to stderr."""
     make_folder(output)
-    torch.set_num_threads(1)  # as claims.py
+    torch.set_num_threads(1)  # as in claims.py
     task = make_task(Options(data, quick, 0, output))
     scores = {
         (method, option): [_score(task, make, method, seed, quick) for seed in range(seeds)]
@@ -99,7 +99,7 @@ def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
 
 
 def _score(task: Callable[[], NewsTask], make: MakeTable, method: str, seed: int, quick: bool) -> float:
-    """Accuracy on the test part, trained as the first setting of the method in claims.py."""
+    """Return the accuracy on the test part after training with the method's first setting in claims.py."""
     recipe = replace(CANDIDATES[method][0], table=make)
     return evaluate(*trained(task, recipe, method, seed, quick), "test")
 

@@ -1,4 +1,4 @@
-"""What the user of a sample asked for."""
+"""Options of a sample's command line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def data_option(text: str, required: bool = False) -> Callable[[_Command], _Command]:
-    """``--data``: the folder with the archives of the data sets, or the variable EDGE_EMBED_DATA."""
+    """Return the option ``--data``, the folder with the archives of the data sets, or the variable EDGE_EMBED_DATA."""
     return click.option(
         "--data",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -28,8 +28,8 @@ class Options:
 
     Attributes:
         data: folder with the archives; nothing is written there.
-        quick: less training: shows the way, learns less.
-        seed: of everything random.
+        quick: whether to train less, which shows every step but gives worse scores.
+        seed: random seed.
         output: folder for the saved and exported models.
     """
 
@@ -40,10 +40,10 @@ class Options:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder for results, where it is not there.
+    """Create the folder for results if it is missing.
 
     Raises:
-        click.ClickException: if it cannot be made.
+        click.ClickException: if it cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

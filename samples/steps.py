@@ -1,4 +1,4 @@
-"""What a training step takes beside that of a dense table, where the table and the LSTM are of any width.
+"""Time of a training step relative to that of a dense table, for any width of table and LSTM.
 
 Usage: python samples/steps.py wikitext2 --data FOLDER --width 512
 """
@@ -29,7 +29,7 @@ def main(sample: str, data: Path, width: int) -> None:
         raise click.BadParameter(
             f"got {width}, expected a multiple of 64: codes are for groups of columns", param_hint="--width"
         )
-    torch.set_num_threads(1)  # as claims.py
+    torch.set_num_threads(1)  # as in claims.py
     torch.manual_seed(0)
     module = import_module(f"{sample}.claims")
     task = module.make_task(Options(data, quick=False, seed=0, output=Path()))()
@@ -38,7 +38,7 @@ def main(sample: str, data: Path, width: int) -> None:
 
 
 def _shown(ratios: Sequence[float]) -> tuple[str, str]:
-    """The median, and its interval by order statistics."""
+    """Return the median, and its interval by order statistics."""
     interval = stats.quantile_test(ratios, p=0.5).confidence_interval(0.95)
     return f"{np.median(ratios):.2f}x", f"{interval.low:.2f} to {interval.high:.2f}"
 

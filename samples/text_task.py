@@ -1,4 +1,4 @@
-"""Classifying texts, as rows of word ids: the data, and the task that is trained."""
+"""Classification of texts, as rows of word ids: the data, and the task that is trained."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Texts:
 
 
 def encode(rows: Sequence[tuple[int, list[str]]], vocabulary: Mapping[str, int], longest: int) -> Texts:
-    """Classes and words as numbers; at most ``longest`` words of a text are read."""
+    """Return classes and words as numbers; at most ``longest`` words of a text are read."""
     ids = torch.full((len(rows), longest), PADDING)
     for at, (_, words) in enumerate(rows):
         known = [vocabulary.get(word, UNKNOWN) for word in words[:longest]]
@@ -41,7 +41,7 @@ def encode(rows: Sequence[tuple[int, list[str]]], vocabulary: Mapping[str, int],
 
 
 def batches_by_length(texts: Texts, size: int) -> Iterator[Batch]:
-    """Ids and classes in random order; texts of a batch are about as long, for padding costs time."""
+    """Yield ids and classes in random order; texts of a batch have similar lengths, as padding costs time."""
     lengths = (texts.ids != PADDING).sum(1)
     for several in torch.randperm(len(lengths)).split(16 * size):
         for batch in several[lengths[several].argsort()].split(size):
@@ -49,13 +49,13 @@ def batches_by_length(texts: Texts, size: int) -> Iterator[Batch]:
 
 
 class TextTask(Task[Model]):
-    """Classes of texts.
+    """Classification of texts.
 
     Args:
         vocabulary: ids by word.
-        texts: for training, in any order.
-        test: for the score in the end.
-        held_out: how many of the texts are for validation.
+        texts: texts for training, in any order.
+        test: texts for the final score.
+        held_out: number of the training texts that are kept for validation.
     """
 
     metric = "accuracy"
@@ -66,21 +66,21 @@ class TextTask(Task[Model]):
         self.validation, self.training = texts[:held_out], texts[held_out:]
 
     def batches(self) -> Iterator[Batch]:
-        """Ids and classes."""
+        """Yield ids and classes."""
         for batch in torch.randperm(len(self.training)).split(_BATCH):
             yield self.training.ids[batch], self.training.classes[batch]
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Cross entropy."""
+        """Return the cross entropy."""
         ids, classes = batch
         return functional.cross_entropy(model(ids), classes)
 
     def score(self, model: nn.Module, part: Part) -> float:
-        """The share of texts whose class is the likeliest."""
+        """Return the share of texts whose class has the highest logit."""
         texts: Texts = getattr(self, part)
         found = torch.cat([model(ids).argmax(-1) for ids in texts.ids.split(_BATCH)])
         return float((found == texts.classes).float().mean())
 
     def example(self) -> Tensor:
-        """A few texts."""
+        """Return a few texts."""
         return self.test.ids[:4]

@@ -1,4 +1,4 @@
-"""Puts a compressed table into a TFLite text classifier that somebody else made, and compares it with the original.
+"""Replaces the table of another author's TFLite text classifier by a compressed one, and compares both files.
 
 Usage: python samples/tflite_classifier.py FILE.tflite -o OUT.tflite --data FOLDER
 """
@@ -33,25 +33,25 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class RegexTokenizer:
-    """What Task Library does with a text: words by a regular expression, between a start and padding.
+    """Tokenizer of Task Library: words by a regular expression, between a start and padding.
 
     Attributes:
-        ids: by word.
-        length: of what it gives.
+        ids: ids by word.
+        length: number of ids of each text.
     """
 
     ids: dict[str, int]
     length: int
 
     def encode(self, text: str) -> Ids:
-        """Ids [1, length]."""
+        """Return ids [1, length]."""
         words = [word for word in re.split(r"[^\w']+", text.lower()) if word]
         found = [self.ids["<START>"], *(self.ids.get(word, self.ids["<UNKNOWN>"]) for word in words)][: self.length]
         return np.array([found + [self.ids["<PAD>"]] * (self.length - len(found))], np.int32)
 
 
 class Model:
-    """A file on LiteRT: ids [1, length] -> its first output, as a vector."""
+    """File on LiteRT: ids [1, length] -> its first output, as a vector."""
 
     def __init__(self, path: Path, delegate: bool = False) -> None:
         self._interpreter = open_litert(path, delegate)
@@ -62,7 +62,7 @@ class Model:
         self._output = self._interpreter.get_output_details()[0]
 
     def run(self, ids: Ids) -> Outputs:
-        """One call."""
+        """Run the model once."""
         self._interpreter.set_tensor(self.input["index"], ids)
         self._interpreter.invoke()
         outputs: Outputs = self._interpreter.get_tensor(self._output["index"])[0]
@@ -119,13 +119,13 @@ def _read_vocabulary(file: Path, vocabulary: Path | None) -> dict[str, int]:
 
 
 def _counts(tokenizer: RegexTokenizer, texts: Sequence[str], num_rows: int) -> NDArray[np.float64]:
-    """How often each row is read, and once more: a mean of many rows is mostly that of padding and frequent words."""
+    """Return the frequency of each row, plus one: a mean of many rows is mostly that of padding and frequent words."""
     found = Counter(int(at) for text in texts for at in tokenizer.encode(text)[0])
     return 1.0 + np.array([found[at] for at in range(num_rows)])
 
 
 def _compare(original: Path, replaced: Path, ids: Sequence[Ids], name: str) -> None:
-    """Run both files on sentences that were not counted."""
+    """Run both files on sentences that were not counted, and print how they compare."""
     print(f"\n{len(ids):,} sentences that were not counted ({name}), against the original")
     models = {"original": Model(original), "replaced": Model(replaced), "delegate": Model(replaced, delegate=True)}
     expected = [models["original"].run(each) for each in ids]

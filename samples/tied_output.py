@@ -1,4 +1,4 @@
-"""An output layer that shares the table of the embedding layer, dense or compressed."""
+"""Output layer that shares the table of the embedding layer, dense or compressed."""
 
 from torch import nn
 
@@ -6,11 +6,11 @@ import edge_embed
 
 
 def tied_output(table: nn.Module, bias: bool) -> nn.Module:
-    """Scores [*, n] of hidden states [*, d] against every row: one table is learned, by both uses.
+    """Return a layer for scores [*, n] of hidden states [*, d] against every row: both uses train one table.
 
     Args:
         table: the embedding layer.
-        bias: learn a number for each row beside.
+        bias: whether to train a number for each row as well.
     """
     if isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding):
         return edge_embed.TiedOutput(table, bias)
@@ -22,10 +22,10 @@ def tied_output(table: nn.Module, bias: bool) -> nn.Module:
 
 
 def small_embedding(rows: int, width: int, padding_idx: int | None = None) -> nn.Embedding:
-    """A dense table that starts small, as the compressed ones do.
+    """Return a dense table with small initial rows, like those of compressed tables.
 
-    Its rows give scores as well. With the standard deviation 1 of ``nn.Embedding`` these start far from even, and
-    training takes much longer.
+    Its rows also compute scores. With the standard deviation 1 of ``nn.Embedding`` these would start far from even, and
+    training would take much longer.
     """
     table = nn.Embedding(rows, width, padding_idx)
     nn.init.normal_(table.weight, std=0.1)

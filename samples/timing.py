@@ -1,4 +1,4 @@
-"""Times of several ways to do the same, in turns in one process."""
+"""Timing of several implementations in turns in one process."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ _ROUNDS = 400
 
 
 def median_microseconds(ways: Mapping[str, Callable[[Input], object]], inputs: Sequence[Input]) -> dict[str, float]:
-    """Medians by name: every input goes through all ways, in random order, before the next."""
+    """Return medians by name: every input goes through all implementations, in random order, before the next."""
     random, times = np.random.default_rng(0), {name: list[float]() for name in ways}
     names = list(ways)
     for number in range(_ROUNDS):

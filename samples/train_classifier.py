@@ -33,16 +33,16 @@ _BATCH = 64
 
 
 class SentenceTask(TextTask[SentenceClassifier]):
-    """Praise or blame."""
+    """Sentiment of sentences."""
 
     rate = 1e-3
 
     def model(self, table: MakeTable) -> SentenceClassifier:
-        """The classifier."""
+        """Return the classifier."""
         return SentenceClassifier(table(len(self.vocabulary)), len(sentences.LABELS))
 
     def batches(self) -> Iterator[Batch]:
-        """Ids and classes."""
+        """Yield ids and classes."""
         return batches_by_length(self.training, _BATCH)
 
 
@@ -60,14 +60,14 @@ class SentenceTask(TextTask[SentenceClassifier]):
 )
 def main(data: Path | None, quick: bool, seed: int, output: Path) -> None:
     """Train, save, export and run a classifier. The exit code is 1 if the file answers otherwise than the model."""
-    torch.set_num_threads(1)  # for batches this small more are no faster, and much slower beside other work
+    torch.set_num_threads(1)  # more are no faster for batches this small, and much slower beside other work
     torch.manual_seed(seed)
     random.seed(seed)
     found = sentences.read(data)
     model, words = _trained(found, quick)
     saved = output.with_suffix(".pt")
     metadata = {"tokenizer": TOKEN, "labels": " ".join(sentences.LABELS)}
-    example = torch.zeros(1, LENGTHS[0], dtype=torch.int32)  # the type of ids in apps
+    example = torch.zeros(1, LENGTHS[0], dtype=torch.int32)  # dtype of ids in apps
     edge_embed.save(model, saved, example, vocabulary=words, metadata=metadata, force=True)
     sizes = {"batch": [1], "sequence": LENGTHS}
     (exported,) = edge_embed.export(saved, "tflite", output, tflite_sizes=sizes, force=True).tables
@@ -81,7 +81,7 @@ def main(data: Path | None, quick: bool, seed: int, output: Path) -> None:
 
 
 def _trained(found: sentences.Sentences, quick: bool) -> tuple[SentenceClassifier, list[str]]:
-    """The model in eval mode, and the word of every id."""
+    """Return the model in eval mode, and the word of every id."""
     chosen = random.sample(found.training, min(len(found.training), _QUICK_SENTENCES if quick else _SENTENCES))
     training, testing = ([(label, words_of(text)) for label, text in part] for part in (chosen, found.testing))
     vocabulary = number_words((word for _, words in training for word in words), least=2)
@@ -93,12 +93,12 @@ def _trained(found: sentences.Sentences, quick: bool) -> tuple[SentenceClassifie
 
 
 def words_of(text: str) -> list[str]:
-    """Words and signs in lower case."""
+    """Return words and signs in lower case."""
     return re.findall(TOKEN, text.lower())
 
 
 def _compare(model: SentenceClassifier, path: Path, found: sentences.Sentences) -> bool:
-    """Run the sentences that were held out; whether the file answers as the model does."""
+    """Run the held-out sentences. Return whether the file gives the same answers as the model."""
     plain, delegated = FileClassifier(path), FileClassifier(path, delegate=True)
     ids = [plain.encode(text) for _, text in found.testing]
     with torch.no_grad():

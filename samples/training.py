@@ -1,4 +1,4 @@
-"""Trains a model, and keeps it as it was after the epoch with the best score on validation data."""
+"""Training of a model, which keeps the weights of the epoch with the best validation score."""
 
 import copy
 import math
@@ -23,21 +23,21 @@ Part = Literal["validation", "test"]
 Batch = tuple[Tensor, ...]
 Model = TypeVar("Model", bound=nn.Module)
 
-# With Adam's own 1e-8 the first threshold would empty every row of ANT's transform that has not come up yet.
+# With Adam's own 1e-8 the first threshold would empty every row of ANT's transform that has not occurred yet.
 _ANT_EPS = 1e-4
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One method: how its table is made and trained.
+    """Table and training settings of one method.
 
     Attributes:
-        table: makes an embedding layer for a number of rows; a model may need several.
+        table: function that makes an embedding layer for a number of rows; a model may need several.
         epochs: passes over the training data.
         quick_epochs: the same for a quick run.
-        rate: of the optimiser for the table; the rest of the model has the task's.
-        penalty: of ANT's proximal step, which makes the transform sparse; 0 for other methods.
-        decay: let all rates fall to zero in a line, a little with every step; else they stay.
+        rate: learning rate of the table; the rest of the model has the task's.
+        penalty: penalty of ANT's proximal step, which makes the transform sparse; 0 for other methods.
+        decay: whether all rates fall linearly to zero; otherwise they are constant.
     """
 
     table: MakeTable
@@ -49,43 +49,43 @@ class Recipe:
 
 
 class Task(ABC, Generic[Model]):
-    """What is learned: data, model, loss and score."""
+    """Training task: data, model, loss and score."""
 
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
-    rate: ClassVar[float] = 3e-3  # of everything but the table
+    rate: ClassVar[float] = 3e-3  # of all parameters outside the table
 
     @abstractmethod
     def model(self, table: MakeTable) -> Model:
-        """The model around the embedding layer that ``table`` makes, or several: its attribute ``table``."""
+        """Return the model around the embedding layers that ``table`` makes, which are its attribute ``table``."""
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """The training data once, in random order."""
+        """Yield the training data once, in random order."""
 
     @abstractmethod
     def loss(self, model: Model, batch: Batch) -> Tensor:
-        """What is minimised, a scalar."""
+        """Return the loss, a scalar."""
 
     @abstractmethod
     def score(self, model: Model, part: Part) -> float:
-        """The metric; the model is in eval mode and no gradient is wanted."""
+        """Return the metric; the model is in eval mode, without gradients."""
 
     @abstractmethod
     def example(self) -> Tensor | tuple[Tensor, ...]:
-        """Ids as the exported model will get them; its sizes are examples too."""
+        """Return example ids for the exported model; its sizes are examples too."""
 
     def further(self, model: Model) -> Mapping[str, float]:
-        """Other figures of the test part, by name, which nothing is chosen by; under the same conditions."""
+        """Return other figures of the test part by name, under the same conditions; no choice depends on them."""
         return {}
 
     def ids(self, batch: Batch) -> Sequence[Tensor]:
-        """What a batch looks up in each table."""
+        """Return the ids that a batch looks up in each table."""
         return batch[:1]
 
 
 def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) -> list[Result]:
-    """Train, export and validate the model with each table; epochs are chosen on the validation data."""
+    """Train, export and validate the model with each table; validation data selects the epochs."""
     comparison = Comparison(options.output, task.example(), options.quick)
     for method, recipe in recipes.items():
         torch.manual_seed(options.seed)
@@ -95,7 +95,7 @@ def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) 
 
 
 def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
-    """A trained model in eval mode, of the epoch with the best validation score."""
+    """Return a trained model in eval mode, of the epoch with the best validation score."""
     model = task.model(recipe.table)
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
@@ -121,7 +121,7 @@ def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, ra
 
 
 def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
-    """One batch of training."""
+    """Train on one batch."""
     optimizer.zero_grad()
     loss = task.loss(model, batch) + regularization_loss(model)
     loss.backward()
@@ -131,12 +131,12 @@ def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batc
 
 @torch.no_grad()
 def evaluate(task: Task[Model], model: Model, part: Part) -> float:
-    """The metric in eval mode."""
+    """Return the metric in eval mode."""
     return task.score(model.eval(), part)
 
 
 def optimizer_of(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.Optimizer:
-    """Adam, at the recipe's rate for the table and at ``rate`` for the rest."""
+    """Return Adam with the recipe's rate for the table and ``rate`` for the rest."""
     table = {id(parameter) for parameter in model.get_submodule("table").parameters()}
     groups = [
         {"params": [p for p in model.parameters() if id(p) in table], "lr": recipe.rate},

@@ -1,7 +1,7 @@
-"""Trains a task with each table from several seeds; settings are chosen by the validation data alone.
+"""Trials of a task with each table from several seeds; only validation data chooses settings.
 
-All that has the same seed has the same split into training and validation data and the same start of everything that
-is drawn before the table, so differences are taken within a seed.
+Trials of the same seed have the same split into training and validation data and the same random state up to the table.
+Differences are therefore taken within a seed.
 """
 
 import copy
@@ -20,7 +20,7 @@ from options import Options
 from tables import table_bytes, tables
 from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
 
-TUNING_SEED = 1000  # of the runs that choose between settings, and of no other
+TUNING_SEED = 1000  # of runs that choose between settings, and of no others
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
 _STEPS = 5
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -32,13 +32,13 @@ class Trial:
 
     Attributes:
         method: name of the recipes.
-        setting: which of them was chosen, from 0.
-        seed: of everything random.
-        validation: the metric of the epoch that was kept.
+        setting: index of the chosen setting.
+        seed: random seed.
+        validation: metric of the epoch that was kept.
         test: the same on the test part.
-        table_bytes: of all tables as packed; float32 for dense ones.
-        cut_down: the metric of the dense model of this seed with its tables cut down to as many bytes, by way.
-        further: what else the task measures of the test part, by name.
+        table_bytes: bytes of all tables as packed; float32 for dense ones.
+        cut_down: metric of the dense model of this seed, compressed afterwards to as many bytes, by baseline.
+        further: other figures of the test part, by name.
     """
 
     method: str
@@ -52,7 +52,7 @@ class Trial:
 
 
 def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], method: str, options: Options) -> int:
-    """The setting of a method that does best on validation data; in a quick run the first."""
+    """Return the setting of a method with the best validation score; in a quick run the first."""
     if len(recipes) == 1 or options.quick:
         return 0
     scores = []
@@ -65,7 +65,7 @@ def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], meth
 def run_seed(
     make_task: Callable[[], Task[Model]], candidates: Candidates, chosen: Mapping[str, int], seed: int, options: Options
 ) -> list[Trial]:
-    """Every method from one seed; ``dense`` comes first, the others are compared with it."""
+    """Run every method from one seed; ``dense`` is first, and the others are compared with it."""
     trials = []
     dense: Model | None = None
     for method, setting in chosen.items():
@@ -83,7 +83,7 @@ def run_seed(
 def trained(
     make_task: Callable[[], Task[Model]], recipe: Recipe, method: str, seed: int, quick: bool
 ) -> tuple[Task[Model], Model]:
-    """A task and its model, both from this seed."""
+    """Return a task and its model, both from this seed."""
     torch.manual_seed(seed)
     task = make_task()
     return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if quick else recipe.epochs)
@@ -103,14 +103,14 @@ def _cut_down_scores(task: Task[Model], dense: Model, nbytes: Sequence[int]) -> 
 
 
 def counts(task: Task[Model], weights: Sequence[Rows]) -> list[NDArray[np.int64]]:
-    """How often each row comes up in the training data, [rows] for each table."""
+    """Return the frequency of each row in the training data, [rows] for each table."""
     looked_up = zip(*(task.ids(batch) for batch in task.batches()), strict=True)
     flat = [torch.cat([ids.flatten() for ids in batches]) for batches in looked_up]
     return [torch.bincount(ids, minlength=len(rows)).numpy() for ids, rows in zip(flat, weights, strict=True)]
 
 
 def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
-    """Processor time of training steps relative to those of ``dense``, by method: a ratio a round, of all in turns."""
+    """Return the processor time of training steps relative to ``dense``, by method: one ratio for each round."""
     _keep_freed_memory()
     random, batches = np.random.default_rng(0), list(task.batches())
     models = {method: task.model(recipe.table).train() for method, recipe in recipes.items()}
@@ -128,9 +128,9 @@ def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) ->
 
 
 def _keep_freed_memory() -> None:
-    """Else it is chance, in each process anew, whose steps wait for the system to give their memory back to them."""
+    """Keep freed memory in the process: otherwise chance decides which steps wait for the system to provide memory."""
     if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
         if mallopt is not None:
             mallopt(_M_MMAP_THRESHOLD, 32 << 20)
             mallopt(_M_TRIM_THRESHOLD, 1 << 30)

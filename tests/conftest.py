@@ -1,14 +1,14 @@
-"""What every test relies on: property tests that find the same examples, small tensors on one thread.
+"""Settings of every test: repeatable examples of property tests, and one thread for small tensors.
 
-What many tests would do again for the same input is done once a process.
+Work that many tests would repeat for the same input is done once a process.
 """
 
 import os
 
-# Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
-# inherit it. Before torch is imported, by whatever comes below.
+# More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
+# variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Processes of pytest-xdist have a width, which commands would break their lines at.
+# pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
 import copy
@@ -35,7 +35,7 @@ logging.getLogger("torch.__trace").addHandler = lambda hdlr: None  # type: ignor
 
 @pytest.fixture(scope="session", autouse=True)
 def _translations_parsed_once() -> Iterator[None]:
-    """torch.onnx.export parses all of torch's translations anew each time: two thirds of exporting a small model."""
+    """Parse torch's translations to ONNX once: each call of torch.onnx.export would take two thirds of its time."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     parsed = functools.cache(ONNXRegistry.from_torchlib)
@@ -51,7 +51,7 @@ def _translations_parsed_once() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Imports are not looked at again: collecting garbage took a fifth of the time of tests that export."""
+    """Exclude imported objects from garbage collection, which took a fifth of the time of tests that export."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _opened_here() -> Iterator[None]:
-    """Exports are opened in this process: one of its own would take half a second of every test that exports."""
+    """Open exported files in this process: another process would add half a second to every test that exports."""
     from edge_embed.validation import open_worker, opening
 
     def run_here(target: str, arguments: list[str]) -> dict[str, Any]:
@@ -72,9 +72,9 @@ def _opened_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _operators_listed_once() -> Iterator[None]:
-    """torch.export lists torch's operators and gives thousands of functions types, anew for each model.
+    """List torch's operators once: torch.export lists them and builds thousands of function types for each model.
 
-    That is a third of capturing a small model. Operators that came since are listed.
+    That takes a third of the time of capturing a small model. The list is renewed when operators were added.
     """
     from torch import _C, _ops
     from torch._export import utils
@@ -87,13 +87,16 @@ def _operators_listed_once() -> Iterator[None]:
             patch.setattr(
                 module, "_collect_all_valid_cia_ops", lambda: set(listed(len(_C._dispatch_get_all_op_names())))
             )
-        patch.setattr(_ops, "Callable", typing.Callable)  # which makes a type once, that of `collections.abc` each time
+        patch.setattr(_ops, "Callable", typing.Callable)  # caches its types; `collections.abc.Callable` does not
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _decompositions_set_at_once() -> Iterator[None]:
-    """torch.export sets six thousand kernels one by one, four times a model: a seventh of exporting a small one."""
+    """Set six thousand kernels in one step: torch.export sets each one, which is a seventh of exporting a small model.
+
+    It does so four times a model.
+    """
     from torch.export import exported_program
 
     from .kernels_at_once import override_decompositions
@@ -105,7 +108,7 @@ def _decompositions_set_at_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
-    """A validation exports again, to compare, and starts processes: once for each input."""
+    """Share results of validation between tests: the repeated export and the started processes, once an input."""
     from edge_embed.exporters.onnx import export
     from edge_embed.exporters.onnx.tokenizer import characters
     from edge_embed.exporters.tflite import whole_model
@@ -184,7 +187,7 @@ def _tflite_runs_without_imports() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _sessions_wait_without_spinning() -> Iterator[None]:
-    """Threads of ONNX Runtime that wait for work use a core: a third of opening and running a small model."""
+    """Turn off spinning: waiting threads of ONNX Runtime take a third of the time of opening and running a model."""
     import onnxruntime
 
     class Waiting(onnxruntime.SessionOptions):  # type: ignore[misc]

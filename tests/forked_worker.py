@@ -1,7 +1,7 @@
-"""Runs a worker of TFLite models in processes forked from one that has imported its runtime: most of their time is that.
+"""Workers of TFLite models, forked from a process that has imported the runtime: the import takes most of the time.
 
-As the program, ``forked_worker.py WORKER`` reads the arguments of a worker from each line, as a list in JSON, and prints
-its exit status when it has ended.
+As a program, ``forked_worker.py WORKER`` reads the arguments of a worker from each line, as a JSON list, and prints its
+exit status when it has ended.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class ForkedWorkers(AbstractContextManager["ForkedWorkers"]):
-    """The process that workers are forked from.
+    """A process from which workers are forked.
 
     Args:
         python: the interpreter with its options.
@@ -38,7 +38,7 @@ class ForkedWorkers(AbstractContextManager["ForkedWorkers"]):
         self._server.communicate()
 
     def is_done(self, arguments: Sequence[str]) -> bool:
-        """Run the worker, and say whether it ended well."""
+        """Run the worker, and return whether it succeeded."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(arguments) + "\n")

@@ -22,9 +22,9 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 
 @click.command(
     cls=HelpCommand,
-    short_help="Time tables beside dense ones and other libraries.",
+    short_help="Time tables beside dense tables and other libraries.",
     sections={
-        "What is measured": ["preset", "method", "use", "peers", "modules"],
+        "Measurement": ["preset", "method", "use", "peers", "modules"],
         "Sizes of random tables": ["rows", "dim", "codes", "groups", "anchors", "nonzeros", "rank"],
         "Calls": ["memory_megabytes", "k", "batch", "ids", "cache", "threads", "rounds", "seed"],
         "Plots": ["plot", "force"],
@@ -38,32 +38,32 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
     ),
 )
 @click.argument("file", type=FILE, required=False)
-@click.option("--preset", type=click.Choice(["rows", "heads"]), help="A grid of its own, which the rest changes.")
-@_list_option("method", f"{', '.join(_RANDOM)}; to compress also {', '.join(_COMPARED)}.")
+@click.option("--preset", type=click.Choice(["rows", "heads"]), help="Predefined grid, which the other options change.")
+@_list_option("method", f"{', '.join(_RANDOM)}; for compress also {', '.join(_COMPARED)}.")
 @_list_option(
     "use",
     "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert, litert-bag. Alone: "
-    "compress, dense tables made small, of FILE (a model) or random.",
+    "compress, the compression of dense tables, of FILE (a model) or random ones.",
 )
-@_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk; 27000 to compress]")
-@_list_option("dim", "Columns. [256; 128 to compress]")
-@_list_option("codes", "DPQ: codes a group. [16; 16,256 to compress]")
-@_list_option("groups", "DPQ: groups. [a quarter of the columns; to compress a number that divides them]")
+@_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk; 27000 for compress]")
+@_list_option("dim", "Columns. [256; 128 for compress]")
+@_list_option("codes", "DPQ: codes per group. [16; 16,256 for compress]")
+@_list_option("groups", "DPQ: groups. [a quarter of the columns; for compress a divisor of them]")
 @_list_option("anchors", "ANT: anchors. [100]")
-@_list_option("nonzeros", "ANT: weights a row. [8]")
+@_list_option("nonzeros", "ANT: weights per row. [8]")
 @_list_option("rank", "TT, low_rank: rank. [16]")
-@_list_option("memory-megabytes", "TT, DPQ: memory of a session, as of export. [as of export]")
-@_list_option("k", "topk: how many of the largest logits; a model has its own. [10]")
-@_list_option("batch", "Ids or hidden states a call. [rows 1,4096; bag 4096; logits 1,8,64; topk 1; kernel 1,256]")
-@_list_option("ids", "uniform, zipf.")
-@_list_option("cache", "warm, cold. [warm]")
-@_list_option("peers", "onnxruntime, torch, scipy, faiss, copy, tflite.")
-@_list_option("threads", "Of every contender. [1]")
-@click.option("--rounds", type=click.IntRange(min=2), help="Rounds that count. [20; 5 to compress]")
+@_list_option("memory-megabytes", "TT, DPQ: session memory, as for export. [as for export]")
+@_list_option("k", "topk: number of largest logits; a file has its own. [10]")
+@_list_option("batch", "Ids or hidden states per call. [rows 1,4096; bag 4096; logits 1,8,64; topk 1; kernel 1,256]")
+@_list_option("ids", "Distribution of ids: uniform, zipf.")
+@_list_option("cache", "State of the processor caches: warm, cold. [warm]")
+@_list_option("peers", "Contenders: onnxruntime, torch, scipy, faiss, copy, tflite.")
+@_list_option("threads", "Threads of every contender. [1]")
+@click.option("--rounds", type=click.IntRange(min=2), help="Measured rounds. [20; 5 for compress]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of tables, ids and order. [0]")
-@click.option("--plot", type=FILE, metavar="FOLDER", help="Draw ratios.svg and roofline.svg there.")
+@click.option("--plot", type=FILE, metavar="FOLDER", help="Write ratios.svg and roofline.svg to this folder.")
 @click.option("--force", is_flag=True, help="Overwrite existing plots.")
-@click.option("--module", "modules", multiple=True, metavar="NAME", help="compress: a table of FILE. [as of compress]")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="compress: table of FILE. [as for compress]")
 @model_options
 @output_options
 def bench(
@@ -76,9 +76,9 @@ def bench(
     modules: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Measure tables beside dense ones and other libraries: those of FILE, or random ones of a grid.
+    """Measure the tables of FILE, or random tables of a grid, beside dense tables and other libraries.
 
-    A LIST has commas; every combination is measured.
+    A LIST is separated by commas. Every combination is measured.
     """
     from edge_embed.bench.compress_grid import USE
 
@@ -103,7 +103,7 @@ def bench(
 
 
 def _compress(out: Output, file: Path | None, load: Load, modules: tuple[str, ...], **given: Any) -> None:
-    """Dense tables made small."""
+    """Measure the compression of dense tables."""
     from edge_embed.bench.compress import bench_compress
     from edge_embed.bench.compress_grid import CompressGrid
     from edge_embed.bench.compress_tables import subjects_of

@@ -14,9 +14,9 @@ from edge_embed.steps import limit_steps
 
 @click.command(
     cls=HelpCommand,
-    short_help="Fail when a model grew, drifted or slowed.",
+    short_help="Fail if a model grew, drifted or slowed down.",
     sections={
-        "What is required": ["budget", "baseline", "accept", "base", "base_library"],
+        "Limits": ["budget", "baseline", "accept", "base", "base_library"],
         "Reports": ["output", "junit", "markdown", "html", "force"],
         **MODEL_SECTIONS,
     },
@@ -28,25 +28,25 @@ from edge_embed.steps import limit_steps
 )
 @click.argument("model", type=FILE, required=False)
 @click.argument("exported", type=FILE, required=False)
-@click.option("--budget", type=FILE, help="Limits, and the files if they are not given: edge-embed.toml.")
-@click.option("--baseline", type=FILE, help="Report of an earlier check; sizes must not have grown since.")
-@click.option("--base", type=FILE, help="An earlier EXPORTED; latency must not be worse, measured side by side.")
-@click.option("--base-library", type=FILE, help="Operator library for --base. Default: that of EXPORTED.")
-@click.option("--output", "-o", type=FILE, help="Write the report as JSON, the baseline of later checks.")
-@click.option("--junit", type=FILE, help="Write it as JUnit XML.")
-@click.option("--markdown", type=FILE, help="Write it as Markdown, for a comment on the pull request.")
-@click.option("--html", type=FILE, help="Write it as one HTML page.")
-@click.option("--accept", is_flag=True, help="Make this state the baseline, unless something else than it fails.")
+@click.option("--budget", type=FILE, help="Limits, and default paths of the files: edge-embed.toml.")
+@click.option("--baseline", type=FILE, help="Report of an earlier check; no size may have grown since.")
+@click.option("--base", type=FILE, help="Earlier EXPORTED, timed side by side; latency must not be worse.")
+@click.option("--base-library", type=FILE, help="Operator library of --base. [the library of EXPORTED]")
+@click.option("--output", "-o", type=FILE, help="Write the report as JSON; later checks use it as baseline.")
+@click.option("--junit", type=FILE, help="Write the report as JUnit XML.")
+@click.option("--markdown", type=FILE, help="Write the report as Markdown, for a comment on a pull request.")
+@click.option("--html", type=FILE, help="Write the report as one HTML page.")
+@click.option("--accept", is_flag=True, help="Replace the baseline by this state, unless another check fails.")
 @click.option("--force", is_flag=True, help="Overwrite existing reports.")
 @model_options
 @output_options
 def check(
     out: Output, model: Path | None, exported: Path | None, budget: Path | None, load: Load, **files: Any
 ) -> None:
-    """Fail when a model grew, drifted or slowed: EXPORTED against MODEL, a budget and an earlier state.
+    """Fail if EXPORTED grew, drifted or slowed down: compare it with MODEL, a budget and an earlier state.
 
-    Ends with 3 for parity, else 4 for size, else 5 for latency, else 1 where a limit could not be checked; reports are
-    written all the same.
+    The exit code is 3 for parity, else 4 for size, else 5 for latency, else 1 if a limit could not be checked. Reports
+    are written in every case.
     """
     from edge_embed import workflow
     from edge_embed.gate.budget import Budget, read_budget

@@ -11,7 +11,7 @@ from edge_embed.cli.output import Output, output_options
 
 @click.command(
     cls=HelpCommand,
-    short_help="Put models side by side: sizes, metric, latency.",
+    short_help="Show models side by side: sizes, metric, latency.",
     examples=(
         "compare 16-codes.json 4-codes.json",
         "compare before.json after.json --html compare.html --markdown compare.md",
@@ -19,13 +19,15 @@ from edge_embed.cli.output import Output, output_options
 )
 @click.argument("reports", type=FILE, nargs=-1, metavar="REPORT...")
 @click.option("--markdown", type=FILE, metavar="FILE", help="Write the comparison as Markdown.")
-@click.option("--html", type=FILE, metavar="FILE", help="Write it as one HTML page, with size against accuracy.")
+@click.option(
+    "--html", type=FILE, metavar="FILE", help="Write the comparison as one HTML page, with size against accuracy."
+)
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @output_options
 def compare(out: Output, reports: tuple[Path, ...], markdown: Path | None, html: Path | None, force: bool) -> None:
-    """Put models side by side: sizes, metric, latency, and which of them are worth choosing.
+    """Show models side by side: sizes, metric, latency, and which models are worth choosing.
 
-    Each REPORT is what `check --output` or `validate --json` wrote about one model.
+    Each REPORT is the output of `check --output` or `validate --json` for one model.
     """
     from edge_embed.gate.compare import compare_reports
     from edge_embed.gate.report_places import COMPARE, reports_at

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from edge_embed.report.results.compressed import CompressReport
 
 _LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
-_WIDEST = 8  # bytes of a number that torch has
+_WIDEST = 8  # bytes of the widest number of torch
 _SIZES = {
-    "num_codes": "dpq, opq: codes K of a group.",
-    "num_groups": "dpq, opq: groups D, which divide the columns.",
-    "num_anchors": "ant: anchors A.",
-    "rank": "tt, tr, low_rank: the rank R.",
-    "bits": "rows: of each number, 2 to 8.",
+    "num_codes": "dpq, opq: codes K per group.",
+    "num_groups": "dpq, opq: groups D, a divisor of the columns.",
+    "num_anchors": "ant: number of anchors A.",
+    "rank": "tt, tr, low_rank: rank R.",
+    "bits": "rows: bits per weight, 2 to 8.",
 }
 
 
 def _size_options(command: Command) -> Command:
-    """Those of single methods, in place of a goal."""
+    """Add the sizes of single methods, which replace a goal."""
     for name, text in reversed(_SIZES.items()):
         command = click.option(f"--{name.replace('_', '-')}", type=click.IntRange(min=1), help=text)(command)
     return command
@@ -42,9 +42,9 @@ def _size_options(command: Command) -> Command:
     cls=HelpCommand,
     short_help="Compress the dense tables of a trained model.",
     sections={
-        "What is wanted, one of them": ["ratio", "budget", "min_cosine"],
-        "Which tables, and how": ["method", "modules", "counted", "seed"],
-        "Sizes of a method, in place of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
+        "Goal, one of": ["ratio", "budget", "min_cosine"],
+        "Tables and method": ["method", "modules", "counted", "seed"],
+        "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
         "Files": ["output", "plot", "checkpoint", "no_open", "force"],
         **MODEL_SECTIONS,
     },
@@ -56,31 +56,33 @@ def _size_options(command: Command) -> Command:
     ),
 )
 @click.argument("model", type=FILE)
-@click.option("--output", "-o", type=FILE, required=True, help="File to write, a model as MODEL is.")
-@click.option("--method", default="auto", show_default=True, help=f"{', '.join(Parts('fitting'))}; auto: all.")
-@click.option("--ratio", type=float, help="Bytes of each table over those of the packed one, at least.")
-@click.option("--budget", metavar="SIZE", help="In place of a ratio: of all packed tables, at most, such as 3MB.")
-@click.option("--min-cosine", type=float, help="Mean cosine of the rows with the dense ones, at least.")
-@click.option("--module", "modules", multiple=True, metavar="NAME", help="A layer to compress. [all that are worth it]")
+@click.option("--output", "-o", type=FILE, required=True, help="File to write, of the same kind as MODEL.")
+@click.option("--method", default="auto", show_default=True, help=f"{', '.join(Parts('fitting'))}; auto tries all.")
+@click.option("--ratio", type=float, help="Smallest compression ratio of each table.")
+@click.option("--budget", metavar="SIZE", help="Largest size of all packed tables together, such as 3MB.")
+@click.option("--min-cosine", type=float, help="Smallest mean cosine between packed and dense rows.")
 @click.option(
-    "--counts", "counted", multiple=True, metavar="NAME=FILE", help="How often each row of a table comes up (.npy)."
+    "--module", "modules", multiple=True, metavar="NAME", help="Layer to compress. [tables with 5 % of the parameters]"
+)
+@click.option(
+    "--counts", "counted", multiple=True, metavar="NAME=FILE", help="Occurrences of each row of a table (.npy)."
 )
 @_size_options
-@click.option("--nonzeros", type=float, help="ant: weights of a row, on average.")
-@click.option("--value-type", help="float32, float16 or, for dpq and opq, int8.")
-@click.option("--weight-type", help="ant: float32, float16 or int8.")
-@click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw what was tried on each table there.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")
+@click.option("--value-type", help="Type of stored values: float32 or float16; dpq, opq: int8 too.")
+@click.option("--weight-type", help="ant: type of weights, float32, float16 or int8.")
+@click.option("--plot", type=FILE, metavar="FILE.svg", help="Plot the settings tried on each table.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Keep finished parts there until the file is written: the same command goes on from them.",
+    help="Store finished parts here until the file is written; the same command resumes from them.",
 )
 @click.option(
     "--no-open",
     is_flag=True,
-    help="Of an ONNX or TFLite file: do not open the new one once in its runtime, as for one that is too large.",
+    help="ONNX and TFLite: skip opening the new file in its runtime.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
@@ -96,10 +98,10 @@ def compress(
     force: bool,
     **given: Any,
 ) -> None:
-    """Put compressed tables in the place of MODEL's dense ones, without training.
+    """Replace the dense tables of MODEL by compressed ones, without training.
 
     MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
-    tool. Processes that torchrun starts share the work.
+    tool. Processes started by torchrun share the work.
     """
     kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
@@ -110,7 +112,7 @@ def compress(
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
-    if group is None:  # of several processes the first writes, and tells the others
+    if group is None:  # of several processes the first writes, and reports errors to the others
         check_places([given["output"]], force=force)
         if given["checkpoint"] is not None:
             check_folder(given["checkpoint"], given["checkpoint"])
@@ -132,7 +134,7 @@ def compress(
 
 @contextmanager
 def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
-    """Say of a run that fails what is left of it."""
+    """Add the state of finished parts to the error of a failed run."""
     try:
         yield
     except EdgeEmbedError as error:
@@ -143,7 +145,7 @@ def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
 
 @contextmanager
 def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Iterator[Callable[["CompressReport"], None]]:
-    """What draws the report, if a plot is wanted; whether it can be drawn shows now, before minutes of work."""
+    """Yield a function that draws the report, if a plot is requested; checks for it run now, before minutes of work."""
     from edge_embed.files import check_once, keep_inputs, new_file
     from edge_embed.report.views.compressed_plot import draw
     from edge_embed.report.views.svg import check_plots
@@ -161,7 +163,7 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
 
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
-    """``("words=counts.npy",)`` -> counts by table."""
+    """Convert ``("words=counts.npy",)`` to counts by table."""
     import torch
 
     from edge_embed.array_file import read_array

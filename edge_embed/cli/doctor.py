@@ -5,10 +5,10 @@ import click
 from edge_embed.cli.output import Output, output_options
 
 
-@click.command(short_help="Show what is installed, and what is missing.")
+@click.command(short_help="Show versions and missing packages.")
 @output_options
 def doctor(out: Output) -> None:
-    """Show versions, the operator library that is used, and what is missing."""
+    """Show versions, the operator library, targets, and missing packages with their remedy."""
     from edge_embed.inspection.doctor import diagnose
 
     report = diagnose()

@@ -12,7 +12,7 @@ from edge_embed.cli.output import Output, check_places, output_options
 
 @click.command(
     cls=HelpCommand,
-    short_help="Write a model for ONNX Runtime or TFLite.",
+    short_help="Write an ONNX or TFLite file with packed tables.",
     sections={
         "ONNX": ["external_data", "memory_megabytes", "tokenizer", "tokenizer_input"],
         "TFLite": ["tflite_table", "tflite_sizes"],
@@ -25,34 +25,36 @@ from edge_embed.cli.output import Output, check_places, output_options
     ),
 )
 @click.argument("model", type=FILE)
-@click.option("--target", required=True, help="Runtime to write for: onnx, tflite.")
-@click.option("--output", "-o", type=FILE, help="File to write. Default: MODEL with the target's suffix.")
+@click.option("--target", required=True, help="Target format: onnx or tflite.")
+@click.option("--output", "-o", type=FILE, help="File to write. [MODEL with the suffix of the target]")
 @click.option(
     "--external-data",
     type=click.Choice(["auto", "always", "never"]),
-    help="Weights in a file of their own; auto does so above 128 MB. [auto]",
+    help="Store weights in a second file; auto does above 128 MB. [auto]",
 )
 @click.option(
     "--memory-megabytes",
     type=click.IntRange(min=0),
-    help="Memory that a session may take for each use of a table, to be faster. [TT: none; heads of DPQ: their codes']",
+    help="Session memory per use of a table. [TT: none; output layers of DPQ: the size of their codes]",
 )
-@click.option("--tokenizer", type=FILE, metavar="FILE", help="A tokenizer.json in front: the model takes strings.")
-@click.option("--tokenizer-input", metavar="NAME", help="The input for its ids, where there are several of integers.")
+@click.option(
+    "--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json to include: the model then accepts strings."
+)
+@click.option("--tokenizer-input", metavar="NAME", help="Input that receives the ids, if several are integers.")
 @click.option(
     "--tflite-table",
     type=click.Choice(["auto", "byte", "pairs"]),
-    help="How DPQ tables are looked up; pairs are faster and larger, auto takes them up to a fifth more. [auto]",
+    help="Lookup of DPQ tables; pairs is faster and larger; auto selects it up to 20 % more. [auto]",
 )
 @click.option(
     "--tflite-size",
     "tflite_sizes",
     multiple=True,
     metavar="DIM=SIZE[,...]",
-    help="Fixed sizes of a dynamic dimension, each a signature. [rows and bags: dynamic; other models: the example's]",
+    help="Fixed sizes of a dimension, one signature each. [lookups and bags: dynamic; other models: the example]",
 )
-@click.option("--allow-empty", is_flag=True, help="Export a table of which all rows are zero.")
-@click.option("--no-open", is_flag=True, help="Do not open the file once in its runtime, as for one that is too large.")
+@click.option("--allow-empty", is_flag=True, help="Export tables even if all rows are zero.")
+@click.option("--no-open", is_flag=True, help="Skip opening the file in its runtime.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @model_options
 @output_options
@@ -66,7 +68,7 @@ def export(
     no_open: bool,
     **options: Any,
 ) -> None:
-    """Write MODEL for a target runtime, tables packed."""
+    """Write MODEL with packed tables to a file of the target format."""
     from edge_embed import workflow
 
     workflow.check_target(target)
@@ -83,7 +85,7 @@ def export(
 
 
 def _sizes(spelled: tuple[str, ...]) -> dict[str, list[int]]:
-    """``("sequence=64,128",)`` -> sizes by dimension."""
+    """Convert ``("sequence=64,128",)`` to sizes by dimension."""
     sizes: dict[str, list[int]] = {}
     for item in spelled:
         name, _, numbers = item.partition("=")

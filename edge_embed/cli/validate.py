@@ -14,11 +14,11 @@ from edge_embed.steps import limit_steps
 
 @click.command(
     cls=HelpCommand,
-    short_help="Prove that an exported file computes what the model does.",
+    short_help="Compare an exported file with its model.",
     sections={
-        "What is compared": ["atol", "rtol", "tokenizer", "changed_after_export", "targets"],
-        "Inputs of the whole model": ["seed", "more_cases", "inputs", "save_inputs", "save_worst"],
-        "Times": ["iterations", "warmup", "time_limit"],
+        "Comparison": ["atol", "rtol", "tokenizer", "changed_after_export", "targets"],
+        "Inputs of the model": ["seed", "more_cases", "inputs", "save_inputs", "save_worst"],
+        "Timing": ["iterations", "warmup", "time_limit"],
         "Reports": ["markdown", "html", "force", "verbose"],
         **MODEL_SECTIONS,
     },
@@ -33,31 +33,36 @@ from edge_embed.steps import limit_steps
 @click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")
 @click.option("--rtol", multiple=True, metavar="[OUTPUT:]X", help="Relative tolerance of the outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
-@click.option("--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per side.")
-@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before.")
 @click.option(
-    "--cases", "more_cases", type=click.IntRange(min=0), default=0, show_default=True, help="More random inputs."
+    "--iterations", type=click.IntRange(min=2), default=50, show_default=True, help="Timed runs per contender."
 )
+@click.option("--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed runs before them.")
 @click.option(
-    "--load-inputs", "inputs", type=FILE, metavar="FILE", help="Inputs of the whole model, in place of random ones."
+    "--cases",
+    "more_cases",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of additional random inputs.",
 )
-@click.option("--save-inputs", type=FILE, metavar="FILE", help="Write the inputs there (.npz).")
-@click.option("--save-worst", type=FILE, metavar="FILE", help="Write those on which an output was farthest off.")
+@click.option("--load-inputs", "inputs", type=FILE, metavar="FILE", help="Read the inputs from this file (.npz).")
+@click.option("--save-inputs", type=FILE, metavar="FILE", help="Write the inputs to this file (.npz).")
+@click.option("--save-worst", type=FILE, metavar="FILE", help="Write the inputs with the largest output error (.npz).")
 @click.option("--markdown", type=FILE, metavar="FILE", help="Write the report as Markdown.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--tokenizer", type=FILE, metavar="FILE", help="The tokenizer.json of the export, to compare ids with.")
-@click.option("--changed-after-export", is_flag=True, help="A tool changed EXPORTED on purpose: tell how, pass.")
-@click.option("--target", "targets", multiple=True, help="Run the model there too; `edge-embed doctor` lists them.")
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json of the export; its ids are compared.")
+@click.option("--changed-after-export", is_flag=True, help="Report changes that a tool made to EXPORTED, and pass.")
+@click.option("--target", "targets", multiple=True, help="Run the model on this target too; see `edge-embed doctor`.")
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="Of each step: a session that is made, a run on given inputs.",
+    help="Time limit of each step, such as one run of the model.",
 )
-@click.option("--verbose", is_flag=True, help="List what passed too, not only how much.")
+@click.option("--verbose", is_flag=True, help="List passed checks too.")
 @model_options
 @output_options
 def validate(
@@ -70,9 +75,9 @@ def validate(
     load: Load,
     **given: Any,
 ) -> None:
-    """Compare EXPORTED with the MODEL it came from: every row, outputs of every path, sizes, latency.
+    """Compare EXPORTED with its MODEL: every row, outputs of every path, sizes, latency.
 
-    Of a file that `compress` wrote in place, MODEL is the .onnx or .tflite file that it was made from.
+    If `compress` wrote EXPORTED from an .onnx or .tflite file, MODEL is that file.
     """
     from edge_embed import workflow
     from edge_embed.gate.report_places import VALIDATION, reports_at

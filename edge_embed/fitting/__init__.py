@@ -1,6 +1,6 @@
-"""Tables that are trained already, as layers: what they learned, without training them again; one file a method.
+"""Post-training compression: layers fitted to trained dense tables without training, one file for each method.
 
-What `tt` and `tr` share is in `cores`; what `dpq` is made of, in `centroids` and `code_assignment`, and `ant` in
-`dictionary` and `sparse_codes`. `order` finds orders of rows in which trains and rings come nearer to a table,
-`fidelity` says how near any method comes.
+`cores` holds the common parts of `tt` and `tr`; `centroids` and `code_assignment` those of `dpq`; `dictionary` and
+`sparse_codes` those of `ant`. `order` computes orders of rows that lower the error of trains and rings. `fidelity`
+measures the reconstruction error of every method.
 """

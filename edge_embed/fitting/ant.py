@@ -1,13 +1,13 @@
-"""ANT from a table that is trained already: sparse coding with weights that are not negative.
+"""ANT from a trained table: sparse coding with non-negative weights.
 
     E ~ T A        T >= 0 sparse [n, A], A anchors [A, d]        min sum_i c_i ||E_i - T_i A||^2
 
-Anchors are learned from a sample of the rows, by turns with the rows' weights (`edge_embed.fitting.dictionary`);
-then the weights of all rows are found (`edge_embed.fitting.sparse_codes`), block by block. The table may be larger
-than the memory, which holds the sample, the nonzeros and two matrices [A, A].
+Anchors are fitted to a sample of the rows, alternately with the weights of these rows
+(`edge_embed.fitting.dictionary`). Then the weights of all rows are found (`edge_embed.fitting.sparse_codes`), block by
+block. The table may be larger than the memory, which holds the sample, the nonzeros and two matrices [A, A].
 
-Sources: of the form "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1); of
-how it is found, those of the two modules.
+Sources: the form is from "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1).
+The two modules name the sources of the algorithms.
 """
 
 import math
@@ -31,14 +31,14 @@ from edge_embed.layers.table import checked_count, checked_padding, is_number
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import MAX_NONZEROS, ANTShape, anchor_id_type
 
-SAMPLE = 1 << 15  # rows that anchors are learned from, and more where there are
-_ROWS_PER_ANCHOR = 16  # many anchors
-_LARGEST_SCALE = 2.0**126  # so that anchors are float32
-_MOST = 2  # times the mean: the weights of one row. Three times the mean gain 0.7 % of the error, in twice the time
+SAMPLE = 1 << 15  # rows that anchors are fitted to; more for many anchors
+_ROWS_PER_ANCHOR = 16  # minimum for many anchors
+_LARGEST_SCALE = 2.0**126  # keeps anchors within float32
+_MOST = 2  # maximum of a row, times the mean. Three times the mean lowers the error by 0.7 % in twice the time
 _ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
-_FEWER = 0.9  # of the weights with twice as many anchors bring rows nearer
-_SAMPLED = 0.98  # of the bytes for weights, where ANT knows the rows of a sample alone, are sure to be enough
-_SPARSE = 8  # weights of a row of ANT, at most, or as many columns for each: with more its lookup takes long
+_FEWER = 0.9  # minimum share of weights left with twice as many anchors for these to lower the error
+_SAMPLED = 0.98  # share of the bytes for weights that surely suffices when weights are fitted to a sample
+_SPARSE = 8  # maximum of weights of a row of ANT, or of columns for each weight: more make lookups slow
 
 
 def fit(
@@ -55,34 +55,33 @@ def fit(
     on_block: Callable[[int], None] = lambda rows: None,
     processes: Processes = ALONE,
 ) -> ANTEmbedding:
-    """An `ANTEmbedding` near to a dense table.
+    """Fit an `ANTEmbedding` to a dense table.
 
-    The weights are shared out: a row that gains more by one more weight gets it, up to twice the mean, and one that
-    gains least may stay without any, which makes it zero.
+    Weights are distributed by gain: a row that gains more from an additional weight gets it, up to twice the mean. A
+    row that gains least may get no weight, which makes it zero.
 
     Args:
-        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
-        num_anchors: A.
-        nonzeros: how many weights above zero a row has on average, at most; above 0. In tables of more than 32,768
-            rows, and of more than 16 A, the mean is right on a sample of so many rows, and for all to about 1 %. A row
-            never needs more than A or d.
-        padding_idx: this row is taken as zero, whatever it holds, and stays so.
-        counts: c, how often each token comes up, numbers [n] >= 0: anchors suit frequent rows more. By default all
-            rows count alike.
-        trainable: give a layer that goes on learning, with all n A entries of the transform (mostly zero), rather
-            than one that is frozen.
-        turns: how many times anchors and weights are found from one another; a few of them show what more will bring.
-        seed: of all that is drawn; 0 or more.
-        kept: where finished parts are kept and taken from, by default nowhere.
-        on_block: told the rows that are done, after each block of rows (0 while anchors are learned).
-        processes: who shares the rows, by default this process alone.
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
+        num_anchors: number of anchors A.
+        nonzeros: maximum mean number of weights of a row, above 0. For tables of more than 32,768 and 16 A rows, the
+            mean is exact on a sample of that size, and within about 1 % for all rows. A row never needs more than A
+            or d weights.
+        padding_idx: this row is read as zero and stays zero.
+        counts: c, the frequency of each token, numbers [n] >= 0: anchors fit frequent rows better. By default all rows
+            have the same weight.
+        trainable: return a trainable layer with all n A entries of the transform (mostly zero) instead of a frozen one.
+        turns: number of alternations between anchors and weights; a few of them show the effect of more.
+        seed: random seed, 0 or more.
+        kept: store of finished parts, by default none.
+        on_block: called with the number of finished rows after each block (0 while anchors are fitted).
+        processes: processes that share the rows, by default only this one.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes or counts, more nonzeros than can be stored, or numbers that float32 cannot
-            hold; it names the row.
+        BadInputError: for impossible sizes or counts, more nonzeros than can be stored, or numbers outside float32; the
+            message names the row.
     """
     checked_count("num_anchors", num_anchors)
     checked_count("turns", turns)
@@ -113,7 +112,7 @@ def fit(
 
 
 def _most(table: DenseTable, num_anchors: int, nonzeros: float) -> int:
-    """How many weights one row may have."""
+    """Return the maximum number of weights of one row."""
     if not is_number(nonzeros) or not 0 < nonzeros < math.inf:
         raise BadInputError(f"nonzeros must be a finite number above 0, the weights of a row, got {nonzeros!r:.80}")
     most = min(math.ceil(_MOST * nonzeros), num_anchors, table.embedding_dim)
@@ -133,13 +132,13 @@ def _learned(
     seed: int,
     on_block: Callable[[], None],
 ) -> Arrays:
-    """Anchors as they are stored, and the price of a weight with which rows have as many as they may."""
+    """Return the anchors as they are stored, and the price of a weight at which rows have the requested mean."""
     random, scale, processes = np.random.default_rng(seed), _scale(table), table.processes
     learning = num_anchors, most, nonzeros, turns, random, on_block, processes
     size = min(max(SAMPLE, _ROWS_PER_ANCHOR * num_anchors), table.num_embeddings)
     ids, drawn_weights = _drawn(weights, size, random)
     learned = learn(table.rows(ids) / scale, drawn_weights, *learning)
-    anchors = processes.same(lambda: (learned * scale).float().numpy())  # each has solved for them by itself
+    anchors = processes.same(lambda: (learned * scale).float().numpy())  # their rounding may differ
     evenly = table.rows(torch.from_numpy(np.sort(random.choice(table.num_embeddings, size, replace=False)))) / scale
     dictionary = _dictionary(torch.from_numpy(anchors), scale)
 
@@ -152,7 +151,7 @@ def _learned(
 
 
 def _drawn(counts: Tensor, size: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Different rows to learn from, and how much each counts: int64 [m], float64 [m]."""
+    """Draw different rows to fit anchors to. Return their ids and their weights: int64 [m], float64 [m]."""
     if len(counts) <= size:
         ids = counts.nonzero().flatten()
         return ids, counts[ids]
@@ -161,14 +160,14 @@ def _drawn(counts: Tensor, size: int, random: np.random.Generator) -> tuple[Tens
 
 
 def _scale(table: DenseTable) -> float:
-    """A power of two near to the length of a row, which anchors get, so that weights are near to 1."""
+    """Return the power of two nearest to the length of a row. Anchors get this length, so weights are near 1."""
     if not table.energy:
         return 1.0
     return min(2.0 ** round(math.log2(table.energy / table.num_embeddings) / 2), _LARGEST_SCALE)
 
 
 def _dictionary(anchors: Tensor, scale: float) -> Dictionary:
-    """Of anchors as they are stored."""
+    """Return the dictionary of anchors as they are stored."""
     return Dictionary(anchors.double() / scale)
 
 
@@ -177,7 +176,7 @@ def _encoded(parts: Iterable[Tensor], dictionary: Dictionary, most: int, price: 
 
 
 def _sparse_rows(codes: Iterable[Codes], num_anchors: int) -> Arrays:
-    """How many weights each row has, their anchors, rising, and the weights."""
+    """Return the number of weights of each row, their anchors in ascending order, and the weights."""
     counts, anchor_ids, weights = list[Tensor](), list[Tensor](), list[Tensor]()
     for block in codes:
         used = block.weights.float() > 0  # some round to zero
@@ -216,7 +215,7 @@ def _trainable(packed: PackedANT) -> ANTEmbedding:
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
-    """Numbers of anchors of which twice as many would cost a tenth of the weights: up to there more of them pay."""
+    """Yield useful numbers of anchors: more lower the error until twice as many would cost a tenth of the weights."""
     stored = {"weight_type": types["weight_type"], "value_type": types["value_type"]}
 
     def nonzeros(num_anchors: int) -> float:

@@ -2,8 +2,8 @@
 
     V_k  =  sum_{i: c_i = k} w_i x_i / sum_{i: c_i = k} w_i          c_i = argmin_k |x_i - V_k|
 
-Of many rows a sample is taken, row i with probability p_i = min(1, a w_i), and counts w_i / p_i in it, so that sums
-are right in the mean. Sub-vectors have their mean taken off, because faiss computes |x|^2 - 2 x V + |V|^2 in float32.
+Large tables are sampled: row i is drawn with probability p_i = min(1, a w_i) and has the weight w_i / p_i, so sums are
+unbiased. The mean is subtracted from sub-vectors, because faiss computes |x|^2 - 2 x V + |V|^2 in float32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,24 +22,24 @@ from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import Arrays
 
-# Measured on the embeddings of two language models and on made families of rows: twice the 25 iterations of faiss take
-# half a percent off the squared error, three runs in place of one .4 to 9 % more. k-means++ takes off more, but its
-# centroids go to the few rows far out: of one of those tables the mean cosine fell from .916 to .909.
-# 100 iterations, or five runs, are as good within what one seed differs from another, .0001 of the mean cosine.
+# Measured on the embeddings of two language models and on synthetic families of rows: twice the 25 iterations of faiss
+# lower the squared error by half a percent, three runs in place of one by .4 to 9 % more. k-means++ lowers it further,
+# but moves centroids to the few outlying rows: the mean cosine of one of those tables fell from .916 to .909.
+# 100 iterations or five runs give the same within the differences between seeds, .0001 of the mean cosine.
 ITERATIONS = 50
-# Of a million rows, K = 256: 65,536 leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
+# For a million rows and K = 256: 65,536 rows leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
-_TOGETHER = 16  # groups, which are kept when they are finished: however many threads and processes share them
-_SAMPLE_NUMBERS = 1 << 28  # 1 GiB; more only where d is too large for two rows a code
-_LEAST_WEIGHT = 1e-30  # of the mean one: faiss divides by sums of weights in float32
+_TOGETHER = 16  # groups stored together as a finished part, for any number of threads and processes
+_SAMPLE_NUMBERS = 1 << 28  # 1 GiB; larger only if d is too large for two rows a code
+_LEAST_WEIGHT = 1e-30  # relative to the mean: faiss divides by sums of weights in float32
 
 
 def check_faiss() -> None:
-    """Refuse to begin without faiss.
+    """Raise unless faiss is installed.
 
     Raises:
-        BadInputError: if it is not installed.
+        BadInputError: if faiss cannot be imported.
     """
     try:
         import faiss  # noqa: F401, PLC0415
@@ -49,7 +49,7 @@ def check_faiss() -> None:
 
 
 def most_points(num_codes: int) -> int:
-    """Of how many sub-vectors K centroids are found, about: of a sample where there are more."""
+    """Return about how many sub-vectors K centroids are fitted to; larger tables are sampled."""
     return max(_SAMPLE, _SAMPLE_PER_CODE * num_codes)
 
 
@@ -64,22 +64,22 @@ def find_centroids(
     seed: int,
     kept: Kept,
 ) -> Tensor:
-    """Centroids of each group of columns, or of all groups together.
+    """Find the centroids of each group of columns, or of all groups together.
 
     Args:
         table: rows [n, d].
-        scale: a power of two that rows are multiplied by.
-        weights: what each row counts, float64 [n], at least 0.
-        num_codes: K.
-        num_groups: D.
-        shared: one set of centroids for all groups.
-        runs: of k-means, the best of which is taken.
-        seed: at least 0.
-        kept: those of some groups that are finished.
+        scale: power of two that rows are multiplied by.
+        weights: weight of each row, float64 [n], at least 0.
+        num_codes: number of codes K per group.
+        num_groups: number of groups D.
+        shared: whether all groups share one set of centroids.
+        runs: number of runs of k-means; the best result is used.
+        seed: random seed, at least 0.
+        kept: store of finished groups.
 
     Returns:
-        float32 [D, K, s], or [1, K, s] when shared, of rows times ``scale``. Where there are at most K different
-        sub-vectors, they are the centroids, and the others are zero.
+        float32 [D, K, s], or [1, K, s] if shared, of rows times ``scale``. If there are at most K different
+        sub-vectors, these are the centroids, and the remaining centroids are zero.
     """
     tables = 1 if shared else num_groups
     sampled, sample_weights = _sample(table, scale, weights, num_codes, num_groups // tables, seed)
@@ -108,28 +108,28 @@ def find_centroids(
 def _sample(
     table: DenseTable, scale: float, weights: Tensor, num_codes: int, per_row: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Some rows, times the scale, or all that count: float32 [m, d], and what they count, float64 [m].
+    """Sample rows, or return all rows with a weight, times the scale: rows float32 [m, d] and weights float64 [m].
 
     Args:
         table: rows [n, d].
-        scale: a power of two.
+        scale: power of two.
         weights: float64 [n].
-        num_codes: K.
-        per_row: sub-vectors of a row that go to one set of centroids.
-        seed: at least 0.
+        num_codes: number of codes K per group.
+        per_row: number of sub-vectors of a row for one set of centroids.
+        seed: random seed, at least 0.
     """
     wanted = most_points(num_codes) // per_row
-    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # faiss refuses less than K
+    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # faiss refuses fewer than K
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
     ids = chosen.nonzero().flatten()
-    places = table.places(max(1, len(ids)))  # one, which is empty, if no row counts
+    places = table.places(max(1, len(ids)))  # one empty place if no row has a weight
     rows = [(table.rows(ids[place]) * scale).float() for place in places]
     return torch.cat(rows), (weights / chances)[chosen]
 
 
 def _chances(weights: Tensor, most: int) -> Tensor:
-    """How likely a row is in the sample, float64 [n]: by its weight, and about ``most`` rows in all."""
+    """Return the sampling probability of each row, float64 [n]: proportional to weight, about ``most`` rows in all."""
     certain = weights > 0
     if int(certain.sum()) <= most:
         return certain.double()
@@ -142,7 +142,7 @@ def _chances(weights: Tensor, most: int) -> Tensor:
 
 
 def _points(rows: Tensor, tables: int, group: int, num_groups: int) -> NDArray[np.float32]:
-    """Sub-vectors [m, s] of a group of rows [m, d], or [m D, s] of all of them for one table; no zero is negative."""
+    """Return sub-vectors [m, s] of a group of rows [m, d], or of all groups [m D, s]; no zero is negative."""
     groups = rows.unflatten(1, (num_groups, -1))
     points = groups[:, group] if tables > 1 else groups.flatten(0, 1)
     array: NDArray[np.float32] = (points + 0.0).contiguous().numpy()
@@ -152,7 +152,7 @@ def _points(rows: Tensor, tables: int, group: int, num_groups: int) -> NDArray[n
 def _all_points(
     table: DenseTable, scale: float, weights: Tensor, tables: int, group: int, num_groups: int
 ) -> Iterator[NDArray[np.float32]]:
-    """Those of all rows that count, block by block."""
+    """Yield the sub-vectors of all rows with a weight, block by block."""
     begin = 0
     for block in table.blocks(table.num_embeddings):
         counted = block[weights[begin : begin + len(block)] > 0]
@@ -161,7 +161,7 @@ def _all_points(
 
 
 def _distinct(blocks: Iterable[NDArray[np.float32]], most: int) -> NDArray[np.float32] | None:
-    """The different ones among points [*, s], or None if there are more than ``most``; that shows early as a rule."""
+    """Return the distinct points among points [*, s], or None if there are more than ``most``, usually found early."""
     found: NDArray[Any] | None = None
     width = 0
     for block in blocks:
@@ -182,7 +182,7 @@ def _by_k_means(
     runs: int,
     seed: np.random.SeedSequence,
 ) -> NDArray[np.float32]:
-    """Centroids [K, s] of points [m, s] with m > K."""
+    """Return centroids [K, s] of points [m, s] with m > K."""
     import faiss  # noqa: PLC0415
 
     mean = np.average(points, 0, weights)
@@ -192,19 +192,19 @@ def _by_k_means(
         niter=ITERATIONS,
         nredo=runs,
         seed=int(seed.generate_state(1)[0] >> 1),  # an int of C
-        min_points_per_centroid=1,  # fewer than 39 would be warned of, more than 256 sampled
+        min_points_per_centroid=1,  # faiss warns below 39 points and samples above 256
         max_points_per_centroid=len(points),
     )
-    # With a mean below 1, faiss would look for a cluster to split for ever.
+    # With a mean weight below 1, faiss would search for a cluster to split forever.
     relative = np.maximum(weights / weights.mean(), _LEAST_WEIGHT).astype(np.float32)
     search.train((points - mean).astype(np.float32), weights=relative)
-    found: NDArray[np.float32] = search.centroids  # type: ignore[assignment]  # there after train()
+    found: NDArray[np.float32] = search.centroids  # type: ignore[assignment]  # set by train()
     return (found + mean).astype(np.float32)
 
 
 @contextmanager
 def fast_search() -> Iterator[None]:
-    """Matrix products in all searches of faiss: for fewer than 128,000 numbers it has a way that takes ten times it."""
+    """Use matrix products in all searches of faiss: its other way, below 128,000 numbers, takes ten times as long."""
     import faiss  # noqa: PLC0415
 
     before = faiss.cvar.distance_compute_blas_threshold
@@ -216,7 +216,7 @@ def fast_search() -> Iterator[None]:
 
 
 def _workers(tables: int) -> ThreadPoolExecutor:
-    """Threads that find centroids side by side: those of faiss wait for each other after every small step."""
+    """Return threads that find centroids side by side: threads of faiss wait for each other after every small step."""
     import faiss  # noqa: PLC0415
 
     threads = torch.get_num_threads()

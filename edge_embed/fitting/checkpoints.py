@@ -1,8 +1,8 @@
-"""Parts of a computation that takes long, kept on disk: begun again after it was interrupted, it takes them from there.
+"""Finished parts of a long computation on disk, from which an interrupted computation resumes.
 
-A part is complete under its name, or not there (`edge_embed.files`). What the parts of a table depend on is in the name
-of their folder: another table, other counts or another version of the package look elsewhere. Of several
-processes the first has the parts, so that it does not matter how many begin again.
+A part is either complete under its name or absent (`edge_embed.files`). The name of a folder contains a hash of
+everything that the parts depend on, so another table, other counts or another version of the package use another
+folder. With several processes, only the first writes parts, so a resumed computation may have any number of them.
 """
 
 import hashlib
@@ -21,20 +21,20 @@ from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.packed.container import opened, sha256, write
 
-_PACKAGES = "edge-embed", "torch", "numpy"  # which the numbers may depend on
-_MARK = ".edge-embed"  # a file in a folder that was made here
-_DIGEST = "sha256"  # of a part, in the metadata of its file
+_PACKAGES = "edge-embed", "torch", "numpy"  # versions that the numbers may depend on
+_MARK = ".edge-embed"  # marks a folder that this module created
+_DIGEST = "sha256"  # key of a part's hash in the metadata of its file
 
 
 class Kept:
-    """Arrays by the name of a part.
+    """Store of arrays by the name of a part.
 
-    As a context, it is empty after what succeeds, and gone if it was made here; what fails leaves the parts for the
-    next time.
+    As a context manager, it deletes its parts after success, and its folder if it created the folder. After an error
+    the parts stay for the next attempt.
 
     Args:
-        folder: where they are; it is made where it is missing. None: nothing is kept.
-        processes: who makes the parts together.
+        folder: folder of the parts, which is created if missing. None: nothing is stored.
+        processes: processes that compute the parts together.
     """
 
     def __init__(self, folder: Path | None = None, processes: Processes = ALONE) -> None:
@@ -42,11 +42,11 @@ class Kept:
         self._tables: list[Path] = []
 
     def __call__(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays of a part, made now if they are not there.
+        """Return the arrays of a part; compute and store them if they are absent.
 
         Raises:
             BadInputError: if the file of a part is damaged.
-            OutputError: if it cannot be written.
+            OutputError: if the file cannot be written.
         """
         if self._folder is None:
             return make()
@@ -58,10 +58,10 @@ class Kept:
         return made
 
     def of_table(self, table: DenseTable, weights: Tensor, *others: object) -> "Kept":
-        """Parts of what is computed from a table [n, d], what its rows count [n], and other things, by their `repr`.
+        """Return the store for a table [n, d], the weights [n] of its rows, and other inputs, known by their `repr`.
 
         Raises:
-            OutputError: if there can be no such folder.
+            OutputError: if the folder cannot be created.
         """
         if self._folder is None:
             return self
@@ -72,12 +72,12 @@ class Kept:
 
     def __enter__(self) -> Self:
         folder = self._folder
-        if folder is not None:  # minutes of work may lie before the first part
+        if folder is not None:  # fail now: the first part may take minutes
             self._processes.first(lambda: check_folder(folder, folder))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
-        """Unless there was an error, delete the parts of all tables, and the folder if nothing else is there."""
+        """Delete the parts of all tables unless there was an error, and the folder if it is empty."""
         if kind is not None or self._folder is None or not self._processes.is_first:
             return
         for folder in self._tables:
@@ -111,15 +111,15 @@ def _make(folder: Path) -> None:
 
 def write_part(path: Path, made: Arrays) -> None:
     """Write the arrays of a part."""
-    with new_file(path, force=True) as temporary:  # a command that was killed may end a little later
+    with new_file(path, force=True) as temporary:  # a killed command may still be writing
         write(temporary, made, {_DIGEST: _digest(made)})
 
 
 def read_part(path: Path) -> Arrays:
-    """The arrays of a part.
+    """Return the arrays of a part.
 
     Raises:
-        BadInputError: its file is damaged.
+        BadInputError: if its file is damaged.
     """
     try:
         with opened(str(path)) as file:
@@ -127,7 +127,7 @@ def read_part(path: Path) -> Arrays:
             written = (file.metadata() or {}).get(_DIGEST)
         if written != _digest(arrays):
             raise BadInputError("is damaged: its numbers are not those that were written")
-    except (OSError, BadInputError, AttributeError) as error:  # the last of types that numpy has not
+    except (OSError, BadInputError, AttributeError) as error:  # AttributeError: a dtype that numpy lacks
         raise BadInputError(f"{path}: {error}: delete it, and begin again") from error
     return arrays
 

@@ -1,10 +1,10 @@
-"""Codes of the rows of a dense table: the centroids that `DPQEmbedding` takes as nearest.
+"""Codes of the rows of a dense table: the nearest centroids by the rule of `DPQEmbedding`.
 
     argmin_k |x - V_k|^2  =  argmax_k (x V_k - |V_k|^2 / 2)
 
-The layer's rule sums up in float64 (`edge_embed.ops.dpq_distance`). The kernel here sums up in float32
-(`edge_embed.ops.dpq_kernels`), which is faster; where the largest is so near to the next that rounding may have changed
-their order, the rule decides. Where there is no kernel it decides all.
+The layer's rule sums in float64 (`edge_embed.ops.dpq_distance`). The kernel here sums in float32
+(`edge_embed.ops.dpq_kernels`), which is faster. The rule decides if the two largest values are so close that rounding
+may have changed their order, and it decides everything without a kernel.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ from edge_embed.ops import dpq_kernels
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
-# Of a part: large enough that threads, which wait for each other in Python between kernels, seldom do.
+# Size of a part: large enough that threads rarely wait for each other in Python between kernels.
 _PART_NUMBERS = 1 << 19
-_RULE_DISTANCES = 1 << 18  # that the rule has in memory at a time
+_RULE_DISTANCES = 1 << 18  # maximum in memory at a time for the rule
 _ROUNDING = 2.0**-24
-_TINY = 2.0**-126  # the least float32 with all its digits
+_TINY = 2.0**-126  # smallest normal float32
 
 Codes = NDArray[np.uint8 | np.uint16]
 
@@ -36,14 +36,14 @@ Codes = NDArray[np.uint8 | np.uint16]
 def packed_codes(
     table: DenseTable, scale: float, value: Tensor, num_groups: int, kept: Kept, on_block: Callable[[int], None]
 ) -> NDArray[np.uint8]:
-    """Codes of all rows, uint8 [n, row_bytes].
+    """Return the packed codes of all rows, uint8 [n, row_bytes].
 
     Args:
         table: rows [n, d].
-        scale: a power of two that rows are multiplied by.
+        scale: power of two that rows are multiplied by.
         value: centroids float32 [D, K, s], or [1, K, s] for all groups, of rows times ``scale``.
-        num_groups: D.
-        kept: finished blocks.
+        num_groups: number of groups D.
+        kept: store of finished blocks.
         on_block: called with the number of finished rows after each block.
     """
     bits = bit_packing.bits_for(value.shape[1])
@@ -68,7 +68,7 @@ def packed_codes(
     def pack_block(place: slice) -> Arrays:
         return table.processes.joined(range(place.start, place.stop), pack_rows)
 
-    # Each part on one thread, of the kernel too: torch's own wait for each other after every small step.
+    # Each part uses one thread, also in the kernel: torch's own threads wait for each other after every small step.
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     with pool:
         for place in table.places(table.num_embeddings):
@@ -78,12 +78,12 @@ def packed_codes(
 
 
 def _packed(codes: Codes, bits: int) -> NDArray[np.uint8]:
-    """Rows of codes [Q, D], packed. Codes of a byte are so already; to pack them would take 5 % of the search."""
+    """Pack rows of codes [Q, D]. Byte codes are packed already; packing them again would take 5 % of the search."""
     return codes.astype(np.uint8, copy=False) if bits == 8 else bit_packing.pack(codes, bits)
 
 
 class _Unsure(NamedTuple):
-    """U sub-vectors whose nearest centroid is left open by sums in float32."""
+    """U sub-vectors whose nearest centroid float32 sums leave open."""
 
     groups: Tensor  # int64 [U]
     rows: Tensor  # int64 [U]
@@ -91,7 +91,7 @@ class _Unsure(NamedTuple):
 
 
 class _Search:
-    """Looks for the nearest among centroids float32 [D, K, s], or [1, K, s] for all D groups."""
+    """Search for the nearest among centroids float32 [D, K, s], or [1, K, s] for all D groups."""
 
     def __init__(self, value: Tensor, num_groups: int) -> None:
         self._value, self._num_groups = value, num_groups
@@ -100,16 +100,16 @@ class _Search:
         self._longest = lengths.amax(1).sqrt().float().expand(num_groups, 1)
 
     def find(self, rows: Tensor, begin: int, out: Codes) -> _Unsure:
-        """Write codes to ``out`` [B, D], but for some, which `decide` finds.
+        """Write codes to ``out`` [B, D], and return the sub-vectors for which `decide` must find the code.
 
         Args:
             rows: float32 [B, d].
-            begin: the number of the first one.
-            out: where they go.
+            begin: number of the first row.
+            out: codes of the rows.
         """
         codes, leads = self._codes_and_leads(rows)
         out[:] = codes.numpy().T
-        # No sub-vector is longer than its row, whose length takes less time: by that, most are sure.
+        # A sub-vector is at most as long as its row, whose length is cheaper to compute: this settles most of them.
         doubts = self._doubts(torch.linalg.vector_norm(rows, dim=1), self._longest)
         groups, ids = self._left(leads, doubts).nonzero().unbind(1)
         points = rows.unflatten(1, (self._num_groups, -1))[ids, groups]
@@ -118,7 +118,7 @@ class _Search:
         return _Unsure(groups[left], ids[left] + begin, points[left])
 
     def _codes_and_leads(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes [D, B], and by how much the sum of each is larger than the next one: not at all without a kernel."""
+        """Return codes [D, B], and the lead of each sum over the next one; the lead is 0 without a kernel."""
         if dpq_kernels.serves(rows, self._weights):
             return dpq_kernels.nearest_and_leads(dpq_kernels.distances(rows, self._weights, "dot"))
         none = torch.zeros(self._num_groups, len(rows))
@@ -126,26 +126,27 @@ class _Search:
 
     @staticmethod
     def _left(leads: Tensor, doubts: Tensor) -> Tensor:
-        """Where a lead may be none; one that is NaN is none."""
+        """Return which leads may be caused by rounding; a NaN lead is one of them."""
         return (leads > doubts).logical_not_()
 
     def _doubts(self, lengths: Tensor, longest: Tensor) -> Tensor:
-        """How far two sums for x can differ and yet be in the wrong order.
+        """Return the largest difference of two sums for x that rounding may have put in the wrong order.
 
-        L = |x| + |V|, with the longest V; u is a rounding. A sum adds up s products and -|V|^2 / 2 in order, with fused
-        roundings or not: off by (s + 1) u L^2 / 2 at most, as each is rounded s + 1 times and |x V| + |V|^2 / 2 <=
-        L^2 / 2. The rule takes as equal what the rounding of two distances makes so, u L^2 of sums. That is (s + 2) u
-        L^2 for two sums; the rest is for the lead, this bound, and squares of u. Near the least float32, roundings are
-        2^-150 each. Where a sum is not finite, nor is L^2.
+        L = |x| + |V| with the longest V, and u is the unit roundoff. A sum adds s products and -|V|^2 / 2 in order,
+        with or without fused rounding. Its error is at most (s + 1) u L^2 / 2: each term is rounded at most s + 1
+        times, and |x V| + |V|^2 / 2 <= L^2 / 2. The rule treats distances as equal if they round to the same float32,
+        which adds u L^2. This gives (s + 2) u L^2 for two sums; the remaining 4 u L^2 cover the lead, this bound and
+        squares of u. Near the smallest float32, each rounding is 2^-150. If a sum is not finite, L^2 is not finite
+        either.
 
         Args:
-            lengths: |x|, or more, float32.
-            longest: |V|, of a shape that goes with it.
+            lengths: |x| or an upper bound, float32.
+            longest: |V|, in a compatible shape.
         """
         return (lengths + longest).square_().mul_((self._value.shape[2] + 6) * _ROUNDING).add_(_TINY)
 
     def decide(self, group: int, unsure: _Unsure, codes: Codes) -> None:
-        """Write those codes of a group by the rule to [Q, D]."""
+        """Write the codes of a group that the rule decides to ``codes`` [Q, D]."""
         these = unsure.groups == group
         key = self._value[group % len(self._value)].unsqueeze(0)
         step = max(1, _RULE_DISTANCES // key.shape[1])

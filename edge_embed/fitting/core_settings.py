@@ -19,7 +19,7 @@ SIZES, TYPES = ("rank",), ("value_type",)
 
 
 def decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]:
-    """One that draws nothing, is made in one go, and whose layer always learns."""
+    """Adapt the ``fit`` of a decomposition, which has no randomness, no parts and always a trainable layer."""
 
     def fit_cores(
         weight: Weight,
@@ -38,18 +38,18 @@ def decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]
 def cores_within(
     method: str, layer: type[TTEmbedding], ranks_of: Callable[[TTEmbedding], tuple[int, ...]]
 ) -> Callable[[int, int, int, Types], Iterator[Setting]]:
-    """The largest rank whose cores take no more than so many bytes."""
+    """Return a function that yields the setting with the largest rank whose cores fit into a number of bytes."""
 
     def within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
         try:
-            pattern = layer(n, dim, rank=1, device="meta")  # its shapes are those of every rank
-        except BadInputError:  # it has none, or cannot be packed
+            pattern = layer(n, dim, rank=1, device="meta")  # every rank has its shapes
+        except BadInputError:  # no shapes, or not packable
             return
 
         def size(rank: int) -> int:
             try:
                 pattern.ranks = pattern._checked_ranks(rank)
-            except BadInputError:  # it cannot be packed
+            except BadInputError:  # not packable
                 return nbytes + 1
             ranks = ranks_of(pattern)
             sizes = zip(pattern.row_shape, ranks, pattern.col_shape, ranks[1:], strict=False)
@@ -57,7 +57,7 @@ def cores_within(
 
         every = range(1, MAX_STATE + 1)
         if found := bisect_right(every, nbytes, key=size):
-            rank = bisect_left(every, size(found), key=size) + 1  # of larger ones the cores are as large
+            rank = bisect_left(every, size(found), key=size) + 1  # larger ranks give cores of the same size
             yield Setting(method, {"rank": rank}, {"value_type": types["value_type"]})
 
     return within
@@ -69,6 +69,6 @@ def chain_method(
     layer: type[TTEmbedding],
     ranks_of: Callable[[TTEmbedding], tuple[int, ...]],
 ) -> FittingMethod:
-    """Return the part of a train or ring: a fit to some rows gives no others, and a file has one number of cores."""
+    """Return the `FittingMethod` of a train or ring; it must fit all rows, and a file has one number of cores."""
     within = cores_within(name, layer, ranks_of)
     return FittingMethod(decomposition(fit), SIZES, TYPES, within, needs_all=True, not_beside=("low_rank",))

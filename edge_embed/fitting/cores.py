@@ -1,4 +1,4 @@
-"""Cores from a dense table, by one singular value decomposition after the other.
+"""Cores from a dense table by successive singular value decompositions.
 
     A_k [rows, columns]  ~  U_k A_{k+1}     U_k: the first left singular vectors of A_k     A_{k+1} = U_k^T A_k
 
@@ -6,15 +6,15 @@ Source: Oseledets, "Tensor-Train Decomposition" (SIAM J. Sci. Comput. 2011), alg
 Ring Decomposition" (arXiv:1606.05535, 2016), algorithm 1. Each U_k has orthonormal columns, so the squared errors of
 the N - 1 steps add up.
 
-The rows of A_1 are the last digits of ids and columns, U_1 is G_N; then come G_1, G_2 and so on. A ring can begin
-anywhere: R_{N-1} and R_0 share out the vectors of U_1, and the last core has the most room for both, as factors rise.
-For a train, where R_0 is 1, the bounds are the same in every order.
+The rows of A_1 are the last digits of ids and columns, so U_1 is G_N; G_1, G_2 and so on follow. A ring can begin at
+any core. R_{N-1} and R_0 share the vectors of U_1, and the last core has most room for both, as factors rise. For a
+train, with R_0 = 1, the bounds are the same in every order.
 
-Vectors come from the product of A_k and its transpose, on its shorter side, in float64. Singular values are right to
-1e-8 of the largest then, finer than float32 cores; and a product is summed up over blocks, so that neither A_1 nor
-its right vectors have to be in memory.
+Singular vectors are computed from the product of A_k and its transpose, on its shorter side, in float64. Singular
+values are then accurate to 1e-8 of the largest, finer than float32 cores. The product is summed over blocks, so neither
+A_1 nor its right vectors have to be in memory.
 
-Rows that count differently are in `edge_embed.fitting.weighted_least_squares`.
+`edge_embed.fitting.weighted_least_squares` handles rows with different weights.
 """
 
 import math
@@ -35,23 +35,23 @@ from edge_embed.layers.tt import TTEmbedding
 Layer = TypeVar("Layer", bound=TTEmbedding)
 
 _LEAST_TOLERANCE = 1e-5
-"""Of the table's norm: cores are float32, and with large ranks their rounding comes near to this."""
+"""Relative to the table's norm: cores are float32, and with large ranks their rounding comes close to this."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How many singular vectors the steps keep.
+    """Limit of the number of singular vectors that the steps keep.
 
     Attributes:
-        ranks: R_0 ... R_N at most, or None.
-        tail: without ranks: the sum of the squares that each step may leave out.
+        ranks: maximum of R_0 ... R_N, or None.
+        tail: without ranks: maximum sum of squares that each step may leave out.
     """
 
     ranks: tuple[int, ...] | None
     tail: float = 0.0
 
     def kept(self, k: int, squares: Tensor) -> int:
-        """R_k, from the squares of all singular values there, the largest first."""
+        """Return R_k from the squares of all singular values of its step, the largest first."""
         if self.ranks is not None:
             return min(self.ranks[k], len(squares))
         left_out = squares.flip(0).cumsum(0).flip(0)
@@ -59,10 +59,10 @@ class Limit:
 
 
 Shapes = tuple[Sequence[int] | None, Sequence[int] | None, int | None]
-"""I_1 ... I_N, J_1 ... J_N and N, as far as they are given."""
+"""I_1 ... I_N, J_1 ... J_N and N, each given or None."""
 
 First = Callable[[Limit, Tensor], tuple[int, int]]
-"""R_{N-1} and R_0, from the limit and the squares of the first step."""
+"""Function that returns R_{N-1} and R_0 from the limit and the squares of the first step."""
 
 
 def fit(
@@ -78,7 +78,7 @@ def fit(
     counts: Tensor | None,
     processes: Processes,
 ) -> Layer:
-    """A trainable layer ``make`` whose cores give ``weight`` as well as the limit allows; see `tt.fit` and `tr.fit`."""
+    """Fit a trainable layer of class ``make`` to ``weight`` within the limit; see `tt.fit` and `tr.fit`."""
     given = [name for name, value in (("rank", rank), ("ratio", ratio), ("tolerance", tolerance)) if value is not None]
     if len(given) != 1:
         raise BadInputError(f"give one of rank, ratio and tolerance, got {' and '.join(given) or 'none'}")
@@ -102,7 +102,7 @@ def fit(
 
 
 def _counted(counts: Tensor | None, pattern: TTEmbedding, row_order: Tensor | None) -> RowWeights | None:
-    """None if all rows count alike, which is what decompositions do without weights."""
+    """Return None if all rows have the same weight, because decompositions then need no weights."""
     if counts is None:
         return None
     alike, weights = (row_weights(each, pattern.num_embeddings, pattern.padding_idx) for each in (None, counts))
@@ -110,7 +110,7 @@ def _counted(counts: Tensor | None, pattern: TTEmbedding, row_order: Tensor | No
 
 
 def fitted_ranks(pattern: TTEmbedding, first: First) -> tuple[int, ...]:
-    """R_0 ... R_N of a fit with the ranks of a pattern: no step has more singular vectors than its matrix."""
+    """Return R_0 ... R_N of a fit with the ranks of a pattern: no step has more singular vectors than its matrix."""
     sizes, limit = [i * j for i, j in zip(pattern.row_shape, pattern.col_shape, strict=True)], Limit(pattern.ranks)
     before, rank = first(limit, torch.ones(min(sizes[-1], math.prod(sizes[:-1]))))
     ranks = [rank]
@@ -128,9 +128,9 @@ def decompose(
     first: First,
     factors: Tensor | None = None,
 ) -> list[Tensor]:
-    """N cores of the table, float64 [I_k, R_{k-1}, J_k, R_k]; all but G_{N-1} from orthonormal vectors.
+    """Return N cores of the table, float64 [I_k, R_{k-1}, J_k, R_k]; all but G_{N-1} consist of orthonormal vectors.
 
-    With ``factors``, float64 [I_1 ... I_N], they are those of the rows times these.
+    With ``factors``, float64 [I_1 ... I_N], they are the cores of the rows times these factors.
     """
     i, j = row_shape[-1], col_shape[-1]
     rows, columns = math.prod(row_shape[:-1]), math.prod(col_shape[:-1])
@@ -156,7 +156,7 @@ def decompose(
 
 @dataclass(frozen=True)
 class _FirstUnfolding:
-    """A_1 [I_N J_N, rows columns] in blocks of columns, read from the table each time."""
+    """A_1 [I_N J_N, rows columns] in blocks of columns, read from the table on each pass."""
 
     table: DenseTable
     rows: int
@@ -168,11 +168,11 @@ class _FirstUnfolding:
         return map(self._block, self._places())
 
     def product(self) -> Tensor:
-        """A_1 A_1^T; each process sums up some blocks."""
+        """Return A_1 A_1^T; each process sums some blocks."""
         return self.table.processes.summed(self._places(), self._product_of)
 
     def times(self, left: Tensor) -> list[Tensor]:
-        """The product with A_1, in blocks of columns; each process multiplies some."""
+        """Return the product of ``left`` and A_1 in blocks of columns; each process multiplies some."""
         return list(self.table.processes.each(self._places(), lambda place: left @ self._block(place)))
 
     def _places(self) -> list[slice]:
@@ -194,7 +194,7 @@ class _FirstUnfolding:
 
 
 def _unfolded(rest: Tensor, i: int, j: int) -> Tensor:
-    """[R, rows, columns] -> [R i j, rows / i * columns / j]: the first digit of each index goes to the left."""
+    """Reshape [R, rows, columns] to [R i j, rows / i * columns / j]: the first digit of each index moves left."""
     rank, rows, columns = rest.shape
     return rest.reshape(rank, i, rows // i, j, columns // j).transpose(2, 3).reshape(rank * i * j, -1)
 
@@ -202,15 +202,16 @@ def _unfolded(rest: Tensor, i: int, j: int) -> Tensor:
 def _decomposed(
     blocks: Iterable[Tensor], size: tuple[int, int], product: Callable[[], Tensor]
 ) -> tuple[Tensor, Callable[[int], Tensor]]:
-    """Of a matrix [rows, columns] in blocks of columns: squares of its singular values, and the first left vectors.
+    """Decompose a matrix [rows, columns], given in blocks of columns: squared singular values and left vectors.
 
     Args:
         blocks: the matrix.
         size: rows and columns.
-        product: gives it times its transpose, [rows, rows].
+        product: function that returns the matrix times its transpose, [rows, rows].
 
     Returns:
-        float64 [min(rows, columns)], the largest first, and a function: R -> [rows, R], orthonormal.
+        float64 [min(rows, columns)], the largest first, and a function: R -> the first left vectors [rows, R],
+        orthonormal.
     """
     rows, columns = size
     if rows <= columns:
@@ -218,7 +219,7 @@ def _decomposed(
         return squares, lambda count: vectors[:, :count]
     matrix = torch.cat(list(blocks), 1)
     squares, vectors = _eigen(matrix.T @ matrix)
-    # Divided by small singular values the products would not be orthogonal any more.
+    # Division by small singular values would leave the products no longer orthogonal.
     return squares, lambda count: torch.linalg.qr(matrix @ vectors[:, :count]).Q
 
 
@@ -228,7 +229,7 @@ def _eigen(product: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balanced(cores: Sequence[Tensor]) -> list[Tensor]:
-    """The same table with numbers of the same size in all cores, which suits float16 and one learning rate for all."""
+    """Scale cores of the same table to numbers of equal size, which suits float16 and a common learning rate."""
     sizes = torch.stack([core.square().mean().sqrt() for core in cores])
     if not sizes.all():
         return list(cores)

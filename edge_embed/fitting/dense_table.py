@@ -1,4 +1,4 @@
-"""A dense table to be compressed, read in blocks: it may be larger than the memory, a memory-mapped file for one."""
+"""A dense table to compress, read in blocks; it may be larger than the memory, such as a memory-mapped file."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ _BLOCK_NUMBERS = 1 << 22
 
 
 def table_size(weight: Weight) -> tuple[int, int]:
-    """Rows n and columns d.
+    """Return rows n and columns d.
 
     Raises:
-        BadInputError: if it is no dense table of floats, empty, or without numbers.
+        BadInputError: if the weight is not a dense table of floats, is empty, or has no numbers.
     """
     if not isinstance(weight, Tensor | np.ndarray):
         raise BadInputError(f"weight: got a {type(weight).__name__}, expected a tensor or numpy array [n, d]")
@@ -37,9 +37,9 @@ def table_size(weight: Weight) -> tuple[int, int]:
 
 
 class _Measured(NamedTuple):
-    """Of some rows: the sum of all squares, the largest number without its sign, the longest one, and its place.
+    """Measures of some rows: sum of squares, largest absolute number, length and place of the longest row.
 
-    ``lengths`` is the sum of all others' lengths.
+    ``lengths`` is the sum of the lengths of all other rows.
     """
 
     energy: float
@@ -50,27 +50,28 @@ class _Measured(NamedTuple):
 
 
 class DenseTable:
-    """Rows [n, d] of any float type, as float64; the padding row reads as zero.
+    """Rows [n, d] of any float dtype, read as float64; the padding row reads as zero.
 
     Args:
-        weight: array (memory-mapped too) or tensor on any device; it is not changed.
-        padding_idx: a row that is not learned, from 0 on, or None.
-        row_order: for each row of ``weight`` its place among those that are read, a permutation [n] in which the
-            padding row keeps its place; None for the order of ``weight``.
-        processes: who shares the work on it, each with the whole table.
-        rotation: R [d, d], whose transpose is its inverse: rows are read times its transpose.
-        nbytes: of the table as its model holds it, where that is not the size of ``weight``.
+        weight: array (also memory-mapped) or tensor on any device; it is not changed.
+        padding_idx: id of the padding row, from 0 on, or None.
+        row_order: place of each row of ``weight`` in the order of reading, a permutation [n] that keeps the place of
+            the padding row; None for the order of ``weight``.
+        processes: processes that share the work, each with the whole table.
+        rotation: orthogonal matrix R [d, d]: rows are read times its transpose.
+        nbytes: bytes of the table in its model, if different from ``weight``.
 
     Attributes:
         energy: sum of all squares.
-        largest: the largest number, without its sign.
-        mean_length: of its rows.
-        longest: the length of the longest row.
-        longest_row: its place in ``weight``.
-        mean_of_others: the mean length of all rows but that one.
+        largest: largest absolute number.
+        mean_length: mean length of the rows.
+        longest: length of the longest row.
+        longest_row: place of the longest row in ``weight``.
+        mean_of_others: mean length of all other rows.
 
     Raises:
-        BadInputError: if it is no table of floats, is empty, or holds what float32 cannot hold (NaN, infinity).
+        BadInputError: if the weight is not a table of floats, is empty, or holds numbers outside float32 (NaN,
+            infinity).
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class DenseTable:
         self.nbytes = int(weight.nbytes) if nbytes is None else nbytes
         self._weight, self._padding, self.processes = weight, padding_idx, processes
         self.rotation = rotation
-        self._ids = None if row_order is None else row_order.cpu().argsort()  # of the rows that are read
+        self._ids = None if row_order is None else row_order.cpu().argsort()  # ids in the order of reading
         places = list(self.places(self.num_embeddings))
         measured = processes.gathered(places, lambda some: list(map(self._measure, some)))
         blocks = [block for part in measured for block in part]
@@ -94,13 +95,13 @@ class DenseTable:
         self.largest = max(block.largest for block in blocks)
         first = max(blocks, key=lambda block: block.longest)
         self.longest, self.longest_row = first.longest, first.longest_row
-        # Not the sum of all less the longest one, of which rounding may leave nothing.
+        # The sum of all lengths minus the longest one could be lost to rounding.
         others = sum(block.lengths for block in blocks) + sum(block.longest for block in blocks if block is not first)
         self.mean_length = (others + self.longest) / self.num_embeddings
         self.mean_of_others = others / max(1, self.num_embeddings - 1)
 
     def _measure(self, place: slice) -> "_Measured":
-        """Looks at every number once."""
+        """Measure one block; each number is read once."""
         block = self.stored(place)
         finite = block.float().isfinite().all(1)
         if not finite.all():
@@ -115,34 +116,34 @@ class DenseTable:
         return _Measured(float(squares.sum()), largest, float(lengths.sum()), longest, row)
 
     def _row(self, place: int) -> int:
-        """Where a row that is read lies in the weight."""
+        """Return the place in the weight of a row in the order of reading."""
         return place if self._ids is None else int(self._ids[place])
 
     def blocks(self, rows: int, unit: int = 1) -> Iterator[Tensor]:
-        """All rows, filled up with zeros to ``rows``, in order.
+        """Return an iterator over all rows in order, padded with zeros to ``rows``.
 
         Returns:
-            float64 [Q, d] each; Q is a multiple of ``unit``, as ``rows`` has to be.
+            float64 [Q, d] each; Q is a multiple of ``unit``, as ``rows`` must be.
         """
         return map(self.block, self.places(rows, unit))
 
     def places(self, rows: int, unit: int = 1) -> Iterator[slice]:
-        """Where the rows of each of those blocks are."""
+        """Return an iterator over the slices of these blocks."""
         step = max(1, _BLOCK_NUMBERS // (self.embedding_dim * unit)) * unit
         return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Some rows: int64 [m], places among those that are read -> float64 [m, d]."""
+        """Return some rows: int64 [m], places in the order of reading -> float64 [m, d]."""
         rows = torch.empty(len(ids), self.embedding_dim, dtype=torch.float64)
         _write(self._rows(ids if self._ids is None else self._ids[ids]), rows)
         return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
 
     def block(self, place: slice) -> Tensor:
-        """The rows of one place, float64 [Q, d]."""
+        """Return the rows of a slice, float64 [Q, d]."""
         return self._rotated(self.stored(place))
 
     def stored(self, place: slice) -> Tensor:
-        """The same, as they are without a rotation."""
+        """Return the rows of a slice without the rotation, float64 [Q, d]."""
         begin, end = place.start, place.stop
         block = torch.empty(end - begin, self.embedding_dim, dtype=torch.float64)
         part = self._weight[begin:end] if self._ids is None else self._rows(self._ids[begin:end])
@@ -160,7 +161,7 @@ class DenseTable:
 
 
 def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over all rows, shared out among the processes of the table.
+    """Return weighted sums over all rows, shared among the processes of the table.
 
     Args:
         table: E [n, d].
@@ -185,18 +186,18 @@ def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | None) -> Tensor:
-    """How much each row counts, beside the one that counts most: as often as it comes up; the padding row not at all.
+    """Return the weight of each row relative to the largest: its frequency; the padding row has weight 0.
 
     Args:
         counts: numbers >= 0, [n], or None.
-        num_embeddings: n.
-        padding_idx: from 0 on.
+        num_embeddings: number of rows n.
+        padding_idx: id of the padding row, from 0 on, or None.
 
     Returns:
         float64 [n].
 
     Raises:
-        BadInputError: if counts are no such numbers, or no row counts anything.
+        BadInputError: if counts are not such numbers, or all weights are 0.
     """
     if counts is None:
         weights = torch.ones(num_embeddings, dtype=torch.float64)
@@ -211,11 +212,11 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     if counts is not None and not weights.any():
         besides = "" if padding_idx is None else ", besides the padding row"
         raise BadInputError(f"counts: got zeros only{besides}, expected a row that counts; or leave counts out")
-    return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # their sum is finite
+    return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # so their sum is finite
 
 
 def _write(part: Weight, to: Tensor) -> None:
-    """Rows of any float type to float64 [Q, d]: in one pass, as to read them takes as long as to find their codes."""
+    """Copy rows of any float dtype to float64 [Q, d] in one pass: reading takes as long as the search for codes."""
     if isinstance(part, Tensor):
         to.copy_(part.detach())
     else:

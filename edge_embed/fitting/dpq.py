@@ -1,10 +1,10 @@
-"""DPQ from a table that is trained already: product quantisation, found by k-means in each group of columns.
+"""DPQ from a trained table: product quantisation by k-means in each group of columns.
 
     minimise  sum_i w_i sum_j |E_i[j] - V_j[c_ij]|^2          E_i[j]: columns j s ... (j + 1) s of row i, s = d / D
 
-Source: Jegou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search" (IEEE TPAMI 2011). The centroids V
-are found by `edge_embed.fitting.centroids`; codes c are those that `DPQEmbedding` itself gives the rows
-(`edge_embed.fitting.code_assignment`).
+Source: Jegou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search" (IEEE TPAMI 2011).
+`edge_embed.fitting.centroids` finds the centroids V. The codes c are those that `DPQEmbedding` itself selects for the
+rows (`edge_embed.fitting.code_assignment`).
 """
 
 import math
@@ -27,9 +27,9 @@ from edge_embed.layers.table import checked_count
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 
-_FAR_FROM_ONE = 30  # powers of two between the size of the numbers and 1 within which float32 holds their squares
+_FAR_FROM_ONE = 30  # powers of two around 1 within which float32 holds the squares of numbers
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
-DRAFT = {"runs": 1}  # of k-means: not quite the best, and sooner
+DRAFT = {"runs": 1}  # runs of k-means: a slightly higher error in less time
 SIZES, TYPES = ("num_codes", "num_groups"), ("value_type",)
 
 
@@ -49,38 +49,38 @@ def fit(
     on_block: Callable[[int], None] = lambda rows: None,
     processes: Processes = ALONE,
 ) -> DPQEmbedding:
-    """A `DPQEmbedding` near to a dense table, by product quantisation.
+    """Fit a `DPQEmbedding` to a dense table by product quantisation.
 
-    Where a group has at most K different sub-vectors, they are its centroids, and the columns are reproduced exactly
-    (sub-vectors that differ by less than 1e-7 of their length may be taken for one another). Otherwise k-means runs
-    for up to 50 iterations, several times, and the best is taken: on all rows up to 131,072 or 128 K of them, and on a
-    random sample of about that many from a larger table. Rows of a memory-mapped file are read in blocks; the sample,
-    at most 1 GiB, and the packed codes are held in memory. The same seed gives the same layer on the same machine.
+    If a group has at most K different sub-vectors, they become its centroids, and its columns are reproduced exactly.
+    (Sub-vectors that differ by less than 1e-7 of their length may be merged.) Otherwise k-means runs several times for
+    up to 50 iterations, and the best result is used. It runs on all rows up to 131,072 or 128 K of them, and on a
+    random sample of about that size for larger tables. Rows of a memory-mapped file are read in blocks. The sample, at
+    most 1 GiB, and the packed codes are held in memory. The same seed gives the same layer on the same machine.
 
     Args:
-        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         num_codes: K, 2 to 65,536; a power of two wastes no bit.
         num_groups: D, which must divide d.
-        padding_idx: this row is taken as zero, whatever it holds, and stays so.
-        counts: w_i, what the squared error of each row counts: [n], at least 0, how often each token comes up, for
-            example. Centroids are found without the rows of count 0, which have codes all the same. By default all
-            rows count the same.
-        share_subspaces: one value table for all groups.
-        rotation: R [d, d], whose transpose is its inverse: the rows of the layer, times R, are those of the table.
-        trainable: a layer that learns, VQ without a norm of distances: its queries are the rows, and in eval mode it
-            gives what the frozen layer gives, bit for bit. By default the layer is frozen, codes and values.
-        runs: of k-means, each from other first centroids; the best is taken.
-        seed: of the first centroids and the sample, from 0 on.
-        kept: where finished parts are kept and taken from, by default nowhere.
+        padding_idx: this row is read as zero and stays zero.
+        counts: w_i, weight of the squared error of each row, [n], at least 0, such as the frequency of each token.
+            Rows of count 0 are ignored by the search for centroids and still get codes. By default all rows have the
+            same weight.
+        share_subspaces: whether all groups share one value table.
+        rotation: orthogonal matrix R [d, d]: the rows of the layer times R approximate those of the table.
+        trainable: return a trainable layer: VQ without a norm of distances, whose queries are the rows. In eval mode it
+            equals the frozen layer bit for bit. By default the layer is frozen.
+        runs: number of runs of k-means, each from different first centroids; the best is used.
+        seed: random seed of the first centroids and the sample, from 0 on.
+        kept: store of finished parts, by default none.
         on_block: called with the number of finished rows after each block.
-        processes: who shares groups and rows, by default this process alone.
+        processes: processes that share groups and rows, by default only this one.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes or counts, numbers that float32 cannot hold, a trainable layer of numbers
-            whose squares it cannot hold, or without faiss (``pip install 'edge-embed[compress]'``).
+        BadInputError: for impossible sizes or counts, numbers outside float32, a trainable layer of numbers whose
+            squares are outside float32, or without faiss (``pip install 'edge-embed[compress]'``).
     """
     n, dim = table_size(weight)
     layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
@@ -110,7 +110,7 @@ def without_numbers(
     share_subspaces: bool = False,
     padding_idx: int | None = None,
 ) -> DPQEmbedding:
-    """The layer that a fit of these sizes gives, on the meta device.
+    """Return the layer of a fit of these sizes, on the meta device.
 
     Raises:
         BadInputError: for impossible sizes.
@@ -121,7 +121,7 @@ def without_numbers(
 
 
 def _scale(table: DenseTable, trainable: bool) -> float:
-    """A power of two: times it, numbers are of a size whose squares float32 holds. 1 for nearly all tables."""
+    """Return a power of two that scales numbers so that float32 holds their squares; 1 for nearly all tables."""
     size = math.sqrt(table.energy / (table.num_embeddings * table.embedding_dim))
     power = round(math.log2(size)) if size else 0
     if abs(power) <= _FAR_FROM_ONE:
@@ -134,7 +134,7 @@ def _scale(table: DenseTable, trainable: bool) -> float:
 
 
 def _trainable(layer: DPQEmbedding, table: DenseTable, value: Tensor, on_block: Callable[[int], None]) -> DPQEmbedding:
-    """The layer, which has no numbers yet, with rows as queries."""
+    """Fill the layer, which has no numbers yet, with rows as queries."""
     layer.to_empty(device="cpu")
     done = 0
     with torch.no_grad():
@@ -147,7 +147,7 @@ def _trainable(layer: DPQEmbedding, table: DenseTable, value: Tensor, on_block: 
 
 
 def within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq") -> Iterator[Setting]:
-    """For each number of codes the largest number of groups that takes no more than so many bytes."""
+    """Yield for each number of codes the setting with the most groups that fits into a number of bytes."""
     value_type = types["value_type"]
     for num_codes in _CODES:
         if num_codes > n or not has_room(num_codes, dim, nbytes, value_type):

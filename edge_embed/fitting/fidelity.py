@@ -1,10 +1,10 @@
-"""How near a compressed table C is to the dense one E, from both, block by block.
+"""Reconstruction error of a compressed table C against the dense table E, computed block by block.
 
     relative error  sqrt(sum_i w_i ||C_i - E_i||^2 / sum_i w_i ||E_i||^2)
     mean cosine     sum_i w_i cos(C_i, E_i) / sum_i w_i
     neighbours      mean_q |N(C, q) and N(E, q)| / 10      N(X, q): the 10 rows of X nearest to row q by cosine
 
-w_i: how often row i comes up, or 1. A row of C that is zero where that of E is not has cosine 0.
+w_i is the frequency of row i, or 1. A zero row of C has cosine 0 if the row of E is not zero.
 """
 
 import zlib
@@ -21,13 +21,13 @@ from edge_embed.fitting.dense_table import DenseTable, row_weights
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.report.results.fidelity import CosineBand, Fidelity
 
-_Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines of the nearest rows and their ids, [Q, 10] at most
+_Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines and ids of the nearest rows, [Q, up to 10] each
 
 _NEIGHBOURS = 10
-_SAMPLE = 1000  # rows whose neighbours are looked for: the mean is known to about .01 then
+_SAMPLE = 1000  # rows whose neighbours are compared: this gives the mean to about .01
 _WORST = 10
-_TOGETHER = 1 << 13  # rows that all of the sample are multiplied with at a time
-_BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # of all rows, up to
+_TOGETHER = 1 << 13  # rows multiplied with all of the sample at a time
+_BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # upper bounds, of all rows
 
 
 def fidelity(
@@ -36,16 +36,16 @@ def fidelity(
     counts: Tensor | None = None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> Fidelity:
-    """Compare all rows of a table with those of what is stored in its place.
+    """Compare all rows of a table with those of its compressed form.
 
     Args:
         table: [n, d].
-        stored: of the same size.
-        counts: how often each row comes up, numbers >= 0, [n].
-        on_block: told the rows that are compared, after each block.
+        stored: compressed form of the same size.
+        counts: frequency of each row, numbers >= 0, [n].
+        on_block: called with the number of compared rows after each block.
 
     Raises:
-        BadInputError: if sizes differ, or counts are no such numbers.
+        BadInputError: if sizes differ, or counts are not such numbers.
     """
     n, dim, packed = table.num_embeddings, table.embedding_dim, stored.plain
     if (packed.num_embeddings, packed.embedding_dim) != (n, dim):
@@ -54,7 +54,7 @@ def fidelity(
     weights = row_weights(counts, n, packed.padding_idx).numpy()
     neighbours = _Neighbours(table, stored, sample(n, _SAMPLE, seed=0).numpy())
     energy = error = 0.0
-    cosines = np.empty(n)  # NaN where the dense row has no direction
+    cosines = np.empty(n)  # NaN for zero rows of the dense table
 
     def compared(place: slice) -> tuple[float, float, NDArray[np.float64], list[_Best]]:
         dense, rows = table.block(place), torch.from_numpy(stored.rows_float64(np.arange(place.start, place.stop)))
@@ -86,16 +86,16 @@ def fidelity(
             sum(map(_zipped, stored.arrays().values())),
         )
 
-    return table.processes.same(summary)  # so that all decide alike
+    return table.processes.same(summary)  # all processes must decide alike
 
 
 def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float]:
-    """Mean cosine and relative error of some rows.
+    """Return mean cosine and relative error of some rows.
 
     Args:
         dense: float64 [m, d].
-        rows: the compressed ones, float64 [m, d].
-        weights: how much each counts, float64 [m].
+        rows: compressed rows, float64 [m, d].
+        weights: weight of each row, float64 [m].
     """
     squares = dense.square().sum(1)
     cosines = _cosines(dense, rows)
@@ -107,7 +107,7 @@ def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float
 
 
 def sample(count: int, most: int, seed: int) -> Tensor:
-    """At most so many of ``count`` places, rising, int64."""
+    """Draw at most ``most`` of ``count`` places, in ascending order, int64."""
     if count <= most:
         return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
@@ -118,7 +118,7 @@ def _cosines(dense: Tensor, rows: Tensor) -> Tensor:
 
 
 def _least(numbers: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Places of the least, rising, the first of equal ones first; to sort all would take as much memory again."""
+    """Return the places of the smallest numbers, ascending, ties in order; a full sort would double the memory."""
     if len(numbers) <= count:
         return np.argsort(numbers, kind="stable")
     few = np.flatnonzero(numbers <= np.partition(numbers, count - 1)[count - 1])
@@ -145,12 +145,12 @@ def _band(name: str, cosines: NDArray[np.float64]) -> CosineBand:
 
 
 class _Neighbours:
-    """The nearest rows of some rows, in both tables, which are seen block by block.
+    """Nearest rows of a sample of rows, in both tables, which are read block by block.
 
     Args:
         table: [n, d].
-        stored: of the same size.
-        ids: of the rows, rising, [Q].
+        stored: compressed form of the same size.
+        ids: ids of the sample in ascending order, [Q].
     """
 
     def __init__(self, table: DenseTable, stored: Stored, ids: NDArray[np.int64]) -> None:
@@ -160,7 +160,7 @@ class _Neighbours:
         self._best = [self._none()] * 2
 
     def of(self, begin: int, *blocks: Tensor) -> list[_Best]:
-        """The nearest among the rows of both tables from ``begin`` on, [B, d] each."""
+        """Return the nearest rows among the rows of both tables from ``begin`` on, [B, d] each."""
         best = [self._none()] * len(blocks)
         for first in range(0, len(blocks[0]), _TOGETHER):
             some = [block[first : first + _TOGETHER] for block in blocks]
@@ -182,7 +182,7 @@ class _Neighbours:
 
     @staticmethod
     def _nearer(*found: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """The nearest of what was found in different rows, of each table."""
+        """Return the nearest rows among results for different rows, for each table."""
         best = []
         for of_table in zip(*found, strict=True):
             values, ids = (torch.cat(each, 1) for each in zip(*of_table, strict=True))
@@ -191,15 +191,15 @@ class _Neighbours:
         return best
 
     def add(self, nearest: list[_Best]) -> None:
-        """Those of one more block."""
+        """Add the nearest rows of one more block."""
         new = [(torch.from_numpy(values), torch.from_numpy(ids)) for values, ids in nearest]
         self._best = self._nearer(self._best, new)
 
     def share(self, directed: NDArray[np.bool_]) -> float | None:
-        """Of the nearest rows those that are the same, over the rows of the sample that have a direction.
+        """Return the share of nearest rows that are the same in both tables, over sampled rows with a direction.
 
         Args:
-            directed: which rows of the dense table have one, [n].
+            directed: whether each row of the dense table has a direction, [n].
         """
         asked = np.flatnonzero(directed[self._sample])
         if not len(asked) or np.count_nonzero(directed) <= _NEIGHBOURS:
@@ -209,7 +209,7 @@ class _Neighbours:
 
 
 def _largest(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Of [Q, rows], with their places."""
+    """Return the largest of scores [Q, rows], with their places."""
     values, places = scores.topk(min(_NEIGHBOURS, scores.shape[1]))
     return values, places
 

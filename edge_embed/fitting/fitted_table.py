@@ -1,4 +1,4 @@
-"""What stands in the place of a dense table: a layer, and, with some methods, a rotation of its rows."""
+"""Replacement of a dense table: a layer and, with some methods, a rotation of its rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from edge_embed.fitting.found_table import Rotates
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.packed.packed_form import PackedTable
 
-ROTATION = "rotation"  # beside the names of a table's tensors
+ROTATION = "rotation"  # key beside the names of a table's tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Fitted:
     """Compressed rows of a table E [n, d].
 
     Attributes:
-        layer: P, whose rows are E, or E R^T.
+        layer: P, whose rows approximate E, or E R^T.
         rotation: R [d, d], or None.
     """
 
@@ -27,7 +27,7 @@ class Fitted:
     rotation: Tensor | None = None
 
     def frozen(self, **types: str) -> "Fitted":
-        """The same with a frozen layer, its numbers of these types; a rotation is float32 only where values are."""
+        """Return a copy with a frozen layer and numbers of these dtypes; a rotation stays float32 if values do."""
         freeze: Any = self.layer.freeze
         layer: CompressedEmbedding = freeze(**types)
         if self.rotation is None or types.get("value_type", "float32") == "float32":
@@ -35,23 +35,23 @@ class Fitted:
         return Fitted(layer, self.rotation.half())
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Rows near to those of E: integers [m] -> float64 [m, d]."""
+        """Return rows that approximate those of E: integers [m] -> float64 [m, d]."""
         rows: Tensor = self.layer(ids).double()
         return rows if self.rotation is None else rows @ self.rotation.double()
 
     def stored(self, rotates: Rotates) -> "Stored":
-        """What a file has of it."""
+        """Return the stored form of the table."""
         return Stored(self.layer.to_packed(), None if self.rotation is None else self.rotation.numpy(), rotates)
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """A packed table, and the rotation of its rows.
+    """Packed table and rotation of its rows, as a file stores them.
 
     Attributes:
-        plain: P.
+        plain: packed table P.
         rotation: R, float32 or float16 [d, d], or None.
-        rotates: what becomes of it.
+        rotates: place of the rotation in the model.
     """
 
     plain: PackedTable
@@ -65,16 +65,16 @@ class Stored:
 
     @property
     def rotation_nbytes(self) -> int:
-        """Bytes of the rotation; none where it is folded."""
+        """Bytes of the rotation; 0 if it is folded into another weight."""
         beside = self.arrays().get(ROTATION)
         return 0 if beside is None else beside.nbytes
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that a file has of it, by name; a rotation that is folded is a part of something else."""
+        """Return all arrays that a file stores, by name; a folded rotation is part of another weight."""
         beside = {} if self.rotation is None or self.rotates == "folded" else {ROTATION: self.rotation}
         return {**self.plain.tensors(), **beside}
 
     def rows_float64(self, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Rows near to those of E, [m] -> [m, d]."""
+        """Return rows that approximate those of E, [m] -> [m, d]."""
         rows = self.plain.rows_float64(ids)
         return rows if self.rotation is None else rows @ self.rotation.astype(np.float64)

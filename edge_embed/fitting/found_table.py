@@ -1,4 +1,4 @@
-"""A dense table that was found in a model, and which of those are to be compressed."""
+"""Dense tables found in a model, and the choice of those to compress."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,16 +17,16 @@ class FoundTable:
     """One dense table of a model.
 
     Attributes:
-        name: of the first layer that uses it, such as ``encoder.embedding``; a bare layer is ``embedding``.
+        name: name of the first layer that uses it, such as ``encoder.embedding``; a bare layer is ``embedding``.
         weight: [n, d], as the model holds it.
-        padding_idx: the row that is zero and stays so, or that bags leave out.
-        uses: how many times the model uses it.
-        looks_up: whether rows are looked up; without that it is the weight of a linear layer alone.
-        reason: why it stays as it is; empty if it need not.
-        rotates: what becomes of a rotation of its rows: a product beside each use, or a part of the weight of the layer
-            that alone takes them; never where a bag takes their largest numbers.
-        held_bytes: of the table in the model, where they are others than those of its numbers.
-        is_output: whether it is an output layer of which no rows are looked up: told of, and left unless it is named.
+        padding_idx: padding row, which is zero and stays so, or which bags ignore.
+        uses: number of uses in the model.
+        looks_up: whether the model looks up rows; otherwise the table is only the weight of a linear layer.
+        reason: reason why the table is not compressed; empty if there is none.
+        rotates: place of a rotation of its rows: ``"beside"`` each use as a product, ``"folded"`` into the weight of
+            the only layer that uses the rows, or ``"never"`` if a bag reduces them by maximum.
+        held_bytes: bytes of the table in the model, if different from those of its numbers.
+        is_output: whether it is an output layer without lookups; such tables are reported, and compressed only by name.
     """
 
     name: str
@@ -41,7 +41,7 @@ class FoundTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the table as the model holds it."""
+        """Bytes of the table in the model."""
         return self.weight.nbytes if self.held_bytes is None else self.held_bytes
 
 
@@ -54,17 +54,17 @@ def chosen(
     numbers: int,
     without: str = "there is no dense one that rows are looked up of",
 ) -> list[Table]:
-    """What is to become of each table: those without a reason to stay are compressed.
+    """Return the tables to report, each with a reason unless it is to be compressed.
 
     Args:
-        tables: all that were found.
-        names: of those that are wanted, linear layers too. Without any, all tables that rows are looked up of and that
-            hold a twentieth of the model; output layers are told of, and left.
-        numbers: of the whole model.
-        without: what there is instead, of a model without a table.
+        tables: all tables that were found.
+        names: names of the tables to compress, also of linear layers. Without names, all tables with lookups that hold
+            at least 5 % of the parameters are compressed; output layers are reported and left.
+        numbers: number of parameters of the model.
+        without: description of a model without a table, for messages.
 
     Raises:
-        BadInputError: for a name that no table has, a table that has to stay though it is named, or none to compress.
+        BadInputError: for an unknown name, a named table that cannot be compressed, or no table to compress.
     """
     by_name = {table.name: table for table in tables}
     shown = "there are " + (
@@ -78,21 +78,34 @@ def chosen(
             raise BadInputError(f"{name}: cannot be compressed: {by_name[name].reason}")
     told = [table for table in by_name.values() if table.looks_up or table.is_output or table.name in names]
     wanted = [_judged(table, names, numbers) for table in told]
-    if all(table.reason for table in wanted):
-        reasons = [f"{table.name}: {table.reason}" for table in wanted]
-        reasons += [] if any(table.looks_up for table in told) else [without]
-        raise BadInputError(f"the model has no table to compress: {'; '.join(reasons)}")
+    check_some(wanted, without)
     return wanted
 
 
+def check_some(tables: Collection[Table], without: str = "") -> None:
+    """Refuse a model of which every table has to stay.
+
+    Args:
+        tables: with the reasons.
+        without: what there is instead, where no rows are looked up.
+
+    Raises:
+        BadInputError: names every table with its reason.
+    """
+    if all(table.reason for table in tables):
+        reasons = [f"{table.name}: {table.reason}" for table in tables]
+        reasons += [] if any(table.looks_up for table in tables) else [without]
+        raise BadInputError(f"the model has no table to compress: {'; '.join(reasons)}")
+
+
 def too_small(name: str, weight: Tensor, numbers: int) -> str:
-    """Why a table stays unless it is named: it is a small part of a model of so many numbers; empty if it is none."""
+    """Return the reason why a small table is not compressed unless it is named, or an empty string."""
     share = weight.numel() / max(1, numbers)
     return "" if share >= WORTH else f"{share:.1%} of the model: {named(name)}"
 
 
 def named(name: str) -> str:
-    """How a table is compressed that is left unless it is named."""
+    """Return the advice for compressing a table by name."""
     return f"give its name to compress it (--module {name})"
 
 

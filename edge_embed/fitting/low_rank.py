@@ -1,8 +1,8 @@
-"""Low rank from a table that is trained already, as a tensor train of two cores, G_1 [n, R] and G_2 [R, d].
+"""Low rank from a trained table, as a tensor train of two cores, G_1 [n, R] and G_2 [R, d].
 
     minimise  sum_i w_i ||E_i - E_i V V^T||^2          G_1 = E V          G_2 = V^T
 
-V are the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]: of all matrices of rank R this one is nearest (Eckart and
+V holds the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]. This gives the nearest matrix of rank R (Eckart and
 Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
@@ -29,21 +29,21 @@ def fit(
     counts: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TTEmbedding:
-    """A trainable `TTEmbedding` of two cores, the matrix of this rank that is nearest to a dense table.
+    """Fit a trainable `TTEmbedding` of two cores: the matrix of this rank that is nearest to a dense table.
 
     Args:
-        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
-        rank: R; less where n or d is less.
-        padding_idx: this row is taken as zero, whatever it holds, and stays so.
-        counts: w_i, what the squared error of each row counts: numbers >= 0 [n], how often each token comes up, for
-            example. By default all rows count the same.
-        processes: who shares the rows, by default this process alone.
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
+        rank: R; limited to n and d.
+        padding_idx: this row is read as zero and stays zero.
+        counts: w_i, weight of the squared error of each row, numbers >= 0 [n], such as the frequency of each token. By
+            default all rows have the same weight.
+        processes: processes that share the rows, by default only this one.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes or counts, or numbers that float32 cannot hold.
+        BadInputError: for impossible sizes or counts, or numbers outside float32.
     """
     n, dim = table_size(weight)
     checked_count("rank", rank)
@@ -64,5 +64,5 @@ def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
         yield Setting("low_rank", {"rank": min(rank, n, dim)}, {"value_type": value_type})
 
 
-# A file has tables of one number of cores: of two, or of three.
+# All tables of a file have the same number of cores: two, or three.
 LOW_RANK = FittingMethod(decomposition(fit), SIZES, TYPES, _within, not_beside=("tt", "tr"))

@@ -1,9 +1,9 @@
-"""DPQ of rows that are rotated first: optimised product quantisation (OPQ).
+"""DPQ of rotated rows: optimised product quantisation (OPQ).
 
     E_i = P_i R          P: product-quantised (`edge_embed.fitting.dpq`)     R: `edge_embed.fitting.rotation`
 
-The rotation belongs to what the model does with rows: a product [d] x [d, d] after a look-up or before a head, or a
-part of the weight of the next layer.
+The model applies the rotation to rows: as a product [d] x [d, d] after a lookup or before an output layer, or folded
+into the weight of the next layer.
 """
 
 from functools import partial
@@ -32,12 +32,12 @@ def fit(
     processes: Processes = ALONE,
     **options: Any,
 ) -> Fitted:
-    """A `DPQEmbedding` and a rotation that give rows near to those of a dense table.
+    """Fit a `DPQEmbedding` and a rotation to a dense table.
 
-    Arguments, ``options`` too, and errors are those of `dpq.fit`; the rotation does not learn.
+    Arguments, including ``options``, and errors are those of `dpq.fit`. The rotation is not trainable.
 
     Returns:
-        Both, float32 on the CPU.
+        Layer and rotation, float32 on the CPU.
     """
     n, dim = table_size(weight)
     padding_idx = dpq.without_numbers(n, dim, num_codes, num_groups, padding_idx=padding_idx).padding_idx

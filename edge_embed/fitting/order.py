@@ -1,14 +1,14 @@
-"""Orders of rows for tables of TT and TR: neighbours share numbers of the first cores, so they should be alike.
+"""Orders of rows for TT and TR tables: neighbouring rows share numbers of the first cores, so they should be similar.
 
-    row_order = by_frequency(counts)                       what the paper does
-    row_order = by_clusters(rows)                          rows that are alike, next to one another
+    row_order = by_frequency(counts)                       as in the paper
+    row_order = by_clusters(rows)                          similar rows next to each other
     layer = tt.fit(rows, rank=16, row_order=row_order)     or TTEmbedding(n, d, rank=16, row_order=row_order), to train
 
-An order is stored with its table, 4 bytes a row. Whoever can renumber the tokens of a model instead, as its tokenizer
-is made, stores none.
+An order is stored with its table, at 4 bytes a row. A model whose tokenizer can be built with renumbered tokens needs
+no order.
 
-Sources: of the first "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission); of the
-second Boley, "Principal Direction Divisive Partitioning" (Data Mining and Knowledge Discovery, 1998).
+Sources: `by_frequency` follows "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission);
+`by_clusters` follows Boley, "Principal Direction Divisive Partitioning" (Data Mining and Knowledge Discovery, 1998).
 """
 
 import torch
@@ -19,22 +19,22 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting.dense_table import Weight, table_size
 from edge_embed.layers.table import checked_counts, checked_padding
 
-_SMALLEST = 8  # rows of a cluster that is not divided again
-_STEPS = 8  # of the power method; a better axis makes no better order
+_SMALLEST = 8  # rows of a cluster that is not divided further
+_STEPS = 8  # steps of the power method; a more accurate axis makes no better order
 
 
 def by_frequency(counts: Tensor, padding_idx: int | None = None) -> Tensor:
-    """The most frequent token first, equal ones by lowest id.
+    """Return the order by descending frequency; the lowest id is first among equal ones.
 
     Args:
-        counts: how often each token comes up, numbers [n].
+        counts: frequency of each token, numbers [n].
         padding_idx: this row keeps its place.
 
     Returns:
-        For each id its row, int64 [n].
+        Row of each id, int64 [n].
 
     Raises:
-        BadInputError: if counts are not finite, or no such row is there.
+        BadInputError: if counts are not finite, or the padding row is outside the table.
     """
     scores = checked_counts(counts)
     padding_idx = checked_padding(padding_idx, len(scores))
@@ -43,21 +43,21 @@ def by_frequency(counts: Tensor, padding_idx: int | None = None) -> Tensor:
 
 
 def by_clusters(rows: Weight, padding_idx: int | None = None) -> Tensor:
-    """Rows that are alike next to one another.
+    """Return an order that places similar rows next to each other.
 
-    All rows are one cluster at first. Each cluster is divided at its mean, across the direction in which its rows
-    differ most, until clusters are small; the halves are ordered as the cluster around them was. The same rows always
-    give the same order.
+    At first all rows are one cluster. Each cluster is divided at its mean along the direction of its largest variance,
+    until clusters are small. The halves are ordered like the cluster around them. The same rows always give the same
+    order.
 
     Args:
-        rows: [n, d] of any float type: pretrained ones, or those of a trained table; held in memory as float32.
+        rows: [n, d] of any float dtype, such as pretrained rows or those of a trained table; held in memory as float32.
         padding_idx: this row keeps its place, whatever it holds.
 
     Returns:
-        For each id its row, int64 [n].
+        Row of each id, int64 [n].
 
     Raises:
-        BadInputError: if they are no table of finite floats, or no such row is there.
+        BadInputError: if rows are not a table of finite floats, or the padding row is outside the table.
     """
     padding_idx = checked_padding(padding_idx, table_size(rows)[0])
     table = torch.as_tensor(rows).detach().float().cpu()
@@ -68,7 +68,7 @@ def by_clusters(rows: Weight, padding_idx: int | None = None) -> Tensor:
         raise BadInputError("rows: got NaN, infinity or a number too large for float32, expected finite ones")
     if not len(ids):
         return torch.arange(len(table))
-    table = table / table[ids].abs().max().clamp(min=torch.finfo(table.dtype).tiny)  # squares of it are finite
+    table = table / table[ids].abs().max().clamp(min=torch.finfo(table.dtype).tiny)  # keeps their squares finite
     divided, clusters = list[Tensor](), [(ids, torch.zeros(len(ids)))]
     while clusters:
         ids, before = clusters.pop()
@@ -78,14 +78,14 @@ def by_clusters(rows: Weight, padding_idx: int | None = None) -> Tensor:
         if len(ids) <= _SMALLEST or places[0] == places[-1]:
             divided.append(ids)
             continue
-        least = len(ids) // _SMALLEST  # or a few far rows would be cut off one at a time
+        least = len(ids) // _SMALLEST  # otherwise a few distant rows would be split off one at a time
         half = min(max(int((places <= 0).sum()), least), len(ids) - least)
         clusters += [(ids[half:], places[half:]), (ids[:half], places[:half])]
     return _rows_of(torch.cat(divided), padding_idx, len(table))
 
 
 def _along_axis(rows: Tensor, before: Tensor) -> Tensor:
-    """Places of rows [m, d] along their main axis, 0 at their mean, in the direction of their places before: [m]."""
+    """Return places of rows [m, d] along their main axis, with 0 at the mean and the sign of the places before: [m]."""
     rows = rows - rows.mean(0)
     axis = rows[rows.square().sum(1).argmax()]
     for _ in range(_STEPS):
@@ -95,7 +95,7 @@ def _along_axis(rows: Tensor, before: Tensor) -> Tensor:
 
 
 def _rows_of(ids: Tensor, padding_idx: int | None, num_embeddings: int) -> Tensor:
-    """The row of each id, from all ids but the padding one in the order of their rows."""
+    """Return the row of each id, given all ids except the padding id in the order of their rows."""
     rows = torch.arange(num_embeddings)
     order = rows.clone()
     order[ids] = rows if padding_idx is None else rows[rows != padding_idx]

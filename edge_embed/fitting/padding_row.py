@@ -1,4 +1,4 @@
-"""The padding row of a compressed table, from what the uses of the dense one say."""
+"""Padding row of a compressed table, derived from the uses of the dense table."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ from torch import Tensor
 def padding_row(
     weight: Tensor, lookups: Sequence[int | None], bags: Sequence[int | None], has_heads: bool
 ) -> tuple[int | None, str]:
-    """The padding row of a table, and what speaks against its compression, if anything does.
+    """Return the padding row of a table, and a reason against its compression, or an empty string.
 
-    To look rows up, padding only says that a row does not learn: it is kept where that row is zero, as the padding row
-    of a compressed table is. Bags leave the row out, which has to stay so.
+    For lookups, padding only means that the row is not trained. It is kept if that row is zero, as the padding row of a
+    compressed table is. Bags ignore the row, which must stay so.
 
     Args:
         weight: [n, d].
-        lookups: the padding row of each use that looks rows up.
-        bags: of each use that reduces bags.
-        has_heads: whether it is multiplied with all rows as well.
+        lookups: padding row of each use that looks up rows.
+        bags: padding row of each use that reduces bags.
+        has_heads: whether an output layer also multiplies with all rows.
     """
     if not bags:
         return next((row for row in lookups if row is not None and not weight[row].any()), None), ""

@@ -1,9 +1,9 @@
-"""Processes that share the work on a table: each has the same table, makes the same calls, and does a share.
+"""Processes that share the work on a table: each has the same table, makes the same calls, and does its share.
 
     of m items the process of rank r among P has those from floor(r m / P) to below floor((r + 1) m / P)
 
-What they make is put together in this order, so that it is the same for every P; but `Processes.summed` is rounded in
-another order. What one of them met, an error too, all have after the call. Rows of tables are not sent.
+Results are combined in this order, so they are the same for every P; only `Processes.summed` rounds differently. All
+processes have the results, and the errors, of each of them after the call. Rows of tables are never sent.
 """
 
 import pickle
@@ -19,7 +19,7 @@ from torch import Tensor, distributed
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup  # not in every build of torch
+    from torch.distributed import ProcessGroup  # missing in some builds of torch
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -28,7 +28,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class _Outcome(Generic[Made]):
-    """What a process made of its share: nothing, one thing, or the error that it met."""
+    """Result of a process for its share: at most one item, or an error."""
 
     made: Sequence[Made]
     error: Exception | None = None
@@ -37,7 +37,7 @@ class _Outcome(Generic[Made]):
     def of(cls, make: Callable[[], Sequence[Made]]) -> "_Outcome[Made]":
         try:
             return cls(make())
-        except Exception as error:  # whatever it is, the others must not wait for this one
+        except Exception as error:  # for any error: the others must not wait for this process
             return cls((), error)
 
     def get(self) -> Sequence[Made]:
@@ -46,28 +46,28 @@ class _Outcome(Generic[Made]):
         return self.made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """An error that cannot be sent becomes one that says the same."""
+        """Replace an error that cannot be pickled by one with the same message."""
         error = self.error
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # of a class of its own it may raise anything
+        except Exception:  # an error class may raise anything
             error = None if error is None else RuntimeError(one_line(error))
         return _Outcome, (self.made, error)
 
 
 class Processes:
-    """This process among those that share the work.
+    """The present process and the group that it shares the work with.
 
     Args:
-        group: a process group of torch with a backend for the CPU, such as gloo, of which every process makes the same
-            calls. None: this process has all of the work.
+        group: a process group of torch with a CPU backend, such as gloo, in which every process makes the same calls.
+            None: this process does all of the work.
 
     Attributes:
-        rank: r.
-        size: P.
+        rank: rank r of this process.
+        size: number of processes P.
 
     Raises:
-        BadInputError: if the group sends nothing from the CPU, or this process is not in it.
+        BadInputError: if the group has no CPU backend, or this process is not in it.
     """
 
     def __init__(self, group: "ProcessGroup | None" = None) -> None:
@@ -77,19 +77,19 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes."""
+        """Return whether this process is the one that writes."""
         return self.rank == 0
 
     def share(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Those that this process has."""
+        """Return the items of this process."""
         begin, end = (rank * len(items) // self.size for rank in (self.rank, self.rank + 1))
         return items[begin:end]
 
     def gathered(self, items: Sequence[Item], make: Callable[[Sequence[Item]], Made]) -> list[Made]:
-        """What each process made of its share, in order; nothing of those that have none.
+        """Return the result of each process for its share, in order, without processes that have no items.
 
         Raises:
-            EdgeEmbedError: if another process has ended; besides what ``make`` raises, in whichever process.
+            EdgeEmbedError: if another process has ended. Errors of ``make`` in any process are raised too.
         """
         if self.size == 1:
             return [make(items)] if items else []
@@ -98,25 +98,25 @@ class Processes:
         outcomes: list[Any] = [None] * self.size
         with _while_all_live():
             distributed.all_gather_object(outcomes, own, group=self._group)
-        outcomes[self.rank] = own  # whose error knows where it arose
+        outcomes[self.rank] = own  # keeps the traceback of its error
         return [made for outcome in outcomes for made in outcome.get()]
 
     def joined(self, items: Sequence[Item], make: Callable[[Sequence[Item]], Arrays]) -> Arrays:
-        """The same, of arrays, joined by name along the first axis."""
+        """Return the arrays of all shares, joined by name along the first axis, as `gathered`."""
         parts = self.gathered(items, make)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def each(self, items: Sequence[Item], make: Callable[[Item], Made]) -> Iterator[Made]:
-        """What is made of each item, in their order; each process makes one at a time."""
+        """Yield the result for each item in order; each process computes one at a time."""
         for begin in range(0, len(items), self.size):
             yield from self.gathered(items[begin : begin + self.size], lambda share: make(share[0]))
 
     def summed(self, items: Sequence[Item], make: Callable[[Sequence[Item]], Tensor]) -> Tensor:
-        """The sum of what the processes make of their shares, of one shape; errors as of `gathered`.
+        """Return the sum of the results of all shares, tensors of one shape; errors are those of `gathered`.
 
         Args:
-            items: shared out; a process may have none of them.
-            make: gives a new tensor, zeros for no items.
+            items: items to share; a process may have none of them.
+            make: function that returns a new tensor, zeros for no items.
         """
         made = list[Tensor]()
         self.gathered(range(self.size), lambda _: made.append(make(self.share(items))))
@@ -126,7 +126,7 @@ class Processes:
         return made[0]
 
     def same(self, make: Callable[[], Made]) -> Made:
-        """What the first makes, for all: so that all decide alike; errors as of `gathered`."""
+        """Return the first process's result in all processes, so that all decide alike; errors as of `gathered`."""
         if self.size == 1:
             return make()
         outcomes: list[Any] = [_Outcome[Made].of(lambda: [make()]) if self.is_first else None]
@@ -136,7 +136,7 @@ class Processes:
         return made
 
     def first(self, make: Callable[[], Made]) -> Made | None:
-        """What the first makes, such as a file, and None for the others, once it is there; errors as of `gathered`."""
+        """Run ``make`` in the first process only, for example to write a file; the others wait for it and get None."""
         made = list[Made]()
         self.same(lambda: made.append(make()))
         return made[0] if made else None
@@ -146,7 +146,7 @@ ALONE = Processes()
 
 
 def _place_in(group: "ProcessGroup") -> tuple[int, int]:
-    """The rank of this process, and how many there are."""
+    """Return the rank of this process and the number of processes."""
     rank = distributed.get_rank(group)
     if rank < 0:
         raise BadInputError("group: got one that this process is not in: call this in the processes of the group")

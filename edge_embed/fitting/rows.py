@@ -1,10 +1,10 @@
-"""Rows of small integers from a table that is trained already, each with a scale: DPQ with one column a group.
+"""Rows of small integers with a scale for each row, from a trained table: DPQ with one column a group.
 
     E'_ij = s_i q_ij        q_ij = round(E_ij / s_i), of b bits        s_i >= max_j |E_ij| / L        L = 2^(b - 1) - 1
 
-All groups share the values -L - 1 ... L, so a row is d codes of b bits, and the byte that says which of up to 256
-scales it has. Where rows need more scales than that, these are spaced evenly in their logarithm, and each row has the
-next larger one: if the largest row is a hundred times the smallest, steps are at most 1.9 % wider than they had to be.
+All groups share the values -L - 1 ... L. A row has d codes of b bits and one byte that selects one of up to 256 scales.
+If rows need more scales, these are spaced evenly in their logarithm, and each row uses the next larger one. If the
+largest row is a hundred times the smallest, steps are then at most 1.9 % wider than necessary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,19 +34,19 @@ _MEASURED = 10_000  # rows
 def fit(
     weight: Weight, bits: int, padding_idx: int | None = None, *, processes: Processes = ALONE
 ) -> ScaledDPQEmbedding:
-    """A frozen layer of integer rows, near to a dense table.
+    """Fit a frozen layer of integer rows to a dense table.
 
     Args:
-        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
-        bits: b, 2 to 8, of each number.
-        padding_idx: this row is taken as zero, whatever it holds, and stays so.
-        processes: who shares the rows, by default this process alone.
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
+        bits: bits b of each number, 2 to 8.
+        padding_idx: this row is read as zero and stays zero.
+        processes: processes that share the rows, by default only this one.
 
     Returns:
         A layer on the CPU, whose rows are float32.
 
     Raises:
-        BadInputError: for another number of bits, or numbers that float32 cannot hold.
+        BadInputError: for another number of bits, or numbers outside float32.
     """
     n, dim = table_size(weight)
     largest = _largest_integer(bits)
@@ -57,9 +57,9 @@ def fit(
     def steps_of(some: Sequence[slice]) -> Arrays:
         return {"steps": torch.cat([table.block(place).abs().amax(1) for place in some]).numpy() / largest}
 
-    steps = torch.from_numpy(processes.joined(places, steps_of)["steps"])  # at least, [n]
+    steps = torch.from_numpy(processes.joined(places, steps_of)["steps"])  # minimum scale of each row, [n]
     scales = _scales(steps, largest)  # [S]
-    chosen = torch.searchsorted(scales[:-1].double(), steps)  # the first that is no smaller, [n]
+    chosen = torch.searchsorted(scales[:-1].double(), steps)  # the first scale that is large enough, [n]
 
     def codes_of(some: Sequence[slice]) -> Arrays:
         rounded = [(table.block(place) / scales[chosen[place], None]).round() for place in some]
@@ -76,19 +76,19 @@ def fit(
 
 
 def shape_of(num_embeddings: int, embedding_dim: int, bits: int) -> DPQShape:
-    """Sizes of a table whose rows need every scale that there may be."""
+    """Return the sizes of a table whose rows need the maximum number of scales."""
     num_codes, shared = 2 * (_largest_integer(bits) + 1), embedding_dim > 1
     sizes = num_embeddings, embedding_dim, num_codes, embedding_dim, shared
     return DPQShape(*sizes, num_row_scales=min(num_embeddings, MAX_ROW_SCALES))
 
 
 def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor | None = None) -> tuple[Trial, ...]:
-    """How near and how small rows of 8 and of 4 bits would be: compressed tables are compared with them.
+    """Return error and size of rows of 8 and of 4 bits, the baselines that compressed tables are compared with.
 
     Args:
         table: [n, d].
-        padding_idx: it counts nowhere.
-        counts: how often each row comes up, numbers >= 0 [n].
+        padding_idx: padding row, which is ignored.
+        counts: frequency of each row, numbers >= 0 [n].
     """
     ids = sample(table.num_embeddings, _MEASURED, seed=0)
     rows = table.rows(ids)
@@ -109,11 +109,12 @@ def _largest_integer(bits: int) -> int:
 
 
 def _scales(steps: Tensor, largest: int) -> Tensor:
-    """Scales above 0, float32 [S] in ascending order, of which the last is no smaller than any step [n].
+    """Return positive scales, float32 [S] in ascending order; the last is at least as large as every step [n].
 
-    It is where its product with the value -largest - 1 would be too large: then it is what float32 allows.
+    The last scale is smaller if its product with the value -largest - 1 would exceed float32. It is then the largest
+    possible one.
     """
-    above = steps[steps > 0]  # a row of zeros may have any
+    above = steps[steps > 0]  # a row of zeros may have any scale
     most = torch.finfo(torch.float32).max / (largest + 1)
     every = _no_smaller(above.clamp(max=most).unique()) if len(above) else torch.ones(1)
     if len(every) <= MAX_ROW_SCALES:
@@ -125,7 +126,7 @@ def _scales(steps: Tensor, largest: int) -> Tensor:
 
 
 def _no_smaller(steps: Tensor) -> Tensor:
-    """Different float32 numbers in ascending order, one for each step [m] that is no smaller than it."""
+    """Return distinct float32 numbers in ascending order, for each step [m] the smallest that is not below it."""
     near = steps.float()
     up = torch.nextafter(near, torch.tensor(torch.inf))
     found: Tensor = torch.where(near.double() < steps, up, near).unique()

@@ -1,4 +1,4 @@
-"""Settings: a method with all that says how small it makes a table, and which of them fit into some bytes."""
+"""Settings: a method with all options that determine a table's size, and the settings that fit into some bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from edge_embed.methods import Parts
 from edge_embed.packed.floats import FLOAT_BYTES
 
 _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
-_LARGEST_SHARE = 0.5  # of the bytes, for what all rows have in common: codes and weights say more
+_LARGEST_SHARE = 0.5  # maximum share of the bytes for codebooks or anchors: codes and weights of rows matter more
 
 OnBlock = Callable[[int], None]
-Types = Mapping[str, str]  # of numbers to store, by the name of the option of ``freeze``
+Types = Mapping[str, str]  # dtypes of stored numbers, by option name of ``freeze``
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Setting:
     """One way to compress a table.
 
     Attributes:
-        method: a name of `METHODS`.
-        options: of the method's ``fit``, beside the table: sizes such as ``num_codes`` or ``rank``.
-        stored: the types of the stored numbers, as ``freeze`` of the layer takes them.
+        method: a name in `METHODS`.
+        options: options of the method's ``fit`` beside the table: sizes such as ``num_codes`` or ``rank``.
+        stored: dtypes of the stored numbers, as the layer's ``freeze`` accepts them.
     """
 
     method: str
@@ -53,13 +53,14 @@ class Setting:
         on_block: OnBlock = lambda rows: None,
         processes: Processes = ALONE,
     ) -> Fitted:
-        """What this makes of a table [n, d]: frozen, its numbers stored as said, unless it is trainable.
+        """Compress a table [n, d]: a frozen layer with stored numbers of these dtypes, or a trainable layer.
 
-        A draft is not quite as near to the table, and takes less time. ``kept`` has finished parts, where the method
-        has any, ``on_block`` is told the finished rows, where it goes through them, and ``processes`` share the work.
+        A draft has a slightly higher error and takes less time. ``kept`` stores finished parts, if the method has any.
+        ``on_block`` gets the number of finished rows, if the method processes rows in order. ``processes`` share the
+        work.
 
         Raises:
-            BadInputError: for a method or options that there are not, or as ``fit`` of the method.
+            BadInputError: for an unknown method or option, or as the method's ``fit``.
         """
         check_method(self.method)
         method = METHODS[self.method]
@@ -73,19 +74,19 @@ class Setting:
 
 @dataclass(frozen=True)
 class FittingMethod:
-    """One method's part in fitting dense tables.
+    """Implementation of one method for fitting dense tables.
 
     Attributes:
-        fit: the layer, or that and its rotation, from the weight and, by name, padding_idx, counts, trainable, seed,
-            the options of a setting, kept, on_block and processes.
-        sizes: names of those options.
+        fit: function that returns a layer, or a layer and its rotation. It takes the weight and, by name, padding_idx,
+            counts, trainable, seed, the options of a setting, kept, on_block and processes.
+        sizes: names of the options of a setting.
         types: names of the options of ``freeze``.
-        within: for n, d, a number of bytes and the types to store: the largest settings that take no more.
-        learns: whether layers of it can be trained.
-        rotates: whether rows of it are rotated.
-        needs_all: whether a fit to some rows says nothing of the others.
-        draft: options of ``fit`` for a table that is not quite as near, and takes less time.
-        not_beside: methods that no other table of the same exported file can have.
+        within: function of n, d, a number of bytes and the stored dtypes: yields the largest settings that fit.
+        learns: whether its layers can be trained.
+        rotates: whether its rows are rotated.
+        needs_all: whether a fit to some rows says nothing about the others.
+        draft: options of ``fit`` for a slightly higher error in less time.
+        not_beside: methods that another table of the same exported file must not have.
     """
 
     fit: Callable[..., CompressedEmbedding | Fitted]
@@ -100,21 +101,21 @@ class FittingMethod:
 
 
 def check_method(method: str) -> None:
-    """Raise `BadInputError` for one that there is not."""
+    """Raise `BadInputError` for an unknown method."""
     if method not in METHODS:
         hint = suggested(str(method), (*METHODS, "auto"))
         raise BadInputError(f"method: got {method!r:.80}, {hint}expected {', '.join(METHODS)} or auto")
 
 
 def check_learns(method: str, trainable: bool) -> None:
-    """Raise `BadInputError` if layers of a method are to learn that cannot."""
+    """Raise `BadInputError` for trainable layers of a method that has none."""
     if trainable and not METHODS[method].learns:
         able = ", ".join(name for name, known in METHODS.items() if known.learns)
         raise BadInputError(f"method: got {method!r} for layers that learn, expected one of {able}")
 
 
 def has_room(count: int, dim: int, nbytes: int, value_type: str) -> bool:
-    """Whether codes or anchors [count, d] leave enough of the bytes for the rows."""
+    """Return whether codebooks or anchors [count, d] leave enough of the bytes for the rows."""
     return FLOAT_BYTES[value_type] * count * dim <= _LARGEST_SHARE * nbytes
 
 
@@ -122,15 +123,15 @@ METHODS: Parts[FittingMethod] = Parts("fitting")
 
 
 def rotating() -> list[str]:
-    """Methods that rotate rows."""
+    """Return the methods that rotate rows."""
     return [name for name, known in METHODS.items() if known.rotates]
 
 
 def setting_of(method: str, options: Mapping[str, Any]) -> Setting:
-    """The setting with these sizes and types.
+    """Return the setting with these sizes and dtypes.
 
     Raises:
-        BadInputError: if there is no such method, or its sizes and types have other names.
+        BadInputError: if the method is unknown, or its options have other names.
     """
     check_method(method)
     known = METHODS[method]

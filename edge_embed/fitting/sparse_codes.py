@@ -1,16 +1,17 @@
-"""Rows as sparse combinations, with weights >= 0, of given anchors: a greedy search, for many rows at a time.
+"""Rows as sparse combinations of given anchors with weights >= 0: a greedy search for many rows at a time.
 
-    row ~ sum_k w_k A[a_k]        w_k > 0; the anchor that points most along what is left is added, all w are found anew
+    row ~ sum_k w_k A[a_k]        w_k > 0; the anchor most aligned with the residual is added, then all w are fitted
+    again
 
 Source: non-negative orthogonal matching pursuit; Nguyen, Soussen, Idier and Djermoune, "Non-negative greedy algorithms:
-NNOMP" (IEEE Transactions on Signal Processing, 2019). Weights are found by the active set of Lawson and Hanson,
-"Solving Least Squares Problems" (1974), chapter 23, begun from those of the step before: which is their whole
-algorithm, stopped early.
+NNOMP" (IEEE Transactions on Signal Processing, 2019). Weights are fitted by the active-set algorithm of Lawson and
+Hanson, "Solving Least Squares Problems" (1974), chapter 23, begun from those of the previous step. The search is
+therefore their whole algorithm, stopped early.
 
-A row may have as many weights as pay: each costs a price, the same for all rows, so that rows that gain more by one
-more weight get it.
+Each weight has a price, the same for all rows. Rows that gain more from an additional weight therefore get more
+weights.
 
-Shapes: Q rows, d columns, A anchors, K the most weights of a row.
+Shapes: Q rows, d columns, A anchors, K maximum number of weights of a row.
 """
 
 from dataclasses import dataclass
@@ -20,21 +21,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_POWER = 0.5  # of the lengths that errors are measured with
-_ROUNDS = 2  # times K: rounds in which weights can be taken away again
-_LEAST_GAIN = 1e-6  # correlation, of unit rows and anchors, with which float32 can still tell anchors apart
-_JITTER = 1e-12  # on the diagonal of unit anchors' products, so that two equal anchors give a solution
+_POWER = 0.5  # exponent of row lengths in the error
+_ROUNDS = 2  # times K: rounds in which weights may also be removed
+_LEAST_GAIN = 1e-6  # correlation of unit rows and anchors at which float32 still separates anchors
+_JITTER = 1e-12  # added to the diagonal of products of unit anchors: two equal anchors then have a solution
 _HALVINGS = 60
 
 
 class Codes(NamedTuple):
-    """Of rows.
+    """Sparse codes of rows.
 
     Attributes:
-        anchor_ids: int64 [Q, K]; any where the weight is zero.
-        weights: float64 [Q, K]; above zero, or exactly zero where a row has fewer.
-        errors: float64 [Q, K + 1]; what is left of a row, see `encode`, by the number of weights; infinite for a number
-            that the search left out.
+        anchor_ids: int64 [Q, K]; arbitrary if the weight is zero.
+        weights: float64 [Q, K]; above zero, or exactly zero if a row has fewer weights.
+        errors: float64 [Q, K + 1]; error of a row, see `encode`, by number of weights; infinite for a number that the
+            search skipped.
     """
 
     anchor_ids: Tensor
@@ -43,7 +44,7 @@ class Codes(NamedTuple):
 
 
 class Dictionary:
-    """Anchors, and what a search needs of them.
+    """Anchors with the products that a search needs.
 
     Args:
         anchors: float64 [A, d], each of length 1.
@@ -54,21 +55,21 @@ class Dictionary:
         self.products = anchors @ anchors.T  # [A, A]
 
     def combined(self, anchor_ids: Tensor, weights: Tensor) -> Tensor:
-        """Both [Q, K] -> [Q, d]."""
+        """Return combinations of anchors: both [Q, K] -> [Q, d]."""
         return functional.embedding_bag(anchor_ids, self.anchors, per_sample_weights=weights, mode="sum")
 
 
 def encode(rows: Tensor, dictionary: Dictionary, most: int, price: float) -> Codes:
-    """The weights of each row with which its error and price times their number are least.
+    """Return the weights of each row that minimise its error plus the price of its weights.
 
-    The error is ||row - combination||^2 / ||row||^1.5, of a zero row 0. By squared lengths alone long rows would take
-    the weights of all others, by relative ones (a power of 2) short rows would take theirs.
+    The error is ||row - combination||^2 / ||row||^1.5, and 0 for a zero row. With squared lengths, long rows would take
+    the weights of all others; with relative errors (a power of 2), short rows would.
 
     Args:
-        rows: float64 [Q, d], finite, of lengths whose squares are so.
+        rows: float64 [Q, d], finite, with finite squared lengths.
         dictionary: the anchors.
-        most: K, at least 1; at most A and d.
-        price: of one weight, >= 0.
+        most: K, at least 1, at most A and d.
+        price: price of one weight, >= 0.
     """
     lengths = rows.norm(dim=1)
     search = _Search.of(rows / lengths.clamp(min=torch.finfo(torch.float64).tiny)[:, None], dictionary, most)
@@ -84,7 +85,7 @@ def encode(rows: Tensor, dictionary: Dictionary, most: int, price: float) -> Cod
         counts = search.active[going].sum(1)
         now = left * scale[going]
         errors[going, counts] = torch.minimum(errors[going, counts], now)
-        cost = now + price * counts.double()  # of integers it would be float32
+        cost = now + price * counts.double()  # an integer tensor would give float32
         better = cost < least[going]
         ids = going[better]
         least[ids] = cost[better]
@@ -94,7 +95,7 @@ def encode(rows: Tensor, dictionary: Dictionary, most: int, price: float) -> Cod
 
 
 def price_of(errors: Tensor, nonzeros: float) -> float:
-    """The least price at which rows with these errors [n, K + 1] have at most so many weights on average."""
+    """Return the lowest price at which rows with errors [n, K + 1] have at most ``nonzeros`` weights on average."""
     counts = torch.arange(errors.shape[1], dtype=errors.dtype)
     low, high = 0.0, float(errors[:, 0].max())
 
@@ -106,22 +107,22 @@ def price_of(errors: Tensor, nonzeros: float) -> float:
     for _ in range(_HALVINGS):
         price = (low + high) / 2
         low, high = (price, high) if mean(price) > nonzeros else (low, price)
-    return high * (1 + 1e-9)  # beyond the last tie
+    return high * (1 + 1e-9)  # just above the last tie
 
 
 @dataclass
 class _Search:
-    """The state of Q unit rows.
+    """State of a search for Q unit rows.
 
     Attributes:
         rows: float64 [Q, d], each of length 1 or 0.
         dictionary: the anchors.
         anchor_ids: int64 [Q, K].
-        weights: float64 [Q, K], zero where not active.
+        weights: float64 [Q, K], zero if not active.
         active: bool [Q, K].
-        products: float64 [Q, K, K], of the chosen anchors with one another; right where both are active.
-        targets: float64 [Q, K], of the chosen anchors with the row.
-        residual: float64 [Q, d], what is left of the rows.
+        products: float64 [Q, K, K], products of chosen anchors; valid if both are active.
+        targets: float64 [Q, K], products of chosen anchors and the row.
+        residual: float64 [Q, d], the rows minus their combinations.
     """
 
     rows: Tensor
@@ -135,21 +136,21 @@ class _Search:
 
     @classmethod
     def of(cls, rows: Tensor, dictionary: Dictionary, most: int) -> "_Search":
-        """Without any weight yet."""
+        """Return the state before the first weight."""
         ids = torch.zeros(len(rows), most, dtype=torch.int64)
         zeros = rows.new_zeros(ids.shape)
         products = rows.new_zeros(*ids.shape, most)
         return cls(rows, dictionary, ids, zeros, ids.bool(), products, zeros.clone(), rows.clone())
 
     def add(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Give rows int64 [R], which have room, one more anchor.
+        """Add one anchor to each of the rows int64 [R], which have room.
 
         Returns:
-            Those rows that took one, int64 [S], and their squared errors [S].
+            The rows that got an anchor, int64 [S], and their squared errors [S].
         """
         active = self.active.index_select(0, ids)
-        correlations = self.residual.index_select(0, ids).float() @ self.dictionary.narrow.T  # only the order counts
-        correlations.scatter_add_(1, self.anchor_ids.index_select(0, ids), active * -2.0)  # never twice
+        correlations = self.residual.index_select(0, ids).float() @ self.dictionary.narrow.T  # only their order matters
+        correlations.scatter_add_(1, self.anchor_ids.index_select(0, ids), active * -2.0)  # excludes active anchors
         gain, anchor = correlations.max(1)
         some = gain > _LEAST_GAIN
         ids, anchor, slot = ids[some], anchor[some], active[some].int().argmin(1)
@@ -167,12 +168,12 @@ class _Search:
         return ids, residual.square().sum(1)
 
     def _refit(self, ids: Tensor) -> None:
-        """Weights of least error over the active anchors; those that would not be above zero become inactive."""
+        """Fit the weights of the active anchors by least squares; anchors without a positive weight become inactive."""
         while len(ids):
             active, before = self.active.index_select(0, ids), self.weights.index_select(0, ids)
             after = self._solved(ids, active)
             below = active & (after <= 0)
-            # As far towards the solution as no weight falls below zero; the first to reach it is taken away.
+            # Move towards the solution until a weight would fall below zero; the first to reach zero is removed.
             steps = torch.where(below, before / (before - after), torch.inf)
             step = steps.amin(1, keepdim=True).clamp(max=1)
             active &= ~(below & (steps <= step))
@@ -181,7 +182,7 @@ class _Search:
             ids = ids[below.any(1)]
 
     def _solved(self, ids: Tensor, active: Tensor) -> Tensor:
-        used = int(active.any(0).nonzero().max()) + 1 if active.any() else 0  # the first free place is always taken
+        used = int(active.any(0).nonzero().max()) + 1 if active.any() else 0  # the first free slot is always used
         some = active[:, :used]
         matrix = self.products[:, :used, :used].index_select(0, ids) * (some[:, :, None] & some[:, None, :])
         matrix.diagonal(dim1=1, dim2=2).add_(torch.where(some, _JITTER, 1))

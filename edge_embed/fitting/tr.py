@@ -1,8 +1,8 @@
-"""TR from a table that is trained already: TR-SVD (Zhao et al. 2016, algorithm 1; `edge_embed.fitting.cores`).
+"""TR from a trained table: TR-SVD (Zhao et al. 2016, algorithm 1; `edge_embed.fitting.cores`).
 
     minimise  sum_i w_i ||E_i - C_i||^2          C_i: row i of the ring, whose ranks are limited
 
-As near as TR-SVD comes to that where all w_i are 1; others are taken in by `edge_embed.fitting.weighted_least_squares`.
+TR-SVD approximates this minimum if all w_i are 1. `edge_embed.fitting.weighted_least_squares` adds other weights.
 """
 
 import math
@@ -33,18 +33,18 @@ def fit(
     counts: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TREmbedding:
-    """A trainable `TREmbedding` near to a dense table.
+    """Fit a trainable `TREmbedding` to a dense table.
 
     Arguments, result and errors are those of `edge_embed.fitting.tt.fit`, with two differences. Ranks are
-    R_0 ... R_{N-1}; as R_{N-1} R_0 is at most I_N J_N, these two may come out smaller, and the ratio larger. And
-    nothing bounds the error of given ranks; the bound of ``tolerance`` holds.
+    R_0 ... R_{N-1}. R_{N-1} R_0 is at most I_N J_N, so these two may be smaller than requested and the ratio larger.
+    For given ranks the error has no bound; the bound of ``tolerance`` holds.
     """
     wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
     return cores.fit(TREmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, counts, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
-    """R_{N-1} and R_0; their product is what the first step keeps. Of equal ones those nearest to one another."""
+    """Return R_{N-1} and R_0, whose product is the number of vectors of the first step; prefer similar sizes."""
     most = len(squares)
     if limit.ranks is not None:
         pairs = [(min(limit.ranks[-2], most // r), r) for r in range(1, min(limit.ranks[0], most) + 1)]
@@ -55,7 +55,7 @@ def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
 
 
 def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
-    """R_0 ... R_N of a fit with the ranks of a pattern, which may have more than the table has."""
+    """Return R_0 ... R_N of a fit with the ranks of a pattern, which may exceed those of the table."""
     return cores.fitted_ranks(pattern, _first_ranks)
 
 

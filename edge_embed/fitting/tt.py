@@ -1,8 +1,8 @@
-"""TT from a table that is trained already: TT-SVD (Oseledets 2011, algorithm 1; `edge_embed.fitting.cores`).
+"""TT from a trained table: TT-SVD (Oseledets 2011, algorithm 1; `edge_embed.fitting.cores`).
 
     minimise  sum_i w_i ||E_i - C_i||^2          C_i: row i of the train, whose ranks are limited
 
-As near as TT-SVD comes to that where all w_i are 1; others are taken in by `edge_embed.fitting.weighted_least_squares`.
+TT-SVD approximates this minimum if all w_i are 1. `edge_embed.fitting.weighted_least_squares` adds other weights.
 """
 
 from collections.abc import Sequence
@@ -31,46 +31,48 @@ def fit(
     counts: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TTEmbedding:
-    """A trainable `TTEmbedding` near to a dense table.
+    """Fit a trainable `TTEmbedding` to a dense table.
 
-    One of three says how near. With ranks the error is at most sqrt(N - 1) times the least that these ranks allow, and
-    rows of the cores beyond n are zero; both only without counts. Cores have numbers of the same size.
+    Give one of ``rank``, ``ratio`` and ``tolerance``. With ranks and without counts, the error is at most sqrt(N - 1)
+    times the lowest error of these ranks, and rows of the cores beyond n are zero. All cores have numbers of similar
+    size.
 
     Args:
-        weight: [n, d] of any float type: array, memory-mapped or not, or tensor; it is read in blocks.
-        rank: R_1 ... R_{N-1} or one for all, as of `TTEmbedding`; less where the table has less.
-        row_shape: as of `TTEmbedding`, and so are the next two.
-        col_shape: factors of d.
-        num_cores: N.
-        padding_idx: this row is taken as zero, whatever it holds, and stays so.
-        ratio: in place of ``rank``, as of `TTEmbedding`.
-        tolerance: in place of ``rank``: the smallest ranks, step by step, with which ||E - weight|| is at most this
-            times ||weight|| (Frobenius); 1e-5 to below 1.
-        row_order: as of `TTEmbedding`: the cores are fitted to the rows in this order, such as one of
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
+        rank: R_1 ... R_{N-1} or one for all, as for `TTEmbedding`; smaller if the table has a smaller rank.
+        row_shape: I_1 ... I_N, as for `TTEmbedding`.
+        col_shape: J_1 ... J_N, as for `TTEmbedding`.
+        num_cores: N, as for `TTEmbedding`.
+        padding_idx: this row is read as zero and stays zero.
+        ratio: alternative to ``rank``, as for `TTEmbedding`.
+        tolerance: alternative to ``rank``: selects step by step the smallest ranks with ||E - weight|| at most this
+            times ||weight|| (Frobenius norm); 1e-5 to below 1.
+        row_order: as for `TTEmbedding`: the cores are fitted to the rows in this order, such as one from
             `edge_embed.fitting.order`.
-        counts: w_i, what the squared error of each row counts: numbers >= 0 [n] by id, how often each token comes up,
-            for example; with ``rank`` or ``ratio``. By default all rows count the same. Rows that count little may come
-            out farther from theirs than zero is.
-        processes: who shares the rows, by default this process alone; the steps after the first each makes alike.
+        counts: w_i, weight of the squared error of each row, numbers >= 0 [n] by id, such as the frequency of each
+            token; only with ``rank`` or ``ratio``. By default all rows have the same weight. Rows with a small weight
+            may get an error above that of a zero row.
+        processes: processes that share the rows of the first step, by default only this one; all repeat the later
+            steps.
 
     Returns:
         A float32 layer on the CPU.
 
     Raises:
-        BadInputError: for impossible sizes, limits or counts, numbers that float32 cannot hold, an order that is none,
-            or counts with a tolerance.
+        BadInputError: for impossible sizes, limits or counts, numbers outside float32, an order that is not a
+            permutation, or counts with a tolerance.
     """
     wanted, shapes = (rank, ratio, tolerance), (row_shape, col_shape, num_cores)
     return cores.fit(TTEmbedding, _first_ranks, weight, *wanted, padding_idx, shapes, row_order, counts, processes)
 
 
 def _first_ranks(limit: Limit, squares: Tensor) -> tuple[int, int]:
-    """R_{N-1} and R_0."""
+    """Return R_{N-1} and R_0."""
     return limit.kept(-2, squares), 1
 
 
 def fitted_ranks(pattern: TTEmbedding) -> tuple[int, ...]:
-    """R_0 ... R_N of a fit with the ranks of a pattern, which may have more than the table has."""
+    """Return R_0 ... R_N of a fit with the ranks of a pattern, which may exceed those of the table."""
     return cores.fitted_ranks(pattern, _first_ranks)
 
 

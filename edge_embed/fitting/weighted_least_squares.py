@@ -1,19 +1,20 @@
-"""Cores of a train or ring of a table whose rows count differently: frequent tokens come nearer than rare ones.
+"""Cores of a train or ring for a table whose rows have different weights: frequent tokens get a lower error.
 
-    minimise  sum_i w_i ||E_i - C_i||^2                          C: what the cores give
+    minimise  sum_i w_i ||E_i - C_i||^2                          C: the rows of the cores
 
     w_i  ~  u_1(i_1) u_2(i_2) ... u_N(i_N) = u_i                 u_k: sums of w over all other digits of rows
     G_k[i_k] = H_k[i_k] / sqrt(u_k(i_k))                         H_k: cores of the rows sqrt(u_i) E_i
     H_k[i]  <-  argmin sum_{rows with i_k = i} w_i / u_i ||sqrt(u_i) (E_i - C_i)||^2        k = N, ..., 1
 
-Of all products of one number for each digit, that of the sums is nearest to w in relative entropy. Were w such a
-product, the second line would solve the problem as well as decompositions do (`edge_embed.fitting.cores`). It is
-not, so the cores are then improved once, from the last to the first, the others held (alternating least squares: Holtz,
-Rohwedder and Schneider, "The Alternating Linear Scheme for Tensor Optimization in the Tensor Train Format", SIAM J.
-Sci. Comput. 2012). No step makes the sum greater. Digits are independent, small systems are solved; in between, where a
-system has (R_{k-1} R_k)^2 numbers, it is followed by conjugate gradients for a few steps, which need no more as the
-vectors to the left and right are orthonormal. Of a ring the last core alone is improved: systems of the others take
-R^4 numbers for each prefix of ids.
+Among all products of one number for each digit, the product of the sums is nearest to w in relative entropy. If w were
+such a product, the second line would solve the problem as well as decompositions do (`edge_embed.fitting.cores`).
+Otherwise the cores are improved once, from the last to the first, with the others fixed (alternating least squares:
+Holtz, Rohwedder and Schneider, "The Alternating Linear Scheme for Tensor Optimization in the Tensor Train Format", SIAM
+J. Sci. Comput. 2012). No step increases the sum.
+
+Digits are independent, and small systems are solved directly. A system of a core in between has (R_{k-1} R_k)^2 numbers
+and is solved by a few steps of conjugate gradients. A few are enough because the vectors to the left and right are
+orthonormal. Of a ring only the last core is improved: systems of the others take R^4 numbers for each prefix of ids.
 """
 
 import math
@@ -26,18 +27,18 @@ from torch import Tensor
 
 from edge_embed.fitting.dense_table import DenseTable
 
-_LEAST = 1e-2  # of the mean of u_k: rows of digits that hardly come up still have a say in the vectors
-_STEPS = 5  # of conjugate gradients; with more, rows that count nothing come out much longer, and no others much nearer
-_NUMBERS = 1 << 22  # of matrices that are in memory at a time
-_RIDGE = 1e-10  # of the largest number of a system: what is below that stays as it is
+_LEAST = 1e-2  # relative to the mean of u_k: rare digits still contribute to the vectors
+_STEPS = 5  # steps of conjugate gradients; more make rows of weight 0 much longer and hardly improve others
+_NUMBERS = 1 << 22  # of matrices in memory at a time
+_RIDGE = 1e-10  # relative to the largest number of a system: smaller components stay unchanged
 
 
 @dataclass(frozen=True)
 class RowWeights:
-    """Weights of rows, taken apart by the digits of their places.
+    """Weights of rows, factored by the digits of their places.
 
     Attributes:
-        scales: sqrt(u_k), float64 [I_k] for each core, none of them 0.
+        scales: sqrt(u_k), float64 [I_k] for each core, never 0.
         roots: sqrt(u_i), float64 [I_1 ... I_N].
         left: w_i / u_i, float64 [I_1 ... I_N]; 0 for rows beyond the table.
     """
@@ -48,7 +49,7 @@ class RowWeights:
 
     @classmethod
     def of(cls, weights: Tensor, row_shape: Sequence[int], row_order: Tensor | None = None) -> Self:
-        """From w_i as of `row_weights`, and the place of each row.
+        """Factor w_i, the result of `row_weights`, by the place of each row.
 
         Args:
             weights: float64 [n], the largest 1; the padding row has 0.
@@ -67,17 +68,17 @@ class RowWeights:
         return cls(scales, roots, counted / roots.square())
 
     def taken_out(self, cores: Sequence[Tensor]) -> list[Tensor]:
-        """Cores of E_i from those of sqrt(u_i) E_i, [I_k, R_{k-1}, J_k, R_k]."""
+        """Return cores of E_i from those of sqrt(u_i) E_i, [I_k, R_{k-1}, J_k, R_k]."""
         return [core / scale[:, None, None, None] for core, scale in zip(cores, self.scales, strict=True)]
 
 
 def improved(table: DenseTable, weights: RowWeights, cores: Sequence[Tensor]) -> list[Tensor]:
-    """The cores of sqrt(u_i) E_i, after one round.
+    """Return the cores of sqrt(u_i) E_i after one round of improvement.
 
     Args:
         table: E [n, d].
-        weights: of its rows.
-        cores: float64 [I_k, R_{k-1}, J_k, R_k], all but G_{N-1} of orthonormal vectors, as `cores.decompose` has them.
+        weights: weights of its rows.
+        cores: float64 [I_k, R_{k-1}, J_k, R_k], all but G_{N-1} of orthonormal vectors, from `cores.decompose`.
     """
     cores = list(cores)
     blocks = _Blocks(table, weights, cores[-1].shape[0], cores[-1].shape[2])
@@ -97,7 +98,7 @@ def improved(table: DenseTable, weights: RowWeights, cores: Sequence[Tensor]) ->
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The table with weights in blocks of rows that share all digits but the last, read each time."""
+    """The weighted table in blocks of rows that share all digits but the last, read on each pass."""
 
     table: DenseTable
     weights: RowWeights
@@ -105,11 +106,11 @@ class _Blocks:
     j: int
 
     def best_last(self, left: Tensor, last: Tensor) -> Tensor:
-        """G_N of least squares.
+        """Return G_N of least squares.
 
         Args:
-            left: the other cores multiplied, [rows / I_N, R_0, d / J_N, R_{N-1}].
-            last: G_N as it is, [I_N, R_{N-1}, J_N, R_0].
+            left: product of the other cores, [rows / I_N, R_0, d / J_N, R_{N-1}].
+            last: present G_N, [I_N, R_{N-1}, J_N, R_0].
         """
         left = left.permute(0, 2, 3, 1).flatten(2)  # [rows / I_N, d / J_N, R_{N-1} R_0]
         size = left.shape[2]
@@ -132,7 +133,7 @@ class _Blocks:
         return best.reshape(self.i, last.shape[1], last.shape[3], self.j).transpose(2, 3)
 
     def reduced(self, last: Tensor) -> tuple[Tensor, Tensor]:
-        """Weighted sums over the last digits, of rows times G_N, [rows / I_N, d / J_N, R], and of G_N G_N^T, [., R, R].
+        """Return weighted sums over the last digit of rows G_N [rows / I_N, d / J_N, R] and of G_N G_N^T [., R, R].
 
         Args:
             last: G_N of a train, [I_N, R, J_N].
@@ -149,14 +150,14 @@ class _Blocks:
         return list(self.table.places(len(self.weights.left), self.i))
 
     def _read(self, place: slice) -> tuple[Tensor, Tensor]:
-        """Rows times w_i / sqrt(u_i), [Q, I_N, d / J_N, J_N], and w_i / u_i, [Q, I_N]."""
+        """Return rows times w_i / sqrt(u_i), [Q, I_N, d / J_N, J_N], and w_i / u_i, [Q, I_N]."""
         counted = self.weights.left[place]
         rows = self.table.block(place) * (counted * self.weights.roots[place])[:, None]
         return rows.reshape(-1, self.i, rows.shape[1] // self.j, self.j), counted.reshape(-1, self.i)
 
 
 def _prefixes(cores: Sequence[Tensor]) -> Tensor:
-    """G_1 ... G_k multiplied: [I_1 ... I_k, R_0, J_1 ... J_k, R_k]."""
+    """Return the product of G_1 ... G_k: [I_1 ... I_k, R_0, J_1 ... J_k, R_k]."""
     made = cores[0]
     for core in cores[1:]:
         made = torch.einsum("aour,irjs->aioujs", made, core).flatten(0, 1).flatten(2, 3)
@@ -164,7 +165,7 @@ def _prefixes(cores: Sequence[Tensor]) -> Tensor:
 
 
 def _moved_left(cores: list[Tensor], k: int) -> Tensor:
-    """Make the vectors of G_k orthonormal, and G_{k-1} what it has to be then; give G_k."""
+    """Make the vectors of G_k orthonormal, move the factor into G_{k-1}, and return G_k."""
     i, before, j, after = cores[k].shape
     vectors, factor = torch.linalg.qr(cores[k].transpose(0, 1).reshape(before, -1).T)
     cores[k] = vectors.T.reshape(-1, i, j, after).transpose(0, 1)
@@ -173,18 +174,18 @@ def _moved_left(cores: list[Tensor], k: int) -> Tensor:
 
 
 def _better(left: Tensor, core: Tensor, products: Tensor, grams: Tensor) -> Tensor:
-    """G_k between others, [I_k, R, J_k, S].
+    """Return an improved G_k between other cores, [I_k, R, J_k, S].
 
     Args:
-        left: the cores before it multiplied, [A, J_1 ... J_{k-1}, R].
-        core: as it is.
+        left: product of the cores before it, [A, J_1 ... J_{k-1}, R].
+        core: present G_k.
         products: rows times the cores after it, [A I_k, J_1 ... J_k, S].
-        grams: products of those cores, [A I_k, S, S].
+        grams: Gram matrices of those cores, [A I_k, S, S].
     """
     i, rank, j, after = core.shape
     products = products.reshape(len(left), i, left.shape[1], j, after)
     grams = grams.reshape(len(left), i, after, after)
-    # Of the same products, with no more rows than columns.
+    # The same Gram matrix, with at most as many rows as columns.
     small = left if left.shape[1] <= rank else torch.linalg.qr(left, mode="r").R
     flat = small.reshape(-1, rank)
     better = []
@@ -201,7 +202,7 @@ def _better(left: Tensor, core: Tensor, products: Tensor, grams: Tensor) -> Tens
 
 
 def _without(core: Tensor, products: Tensor, grams: Tensor) -> tuple[Tensor, Tensor]:
-    """Products and Gram matrices as of `_better`, with one more core in them."""
+    """Return products and Gram matrices, as for `_better`, that include one more core."""
     i, rank, j, after = core.shape
     products = products.reshape(len(products) // i, i, -1, j, after)
     grams = grams.reshape(len(products), i, after, after)
@@ -214,17 +215,17 @@ def _without(core: Tensor, products: Tensor, grams: Tensor) -> tuple[Tensor, Ten
 
 
 def _solved(systems: Tensor, wanted: Tensor, start: Tensor) -> Tensor:
-    """X of S X = B for each digit, as near to its start as that says: [I, P, P], [I, P, J], [I, P, J] -> [I, P, J]."""
+    """Solve S X = B for each digit, as close to the start as B allows: [I, P, P], [I, P, J], [I, P, J] -> [I, P, J]."""
     ridge = (_RIDGE * systems.abs().amax()).clamp(min=torch.finfo(torch.float64).tiny)
     roots = torch.linalg.cholesky(systems + ridge * torch.eye(systems.shape[1], dtype=torch.float64))
     return start + torch.cholesky_solve(wanted - systems @ start, roots)
 
 
 def _followed(system: Callable[[Tensor], Tensor], wanted: Tensor, start: Tensor) -> Tensor:
-    """The same for one digit, by conjugate gradients (Hestenes and Stiefel 1952)."""
+    """Solve one digit's system by a few steps of conjugate gradients (Hestenes and Stiefel 1952)."""
     found, rest = start, wanted - system(start)
     direction, squares = rest, rest.square().sum()
-    least = 1e-20 * wanted.square().sum()  # rounding; of that alone a step could be of any length
+    least = 1e-20 * wanted.square().sum()  # rounding error; a step along it could have any length
     for _ in range(_STEPS):
         if squares <= least:
             break

@@ -1,3 +1,3 @@
-"""Which share of a model a table needs to be worth the loss."""
+"""Minimum share of a model that makes a table worth compressing."""
 
-WORTH = 0.05  # of the numbers of a model: smaller tables cost accuracy and save nothing
+WORTH = 0.05  # of the parameters of a model: smaller tables cost accuracy and save nothing

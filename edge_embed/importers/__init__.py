@@ -1,6 +1,7 @@
-"""Files of word vectors that other tools write, as programs that look rows up, and models of transformers.
+"""Importers of word-vector files from other tools, as programs that look up rows, and of transformers models.
 
-One file a format; `find` tells it by content. A reader gives `Vectors` or `PackedVectors`, `program` makes a model of
-them. `stream` reads plain and gzip files alike, and `rows` is what formats of one row after the other share.
-`fasttext_file` and `fasttext_model` are what both formats of fastText share, `ngrams` is what it makes words of.
+There is one file for each format, and `recognize` selects it by content. A reader returns `Vectors` or `PackedVectors`,
+and `lookup_program` makes a model of them. `byte_stream` reads plain and gzip files, and `row_tokens` holds the common
+parts of formats with one row after the other. `fasttext_file` and `fasttext_model` hold the common parts of both
+fastText formats, and `ngrams` computes the n-grams of words.
 """

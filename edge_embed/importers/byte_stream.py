@@ -1,4 +1,4 @@
-"""A file of vectors as a stream of bytes, plain or compressed by gzip, whose size is known before it is read."""
+"""Byte streams of vector files, plain or gzip, whose size is measured before they are parsed."""
 
 import gzip
 import os
@@ -14,20 +14,20 @@ from edge_embed.errors import BadInputError
 BLOCK = 4 << 20
 _HOLE = bytes(1 << 12)
 _GZIP = b"\x1f\x8b"
-_MOST_PADDING = 1 << 16  # zeros behind gzip, as tapes have them; Python's gzip reads them one by one
-_MOST_EXPANSION = 100  # numbers as text take 2 to 4 times their gzip file; what takes more is made to fill a memory
+_MOST_PADDING = 1 << 16  # trailing zeros of gzip, as tapes add them; Python's gzip reads them one by one
+_MOST_EXPANSION = 100  # numbers as text expand 2 to 4 times; a larger factor is an attack on the memory
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a stream holds, uncompressed."""
+    """Uncompressed size of a stream."""
 
     num_bytes: int
     num_lines: int
 
 
 def begin(path: Path, size: int) -> bytes:
-    """The first bytes of a stream.
+    """Return the first bytes of a stream.
 
     Raises:
         BadInputError: as `opened`.
@@ -38,7 +38,7 @@ def begin(path: Path, size: int) -> bytes:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, uncompressed as it is read.
+    """Open a file for uncompressed reading.
 
     Raises:
         BadInputError: it cannot be read, or is damaged gzip.
@@ -59,7 +59,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _check_end(file: IO[bytes]) -> None:
-    """Refuse gzip that ends in a hole, which would be read to its end."""
+    """Raise for gzip that ends in a hole, which would be read to its end."""
     if file.seek(0, os.SEEK_END) > _MOST_PADDING:
         file.seek(-_MOST_PADDING, os.SEEK_END)
         if not any(file.read()):
@@ -67,15 +67,15 @@ def _check_end(file: IO[bytes]) -> None:
 
 
 def measure(path: Path, most_bytes: int | None = None) -> Extent:
-    """Read a stream once to its end, and count; of a plain file that is no text its size is enough, without lines.
+    """Read a stream to its end and count its bytes and lines. For a plain binary file only the size is read.
 
     Args:
-        path: of the file.
-        most_bytes: that it can have by what it says of itself; None of a text, which has no end by that, but no long
-            run of zeros either, as a file with a hole in it has.
+        path: the file.
+        most_bytes: maximum size by the file's own header; None for a text, which has no such maximum. A text must not
+            have a long run of zeros, as a file with a hole has.
 
     Raises:
-        BadInputError: as `opened`; or it is much larger than its gzip file, or than it can be.
+        BadInputError: as `opened`; or the stream is much larger than its gzip file, or larger than the maximum.
     """
     most = max(_MOST_EXPANSION * path.stat().st_size, BLOCK)
     size = lines = 0

@@ -1,9 +1,9 @@
-"""fastText ``.bin``: behind what `fasttext_model` reads, a matrix of rows for words and buckets of character n-grams.
+"""fastText ``.bin``: after the part that `fasttext_model` reads, a matrix of rows of words and n-gram buckets.
 
-The vector of a word is the mean of its row and those of its n-grams, as `fasttext.get_word_vector` gives it. Source:
+The vector of a word is the mean of its row and those of its n-grams, as `fasttext.get_word_vector` returns it. Source:
 `DenseMatrix::save` and `FastText::getWordVector` of fastText 0.9.2. Little-endian::
 
-    int64 rows, columns; float32 numbers; what follows is the output layer
+    int64 rows, columns; float32 numbers; the output layer follows
 """
 
 import struct
@@ -20,18 +20,18 @@ from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.word_vectors import Vectors, check_finite, unique_vectors
 
 _MATRIX = struct.Struct("<2q")
-_END_OF_LINE = b"</s>"  # has no n-grams
-_BLOCK_BYTES = 1 << 16  # of words at once
+_END_OF_LINE = b"</s>"  # this token has no n-grams
+_BLOCK_BYTES = 1 << 16  # of words at a time
 
 Numbers = NDArray[np.float32]
 
 
 def read_bin(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> Vectors:
-    """Read the words of a model; labels, and what makes vectors of other words, are left out.
+    """Read the words of a model; labels, and the parts for vectors of other words, are left out.
 
     Args:
-        model: one that is not quantised.
-        reading: what becomes of words that are no UTF-8.
+        model: a model that is not quantised.
+        reading: options for words that are not UTF-8.
 
     Raises:
         BadInputError: it is damaged, or holds numbers that are not finite.
@@ -44,7 +44,7 @@ def read_bin(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> Vectors:
     table = np.empty((len(tokens), num_columns), np.float32)
     done = 0
     for words in _blocks(model.words):
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             table[done : done + len(words)] = _means(model, matrix, words, done)
         done += len(words)
     check_finite(table, lambda row: f"word {row + 1} ({tokens[row]!r:.80})")
@@ -54,7 +54,7 @@ def read_bin(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> Vectors:
 
 
 def _blocks(words: list[bytes]) -> Iterator[list[bytes]]:
-    """Words in order, some at a time."""
+    """Yield words in order in blocks."""
     block: list[bytes] = []
     size = 0
     for word in words:
@@ -68,7 +68,7 @@ def _blocks(words: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def _means(model: FastTextModel, matrix: Numbers, words: list[bytes], first: int) -> Numbers:
-    """The vectors of words, summed up in the order of fastText, for the same bits."""
+    """Return the vectors of words, summed in the order of fastText to get the same bits."""
     buckets, counts = word_ngrams(words, model.ngrams)
     whole = np.array([word == _END_OF_LINE for word in words])
     rows = len(model.words) + buckets[~np.repeat(whole, counts)]

@@ -1,4 +1,4 @@
-"""The bytes of a fastText model, mapped and read from the begin on; nothing is made that is not in the file."""
+"""Sequential reader of a memory-mapped fastText model; sizes are checked against the file before use."""
 
 import struct
 from pathlib import Path
@@ -13,15 +13,15 @@ from edge_embed.input_file import mapped
 
 
 def damaged(what: str) -> BadInputError:
-    """The error about a damaged model."""
+    """Return the error for a damaged model."""
     return BadInputError(f"damaged fastText model: {what}: fetch it again")
 
 
 class FastTextFile:
-    """A place in a file, which moves on with everything that is read.
+    """Position in a file, which moves on with every read.
 
     Args:
-        path: of the file; arrays are mapped from it.
+        path: the file; arrays are mapped from it.
 
     Raises:
         BadInputError: it cannot be read.
@@ -37,11 +37,11 @@ class FastTextFile:
 
     @property
     def left(self) -> int:
-        """Bytes that were not read."""
+        """Number of unread bytes."""
         return len(self._content) - self._at
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The next numbers.
+        """Return the next numbers.
 
         Raises:
             BadInputError: the file ends before.
@@ -52,12 +52,12 @@ class FastTextFile:
         return layout.unpack_from(self._content, self._at - layout.size)
 
     def array(self, dtype: str, count: int, what: str) -> NDArray[Any]:
-        """The next numbers as an array [count], not copied; it need not be aligned.
+        """Return the next numbers as an array [count], not copied and possibly unaligned.
 
         Args:
-            dtype: of numpy.
-            count: from 0 on.
-            what: they are, for the message.
+            dtype: dtype of numpy.
+            count: number of items, from 0 on.
+            what: description for the message.
 
         Raises:
             BadInputError: the file ends before.
@@ -69,7 +69,7 @@ class FastTextFile:
         return np.frombuffer(self._content, dtype, count, self._at - size)
 
     def name(self) -> bytes | None:
-        """The bytes up to the next NUL, or None if there are more than those of any token."""
+        """Return the bytes up to the next NUL, or None if they are longer than any token."""
         end = self._content.find(b"\0", self._at, self._at + MAX_TOKEN_BYTES + 1)
         if end < 0:
             return None

@@ -1,14 +1,14 @@
-"""fastText ``.ftz``: behind what `fasttext_model` reads, the matrix of rows as product quantisation, taken as it is.
+"""fastText ``.ftz``: after the part that `fasttext_model` reads, a product-quantised matrix, which is used unchanged.
 
     row(i)[g s : g s + w] = norm(i) * centroid(g, codes[i, g])     g = 0 ... D - 1, w = s, or less in the last group
 
-A row is what `fasttext.get_input_vector` gives, the same bits but for the sign of a zero. Without n-grams that is the
-vector of the word; else the vector is the mean of the rows of `fasttext.get_subwords`. Source: `QuantMatrix::save` and
+A row equals `fasttext.get_input_vector` bit for bit, except for the sign of a zero. Without n-grams it is the vector of
+the word. With n-grams the vector is the mean of the rows of `fasttext.get_subwords`. Source: `QuantMatrix::save` and
 `ProductQuantizer::save` of fastText 0.9.2. Little-endian::
 
     int8 has norms; int64 rows, columns; int32 size of the codes; uint8 codes [rows, D];
     a quantiser of the columns; with norms: uint8 codes of norms [rows], a quantiser of one column;
-    what follows is the output layer
+    the output layer follows
 
     quantiser: int32 columns, D, s, w; float32 centroids [D - 1, 256, s], [256, w]
 """
@@ -32,11 +32,11 @@ _CODES = 256  # centroids of a group
 
 
 def read_ftz(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> PackedVectors:
-    """Read all rows of a model: of words, whose tokens they have, then of the buckets that are left.
+    """Read all rows of a model: those of words, with their tokens, then those of the remaining buckets.
 
     Args:
-        model: one that is quantised; the codes stay mapped from its file.
-        reading: what becomes of words that are no UTF-8; none can be left out.
+        model: a quantised model; the codes stay mapped from its file.
+        reading: options for words that are not UTF-8; rows cannot be left out.
 
     Raises:
         BadInputError: it is damaged, or holds numbers that are not finite.
@@ -55,7 +55,7 @@ def read_ftz(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> PackedVect
         norms = _centroids(file, 1, 1).reshape(_CODES)
     unused = values.shape[0] * values.shape[2] - num_columns
     table = PackedDPQ(codes, values, num_groups, row_scale_codes=norm_codes, row_scales=norms, unused_columns=unused)
-    # All rows stay, so their tokens do: a word that would be left out is refused.
+    # All rows stay, so their tokens must stay: a word that would be left out raises.
     errors: EncodingErrors = "replace" if reading.encoding_errors == "replace" else "strict"
     tokens = [token or "" for token in model.tokens(errors)]
     facts = SourceFacts((), parts_left_out(model, num_columns))
@@ -63,7 +63,7 @@ def read_ftz(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> PackedVect
 
 
 def _centroids(file: FastTextFile, num_columns: int, num_groups: int) -> NDArray[np.float32]:
-    """The centroids of a quantiser [D, 256, s], those of the last group filled up with zeros."""
+    """Return the centroids of a quantiser [D, 256, s]; those of the last group are padded with zeros."""
     got = file.numbers(_QUANTISER)
     step = got[2]
     last = num_columns - (num_groups - 1) * step
@@ -75,7 +75,7 @@ def _centroids(file: FastTextFile, num_columns: int, num_groups: int) -> NDArray
     stored = file.array("<f4", num_columns * _CODES, f"a list of the centroids of {num_columns} columns")
     if not np.isfinite(stored).all():
         raise damaged("a centroid holds NaN or an infinity")
-    width = min(step, num_columns)  # of a single group, which may be declared wider than the matrix is
+    width = min(step, num_columns)  # a single group may be declared wider than the matrix
     values = np.zeros((num_groups, _CODES, width), np.float32)
     wide = (num_groups - 1) * _CODES * width
     values[:-1] = stored[:wide].reshape(num_groups - 1, _CODES, width)

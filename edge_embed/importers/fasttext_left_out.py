@@ -1,19 +1,19 @@
-"""What of a fastText model is no part of a table of words: the output layer, labels, and what makes other words."""
+"""Parts of a fastText model outside a table of words: the output layer, labels, and n-grams for other words."""
 
 from collections.abc import Iterator
 
 from edge_embed.importers.fasttext_model import PRUNED, FastTextModel
 from edge_embed.report.results.model_source import LeftOut
 
-_NODE_BYTES = 3 * 4  # of a tree of labels: both branches and the parent, of 4 bytes each
+_NODE_BYTES = 3 * 4  # of a tree of labels: two branches and the parent, 4 bytes each
 
 
 def parts_left_out(model: FastTextModel, num_columns: int) -> tuple[LeftOut, ...]:
-    """The parts of a model, with what they take.
+    """Return the unused parts of a model with their sizes.
 
     Args:
-        model: whose matrix was read to its end.
-        num_columns: of the matrix.
+        model: a model whose matrix was read to its end.
+        num_columns: columns of the matrix.
     """
     return (*_output(model), *_ngrams(model, num_columns))
 
@@ -34,7 +34,7 @@ def _output(model: FastTextModel) -> Iterator[LeftOut]:
 
 
 def _ngrams(model: FastTextModel, num_columns: int) -> Iterator[LeftOut]:
-    """The n-grams of characters and words that have buckets, by what other words and texts are made of."""
+    """Yield the n-grams of characters and words with buckets, which give vectors of other words and texts."""
     training, ngrams = model.training, model.ngrams
     kinds = [f"{ngrams.shortest} to {ngrams.longest} characters"] if ngrams.longest > 0 else []
     kinds += [f"2 to {training.most_word_ngrams} words"] if training.most_word_ngrams > 1 else []
@@ -42,7 +42,7 @@ def _ngrams(model: FastTextModel, num_columns: int) -> Iterator[LeftOut]:
     if not kinds or not buckets:
         return
     of = f"n-grams of {' and of '.join(kinds)}"
-    if model.is_quantised:  # the rows of buckets are in the table
+    if model.is_quantised:  # the table contains the rows of buckets
         nbytes = max(0, training.num_pruned) * PRUNED.size
         yield LeftOut("n-gram map", f"from {of} to rows behind those of the words", buckets, nbytes)
     else:

@@ -1,7 +1,7 @@
-"""What fastText ``.bin`` and ``.ftz`` begin with: options, and a dictionary; behind it is a matrix of rows.
+"""First part of fastText ``.bin`` and ``.ftz`` files: options and a dictionary, before the matrix of rows.
 
-There is a row for each word, then one for each bucket of n-grams; of a quantised model some rows may have been pruned,
-whose words are gone from the dictionary, and which lists the buckets that are left. Source: `FastText::saveModel` and
+There is a row for each word, then one for each bucket of n-grams. In a quantised model some rows may have been pruned.
+Their words are missing from the dictionary, which lists the remaining buckets. Source: `FastText::saveModel` and
 `Dictionary::save` of fastText 0.9.2. Little-endian::
 
     int32 magic, version; 12 int32 and a float64 of options;
@@ -23,7 +23,7 @@ MAGIC = struct.pack("<i", 793712314)
 _VERSIONS = (11, 12)
 _OPTIONS = struct.Struct("<2i12id")
 _COUNTS = struct.Struct("<3i2q")
-_ENTRY = struct.Struct("<qb")  # behind the name
+_ENTRY = struct.Struct("<qb")  # after the name
 PRUNED = struct.Struct("<2i")
 _FLAG = struct.Struct("<b")
 _SUPERVISED = 3
@@ -33,15 +33,15 @@ _MOST_CHARACTERS = 64  # of an n-gram
 
 @dataclass(frozen=True)
 class Training:
-    """What a model was trained for.
+    """Training task of a model.
 
     Attributes:
-        is_supervised: whether it classifies.
+        is_supervised: whether it is a classifier.
         loss: ``hs``, ``ns``, ``softmax`` or ``ova``.
-        num_labels: of a classifier.
-        label_bytes: that their names and counts take in the file.
-        most_word_ngrams: words of an n-gram of words, 1 for none.
-        num_pruned: buckets that are left of a pruned model, each listed with its row; -1 for all.
+        num_labels: number of labels of a classifier.
+        label_bytes: bytes of their names and counts in the file.
+        most_word_ngrams: maximum number of words of a word n-gram, 1 for none.
+        num_pruned: number of remaining buckets of a pruned model, each listed with its row; -1 for all.
     """
 
     is_supervised: bool
@@ -54,17 +54,17 @@ class Training:
 
 @dataclass(frozen=True)
 class FastTextModel:
-    """What a model says before its matrix.
+    """Content of a model before its matrix.
 
     Attributes:
-        path: of the file.
-        file: where the matrix begins.
-        words: of the first rows.
-        ngrams: of the other words.
-        num_rows: of words and of buckets that are left.
-        num_columns: of a row.
-        is_quantised: whether the matrix is, as in ``.ftz``.
-        training: what the rest of the file was trained for.
+        path: the file.
+        file: reader at the beginning of the matrix.
+        words: words of the first rows.
+        ngrams: options for n-grams of other words.
+        num_rows: number of rows of words and remaining buckets.
+        num_columns: columns of a row.
+        is_quantised: whether the matrix is quantised, as in ``.ftz``.
+        training: training task, which determines the rest of the file.
     """
 
     path: Path
@@ -77,18 +77,18 @@ class FastTextModel:
     training: Training
 
     def tokens(self, errors: EncodingErrors = "strict") -> list[str | None]:
-        """The words as text, None for one that is to be left out.
+        """Return the words as text, None for a word that is left out.
 
         Raises:
-            BadInputError: one is no UTF-8, and that is not allowed for.
+            BadInputError: a word is not UTF-8 and ``errors`` is ``strict``.
         """
         return [decoded(word, f"word {at + 1}", errors) for at, word in enumerate(self.words)]
 
     def check_matrix(self, num_rows: int, num_columns: int) -> None:
-        """Refuse a matrix that is not of this dictionary and these options.
+        """Raise unless the size of the matrix fits the dictionary and the options.
 
         Raises:
-            BadInputError: says what was expected.
+            BadInputError: the message names the expected size.
         """
         if (num_rows, num_columns) != (self.num_rows, self.num_columns):
             buckets = self.num_rows - len(self.words)
@@ -109,7 +109,7 @@ def read_model(path: Path) -> FastTextModel:
     if version not in _VERSIONS:
         raise BadInputError(f"got a fastText model of version {version}, expected 12: save it with fastText 0.9")
     if kind == _SUPERVISED and version == _VERSIONS[0]:
-        longest = 0  # such models have no n-grams, whatever they say
+        longest = 0  # such models have no n-grams, even if the options say so
     words, label_bytes, num_labels, num_pruned = _dictionary(file)
     (is_quantised,) = file.numbers(_FLAG)
     if num_pruned >= 0 and not is_quantised:
@@ -127,7 +127,7 @@ def read_model(path: Path) -> FastTextModel:
 
 
 def _dictionary(file: FastTextFile) -> tuple[list[bytes], int, int, int]:
-    """The words, bytes and number of the labels, and how many buckets are left, -1 for all."""
+    """Return words, bytes and number of labels, and the number of remaining buckets, -1 for all."""
     num_entries, num_words, num_labels, _, num_pruned = file.numbers(_COUNTS)
     if not 0 < num_words <= num_entries == num_words + num_labels:
         raise damaged(f"{num_entries} entries, of which {num_words} are words and {num_labels} labels")
@@ -146,6 +146,6 @@ def _dictionary(file: FastTextFile) -> tuple[list[bytes], int, int, int]:
             label_bytes += len(name) + 1 + _ENTRY.size
         else:
             words.append(name)
-    # Which row is of which bucket only matters for words that are not in the dictionary.
+    # The bucket of each row only matters for words outside the dictionary.
     file.array("u1", max(0, num_pruned) * PRUNED.size, f"a list of {num_pruned} buckets")
     return words, label_bytes, num_labels, num_pruned

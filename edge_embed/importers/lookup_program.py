@@ -1,4 +1,4 @@
-"""A model of one table, which looks rows up."""
+"""Program of a single table that looks up rows."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,7 +16,7 @@ LookUp = Callable[[fx.Graph, fx.Node, list[fx.Node]], fx.Node]
 
 
 def program_of(vectors: Vectors | PackedVectors) -> Program:
-    """``ids`` int64 [batch, sequence] -> ``vectors`` [batch, sequence, d].
+    """Return a program ``ids`` int64 [batch, sequence] -> ``vectors`` [batch, sequence, d].
 
     Args:
         vectors: a dense table becomes a captured ``nn.Embedding``, a packed one its frozen layer.

@@ -1,6 +1,6 @@
 """``.npy`` and ``.npz``: one matrix [n, d] of floats, without tokens. Nothing is unpickled.
 
-A member of ``.npz`` that numpy compressed is checked against its size in the archive before memory is taken.
+A ``.npz`` member that numpy compressed is checked against its size in the archive before memory is allocated.
 """
 
 import ast
@@ -26,7 +26,7 @@ MAGIC = b"\x93NUMPY"
 _LENGTHS = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}  # of the header, by version
 _LARGEST_HEADER = 1 << 16
 _MOST_MEMBERS = 1 << 12
-_MOST_EXPANSION = 100  # numbers of tables compress by less than two
+_MOST_EXPANSION = 100  # numbers of tables compress by less than a factor of two
 _SMALL = 64 << 20
 _FLOATS = ("f2", "f4", "f8")
 _LISTED = 20
@@ -36,7 +36,7 @@ _ENCRYPTED = 1
 
 @dataclass(frozen=True)
 class _Header:
-    """What an array says before its numbers: how many bytes that takes, its type, sizes and order."""
+    """Header of an array: its bytes, dtype, sizes and order."""
 
     num_bytes: int
     dtype: np.dtype[Any]
@@ -60,7 +60,7 @@ def read_npy(path: Path) -> Vectors:
     """Map the matrix of a ``.npy`` file.
 
     Raises:
-        BadInputError: it is damaged, or not of two dimensions and floats.
+        BadInputError: it is damaged, or not a two-dimensional array of floats.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -82,10 +82,10 @@ def read_npz(path: Path, tables: Collection[str]) -> Vectors:
 
     Args:
         path: the file.
-        tables: the name of the one that is wanted; without, the only matrix of floats.
+        tables: name of the matrix; empty for the only matrix of floats.
 
     Raises:
-        BadInputError: it is damaged, there is no such matrix, or several and none is named.
+        BadInputError: it is damaged, there is no such matrix, or there are several and no name is given.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -124,9 +124,9 @@ def _vectors(array: NDArray[Any], name: str, path: Path) -> Vectors:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    """In the order of this machine; float64 as float32, which models have."""
+    """Return a tensor in native byte order; float64 becomes float32, the dtype of models."""
     wanted = np.dtype(np.float32) if array.dtype.itemsize == 8 else array.dtype.newbyteorder("=")
-    with np.errstate(over="ignore"):  # becomes an infinity, which is refused
+    with np.errstate(over="ignore"):  # becomes an infinity, which is refused later
         return torch.from_numpy(np.ascontiguousarray(array.astype(wanted, copy=False)))
 
 
@@ -154,7 +154,7 @@ def _header(file: IO[bytes], size: int) -> _Header:
 
 
 def _header_in(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header | None:
-    """Of a member, or None where it is no array of numbers."""
+    """Return the header of a member, or None if it is not an array of numbers."""
     if member.flag_bits & _ENCRYPTED:
         raise BadInputError(f"{member.filename:.80}: is encrypted: save it with numpy.savez")
     with archive.open(member) as file:
@@ -175,7 +175,7 @@ def _check(header: _Header, place: str) -> None:
 
 
 def _check_member(header: _Header, member: zipfile.ZipInfo, name: str) -> None:
-    """Refuse sizes that the archive does not have."""
+    """Raise for sizes that differ from those in the archive."""
     if header.num_bytes + header.array_bytes != member.file_size:
         raise BadInputError(f"{name}: says {header.spelled()}, but has {member.file_size} bytes: fetch it again")
     if member.file_size > max(_MOST_EXPANSION * member.compress_size, _SMALL):

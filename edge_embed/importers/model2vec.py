@@ -1,7 +1,7 @@
-"""model2vec and sentence-transformers' StaticEmbedding: a table in safetensors, the tokens in the tokenizer beside it.
+"""model2vec and sentence-transformers' StaticEmbedding: a table in safetensors, with tokens in the tokenizer beside it.
 
-Newer models keep fewer rows than tokens: the vector of token i is ``weights[i] * embeddings[mapping[i]]``, and so is
-row i here. What such a model does with rows, their mean and maybe a norm, is no part of a table.
+Newer models have fewer rows than tokens. The vector of token i is ``weights[i] * embeddings[mapping[i]]``, which
+becomes row i here. The later steps of such a model, a mean of rows and perhaps a norm, are not part of a table.
 """
 
 from pathlib import Path
@@ -21,14 +21,14 @@ _TOKENIZER = "tokenizer.json"
 _FOLDERS = (".", "0_StaticEmbedding")
 _MODEL = "model.safetensors"
 _LARGEST_TOKENIZER = 64 << 20
-_MOST_EXPANSION = 100  # of a table of fewer rows than tokens
+_MOST_EXPANSION = 100  # times the rows, maximum of tokens
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _INTEGERS = (torch.uint8, torch.int16, torch.int32, torch.int64)
 _INSTALL = 'pip install "edge-embed[tokenizer]"'
 
 
 def model_in(folder: Path) -> Path | None:
-    """The file with the numbers, in the folder of a model."""
+    """Return the file with the numbers in the folder of a model, or None."""
     for name in _FOLDERS:
         if (folder / name / _MODEL).is_file() and (folder / name / _TOKENIZER).is_file():
             return folder / name / _MODEL
@@ -36,7 +36,7 @@ def model_in(folder: Path) -> Path | None:
 
 
 def is_model2vec(path: Path) -> bool:
-    """Whether a safetensors file holds such a model, and its tokenizer is beside it."""
+    """Return whether a safetensors file holds such a model and its tokenizer is beside it."""
     if not (path.parent / _TOKENIZER).is_file():
         return False
     try:
@@ -76,7 +76,7 @@ def read_model2vec(path: Path) -> Vectors:
 
 
 def _unfolded(table: Tensor, num_tokens: int, weights: Tensor | None = None, mapping: Tensor | None = None) -> Tensor:
-    """A row for each token."""
+    """Return a table with a row for each token."""
     for name, tensor in (("mapping", mapping), ("weights", weights)):
         if tensor is not None and tensor.shape != (num_tokens,):
             raise BadInputError(f"{name}: got {list(tensor.shape)}, expected [{num_tokens}], one for each token")
@@ -97,7 +97,7 @@ def _mapped(table: Tensor, mapping: Tensor) -> Tensor:
 
 
 def _tokens(path: Path) -> list[str]:
-    """The tokens of a tokenizer, by their ids."""
+    """Return the tokens of a tokenizer by id."""
     library = _tokenizer(path)
     by_id = {number: token for token, number in library.get_vocab(with_added_tokens=True).items()}
     if not by_id or sorted(by_id) != list(range(len(by_id))):
@@ -117,5 +117,5 @@ def _tokenizer(path: Path) -> Any:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        # A panic of the library is a BaseException of a class that it does not export.
+        # The library's panic is a BaseException of a class that it does not export.
         raise BadInputError(f"{path.name}: the library tokenizers refuses it ({one_line(error)})") from error

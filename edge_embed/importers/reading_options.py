@@ -1,4 +1,4 @@
-"""How a file of vectors is to be read, where it does not say that itself."""
+"""Options for reading a file of vectors that the file itself leaves open."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ EncodingErrors = Literal["strict", "replace", "skip"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a user says of a file of vectors.
+    """User's options for a file of vectors.
 
     Attributes:
-        has_tokens: whether each row begins with a token; None: as the file shows.
-        tokens_from: a file with the token of each row, where the vectors have none.
-        encoding_errors: of a token that is no UTF-8 or empty: ``strict`` refuses the file, ``replace`` puts U+FFFD in
-            the place of wrong bytes, ``skip`` leaves the row out.
-        drop_duplicates: leave rows out whose token came before, however many they are.
+        has_tokens: whether each row begins with a token; None to derive it from the file.
+        tokens_from: file with the token of each row, if the vectors have none.
+        encoding_errors: handling of a token that is empty or not UTF-8: ``strict`` refuses the file, ``replace`` writes
+            U+FFFD in place of wrong bytes, ``skip`` leaves the row out.
+        drop_duplicates: whether to leave out any number of rows whose token occurred before.
     """
 
     has_tokens: bool | None = None
@@ -26,7 +26,7 @@ class Reading:
 
     @property
     def given(self) -> list[str]:
-        """The options that differ from the defaults."""
+        """Options that differ from the defaults."""
         return [
             name
             for name, is_given in (

@@ -1,4 +1,4 @@
-"""Tells by its content whether a file or folder is a model of another tool, and in which format."""
+"""Recognition of models of other tools, and of their format, by the content of a file or folder."""
 
 import os
 from collections.abc import Callable, Collection
@@ -37,17 +37,17 @@ def load_foreign(
     inputs: Collection[ProgramInput] = (),
     reading: Reading = AS_IT_SHOWS,
 ) -> Program | None:
-    """A model of one table, if this is a file of vectors; the model of transformers in a folder; None of anything else.
+    """Load a file of vectors as a model of one table, or a transformers folder; return None for anything else.
 
     Args:
         path: a file, or the folder of a model2vec or transformers model.
-        tables: of a safetensors or npz file with several tables, the name of the one that is wanted.
-        inputs: what was said of the inputs of a model; of these they are known.
-        reading: what was said of vectors.
+        tables: name of the table, for a safetensors or npz file with several tables.
+        inputs: inputs given by the user; these models have known inputs and accept none.
+        reading: options for vectors.
 
     Raises:
-        BadInputError: the file is damaged or not understood, or the choice is not clear.
-        EdgeEmbedError: a library is not installed that the format needs.
+        BadInputError: the file is damaged or unsupported, or the choice of a table is ambiguous.
+        EdgeEmbedError: a library that the format needs is not installed.
     """
     with located(str(path)):
         if is_transformers_folder(path):
@@ -66,7 +66,7 @@ def load_foreign(
 
 
 def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | PackedVectors:
-    """With the tokens of another file, where these are wanted."""
+    """Return vectors with the tokens of another file, if requested."""
     if reading.tokens_from is not None:
         if isinstance(vectors, PackedVectors):
             raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out")
@@ -80,15 +80,18 @@ def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | P
 
 
 def is_transformers_folder(path: Path) -> bool:
-    """Whether this is a folder of transformers, of no kind that is known better."""
-    return path.is_dir() and model_in(path) is None and is_transformers(path)
+    """Return whether a path is a transformers folder; a model2vec folder may have a config and a tokenizer too."""
+    if not path.is_dir() or not is_transformers(path):
+        return False
+    inside = model_in(path)
+    return inside is None or not is_model2vec(inside)
 
 
 def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | None:
     if path.is_dir():
         inside = model_in(path)
         return None if inside is None else _of_safetensors(inside, tables)
-    if not path.is_file() or not path.stat().st_size:  # a pipe would wait for ever, and so would some of /proc
+    if not path.is_file() or not path.stat().st_size:  # a pipe would block, and so would some files of /proc
         return None
     try:
         with path.open("rb") as file:
@@ -102,7 +105,7 @@ def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | N
     if first.startswith(b"PK"):
         return partial(read_npz, path, tables) if is_npz(path) else None
     start = begin(path, _START_BYTES)
-    if is_tar(start):  # of texts, whose numbers would be found
+    if is_tar(start):  # an archive of texts would look like vectors
         return None
     if start.startswith(MAGIC):
         return partial(_read_fasttext, path, reading)
@@ -119,7 +122,7 @@ def _of_safetensors(path: Path, tables: Collection[str]) -> Reader:
 
 
 def _of_rows(path: Path, start: bytes, reading: Reading) -> Reader | None:
-    """The reader of a file that has a row for each token, as text or behind a line of text."""
+    """Return the reader of a file with a row for each token, as text or after a line of text."""
     lines = first_lines(start, _START_BYTES)
     if header_of(lines[0]) is not None:
         return partial(read_word2vec_text if are_rows(lines[1:]) else read_word2vec_binary, path, reading)

@@ -1,4 +1,4 @@
-"""What files with one row after the other share: limits, and tokens from bytes."""
+"""Common parts of files with one row after the other: limits, and tokens from bytes."""
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.reading_options import EncodingErrors
@@ -9,15 +9,15 @@ _SKIP = "--encoding-errors skip"
 
 
 def decoded(token: bytes, place: str, errors: EncodingErrors = "strict") -> str | None:
-    """A token as text, or None where its row is to be left out.
+    """Return a token as text, or None if its row is left out.
 
     Args:
-        token: as it stands in the file.
-        place: where, for messages.
-        errors: what becomes of a token that is empty or no UTF-8.
+        token: bytes in the file.
+        place: place in the file, for messages.
+        errors: handling of a token that is empty or not UTF-8.
 
     Raises:
-        BadInputError: it is longer than any token; or it is empty or no UTF-8, and that is not allowed for.
+        BadInputError: it is longer than any token; or it is empty or not UTF-8, and ``errors`` does not allow that.
     """
     if not token:
         if errors == "skip":
@@ -39,7 +39,7 @@ def decoded(token: bytes, place: str, errors: EncodingErrors = "strict") -> str 
 
 
 def is_text(token: bytes) -> bool:
-    """Whether a token is UTF-8."""
+    """Return whether a token is UTF-8."""
     try:
         token.decode("utf-8")
     except UnicodeDecodeError:
@@ -48,7 +48,7 @@ def is_text(token: bytes) -> bool:
 
 
 def header_of(line: bytes) -> tuple[int, int] | None:
-    """Rows and columns, if this is the first line of a word2vec file."""
+    """Return rows and columns if this is the first line of a word2vec file, else None."""
     fields = line.split()
     if len(fields) != 2 or not all(field.isdigit() and len(field) < 12 for field in fields):
         return None
@@ -56,7 +56,7 @@ def header_of(line: bytes) -> tuple[int, int] | None:
 
 
 def check_size(num_rows: int, num_columns: int) -> None:
-    """Refuse sizes that no table has.
+    """Raise for sizes that no table has.
 
     Raises:
         BadInputError: no rows or columns, or too many columns.

@@ -1,4 +1,4 @@
-"""``.safetensors``: one table [n, d] among the tensors of a file, mapped, not read."""
+"""``.safetensors``: one table [n, d] among the tensors of a file, memory-mapped."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -12,19 +12,18 @@ from edge_embed.importers.word_vectors import Vectors, check_finite
 
 _TYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
 _LISTED = 20
-_PACKED = "edge_embed"  # the metadata of a file of packed tables
+_PACKED = "edge_embed"  # metadata key of a file of packed tables
 
 
 def read_safetensors(path: Path, tables: Collection[str]) -> Vectors:
-    """Take a table out of a file; its tokens are not known.
+    """Return a table of a file, without tokens.
 
     Args:
         path: the file.
-        tables: the name of the one that is wanted: its key, without ``.weight`` at the end. Without a name, the only
-            tensor of two dimensions.
+        tables: name of the table: its key, without ``.weight`` at the end. Empty for the only two-dimensional tensor.
 
     Raises:
-        BadInputError: the file is damaged, there is no such table, or several and none is named.
+        BadInputError: the file is damaged, there is no such table, or there are several and no name is given.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -38,7 +37,7 @@ def read_safetensors(path: Path, tables: Collection[str]) -> Vectors:
 
 
 def table_name(key: str) -> str:
-    """What a table is called in the model: as the layer that such a weight is of."""
+    """Return the name of a table in the model: that of the layer with such a weight."""
     return key.removesuffix(".weight")
 
 
@@ -50,7 +49,7 @@ def _check_metadata(metadata: dict[str, str]) -> None:
 
 
 def _found(file: Any) -> dict[str, str]:
-    """The keys of all tensors that may be tables, by the names of the tables."""
+    """Return the keys of all tensors that may be tables, by the names of the tables."""
     found: dict[str, str] = {}
     for key in file.keys():  # noqa: SIM118 - no mapping
         stored = file.get_slice(key)

@@ -1,7 +1,7 @@
-"""How the lines of a text file of vectors are made: separator, lines before the rows, columns, tokens or none.
+"""Layout of a text file of vectors: separator, lines before the rows, columns, with or without tokens.
 
-A matrix without tokens looks like vectors whose tokens are numbers. A first line ``rows columns`` tells them apart; a
-first column with decimals is a part of the rows; one of whole numbers may be either, and is asked for.
+A matrix without tokens looks like vectors whose tokens are numbers. A first line ``rows columns`` distinguishes them. A
+first column with decimals belongs to the numbers. A first column of integers is ambiguous, so the user must choose.
 """
 
 import re
@@ -30,16 +30,16 @@ _WHICH = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How a text file is made.
+    """Layout of a text file.
 
     Attributes:
-        separator: of fields; None for white space.
-        first_line: the number of the first row's line, from 1 on.
-        declared: rows, as the first line says; None where it does not.
-        num_columns: of a row.
+        separator: separator of fields; None for white space.
+        first_line: number of the first row's line, from 1 on.
+        declared: number of rows in the first line; None without one.
+        num_columns: columns of a row.
         has_tokens: whether rows begin with a token.
-        insists: whether the user said so, of tokens.
-        remarks: what was decided.
+        insists: whether the user requested tokens.
+        remarks: remarks about decisions.
     """
 
     separator: bytes | None
@@ -51,20 +51,20 @@ class Layout:
     remarks: tuple[str, ...] = field(default=())
 
     def fields(self, line: bytes) -> list[bytes]:
-        """The fields of a line."""
+        """Return the fields of a line."""
         return _fields(line, self.separator)
 
 
 def first_lines(start: bytes, size: int) -> list[bytes]:
-    """The whole lines of the first bytes of a file, of which at most ``size`` were read."""
+    """Return the whole lines of the first bytes of a file, of which at most ``size`` were read."""
     lines = start.removeprefix(BYTE_ORDER_MARK).split(b"\n")
     if len(start) == size and len(lines) > 1:
-        lines.pop()  # it may be cut
+        lines.pop()  # may be incomplete
     return lines
 
 
 def are_rows(lines: Sequence[bytes]) -> bool:
-    """Whether most lines have numbers behind their first field: some may be damaged."""
+    """Return whether most lines have numbers after their first field; some lines may be damaged."""
     full = [line for line in lines if line.strip()]
     if 2 * sum(any(map(is_number, line.split()[1:][-2:])) for line in full) > len(full):
         return True
@@ -72,16 +72,16 @@ def are_rows(lines: Sequence[bytes]) -> bool:
 
 
 def layout_of(path: Path, start: bytes, num_lines: int, reading: Reading) -> Layout:
-    """Look at the first lines of a file, and where they leave it open at all others.
+    """Derive the layout from the first lines of a file, and from all other lines if these are ambiguous.
 
     Args:
-        path: of the file.
+        path: the file.
         start: its first bytes, uncompressed, at most `BLOCK`.
-        num_lines: of the whole file.
-        reading: what the user says.
+        num_lines: number of lines of the whole file.
+        reading: the user's options.
 
     Raises:
-        BadInputError: it is not clear whether rows have tokens.
+        BadInputError: it is ambiguous whether rows have tokens.
     """
     if b"\n" not in start and b"\r" in start.rstrip():
         raise BadInputError("its lines end in carriage returns alone (\\r), expected newlines (\\n): tr '\\r' '\\n'")
@@ -112,7 +112,7 @@ def _has_tokens(
     before: int,
     reading: Reading,
 ) -> tuple[bool, str]:
-    """Whether rows begin with a token, and what to say of it."""
+    """Return whether rows begin with a token, and a remark about it."""
     if reading.has_tokens is not None:
         return reading.has_tokens, ""
     without = (
@@ -137,7 +137,7 @@ def _has_tokens(
 
 
 def _all_numbers(path: Path, separator: bytes | None, before: int) -> bool:
-    """Whether the first field of every line is a number; the first that is none ends the search."""
+    """Return whether the first field of every line is a number; the first other field ends the search."""
     with opened(path) as stream:
         rest = b""
         for _ in range(before):
@@ -156,7 +156,7 @@ def _begin_with_numbers(lines: Iterable[bytes], separator: bytes | None) -> bool
 
 
 def _before(lines: Sequence[bytes], separator: bytes | None) -> tuple[int, Sequence[bytes] | None]:
-    """How many lines come before the rows, and the names of the columns if the last of them has these."""
+    """Return the number of lines before the rows, and the names of columns if the last of these lines has them."""
     widths = [len(_fields(line, separator)) for line in lines if line.strip()]
     width = _usual(widths)
     at = 0
@@ -164,7 +164,7 @@ def _before(lines: Sequence[bytes], separator: bytes | None) -> tuple[int, Seque
         at += 1
     names = _fields(lines[at], separator) if at + 1 < len(lines) else []
     if separator is None and lines[at : at + 1] and lines[at].startswith(b"\t"):
-        names = [b"", *names]  # of an index without a name
+        names = [b"", *names]  # an index without a name
     is_count = (
         _are_counted(names, width, separator is not None)
         and at + 1 < len(lines)
@@ -177,19 +177,19 @@ def _before(lines: Sequence[bytes], separator: bytes | None) -> tuple[int, Seque
 
 
 def _are_counted(names: Sequence[bytes], width: int, is_separated: bool) -> bool:
-    """Whether names of columns are 0, 1, 2, ..., as of those that have none; before them may be that of an index."""
+    """Return whether names of columns are 0, 1, 2, ..., the default names; the name of an index may come first."""
     counted = [b"%d" % at for at in range(width)]
     has_index = names[:1] == [b""] or is_separated
     return width > 1 and (list(names) == counted or (has_index and list(names[1:]) == counted[:-1]))
 
 
 def _are_whole(fields: Sequence[bytes]) -> bool:
-    """Whether all fields but the first are whole numbers: such a row may come below a row 0, 1, 2, ..."""
+    """Return whether all fields but the first are integers: such a row may follow a row 0, 1, 2, ..."""
     return all(found.lstrip(b"+-").isdigit() for found in fields[1:])
 
 
 def _is_row(line: bytes, separator: bytes | None, width: int) -> bool:
-    """Whether a line has numbers behind its first field, as many as the others."""
+    """Return whether a line has numbers after its first field, as many as the others."""
     found = _fields(line, separator)
     return len(found) >= width and all(map(is_number, found[len(found) - width + 1 :]))
 
@@ -201,7 +201,7 @@ def _separator(lines: Sequence[bytes]) -> bytes | None:
 
 
 def _score(lines: Sequence[bytes], separator: bytes | None) -> int:
-    """In how many lines the last two fields, or the last of two, are numbers."""
+    """Return the number of lines whose last two fields, or the last of two, are numbers."""
     split = [_fields(line, separator) for line in lines]
     return sum(len(found) > 1 and all(map(is_number, found[1:][-2:])) for found in split)
 
@@ -211,23 +211,23 @@ def _fields(line: bytes, separator: bytes | None) -> list[bytes]:
         return line.split()
     if not line.strip():
         return []
-    quoted = _QUOTED.match(line)  # a token, with separators in it
+    quoted = _QUOTED.match(line)  # a token that contains separators
     first, rest = ([quoted[0]], line[quoted.end() :].lstrip()[1:]) if quoted else ([], line)
     return [found.strip(b'" \t\r') for found in (*first, *rest.split(separator))]
 
 
 def _usual(counts: Sequence[int]) -> int:
-    """The most common number of fields; of several the smallest, as tokens may have spaces."""
+    """Return the most common number of fields; the smallest of several, as tokens may have spaces."""
     times = Counter(counts)
     most = max(times.values(), default=0)
     return min((count for count, seen in times.items() if seen == most), default=0)
 
 
 def is_number(field: bytes) -> bool:
-    """Whether a field is a number, finite or not."""
+    """Return whether a field is a number, finite or not."""
     return _NUMBER.fullmatch(field) is not None
 
 
 def is_finite_number(field: bytes) -> bool:
-    """Whether a field is a number that is not spelled as NaN or an infinity."""
+    """Return whether a field is a number that is not spelled as NaN or an infinity."""
     return _FINITE.fullmatch(field) is not None

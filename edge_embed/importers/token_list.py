@@ -1,4 +1,4 @@
-"""Tokens of rows from a file of their own: a line each, a projector's ``metadata.tsv``, or JSON."""
+"""Tokens of rows from a separate file: one line each, a projector's ``metadata.tsv``, or JSON."""
 
 import json
 from dataclasses import replace
@@ -10,15 +10,15 @@ from edge_embed.importers.row_tokens import MAX_TOKEN_BYTES
 from edge_embed.importers.word_vectors import Vectors
 
 _LARGEST = 1 << 30
-_COLUMNS = ("token", "word", "label", "name", "term", "title")  # of metadata.tsv, by what they are called
+_COLUMNS = ("token", "word", "label", "name", "term", "title")  # column titles of metadata.tsv
 _BESIDE = "metadata.tsv"
 
 
 def with_tokens(vectors: Vectors, tokens_from: Path, errors: EncodingErrors) -> Vectors:
-    """Vectors with the tokens of a file.
+    """Return vectors with the tokens of a file.
 
     Raises:
-        BadInputError: they have tokens; or there is not one for each row, or one for two of them.
+        BadInputError: the vectors have tokens, or the file does not have one different token for each row.
     """
     if vectors.tokens is not None:
         raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out, or --no-tokens")
@@ -32,7 +32,7 @@ def with_tokens(vectors: Vectors, tokens_from: Path, errors: EncodingErrors) -> 
 
 
 def tokens_beside(vectors: Vectors) -> str:
-    """The remark that tokens lie in the file that the embedding projector calls so; empty if they do not."""
+    """Return the remark that an embedding projector's file beside the vectors may have tokens, or an empty string."""
     beside = vectors.source.parent / _BESIDE
     there = vectors.tokens is None and vectors.source.suffix == ".tsv" and beside.is_file()
     return f"tokens may be in {beside.name} beside it: --tokens-from {beside}" if there else ""
@@ -60,7 +60,7 @@ def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
 
 
 def _of_lines(text: str, num_rows: int) -> list[str]:
-    """Of each line the token, which is all of it, or its field below a title."""
+    """Return the token of each line, which is the whole line, or its field under a title."""
     lines = text.removesuffix("\n").split("\n")
     rows = [line.removesuffix("\r").split("\t") for line in lines]
     titles = [title.strip().lower() for title in rows[0]]
@@ -71,7 +71,7 @@ def _of_lines(text: str, num_rows: int) -> list[str]:
 
 
 def _of_json(text: str) -> list[str]:
-    """A list of tokens, or a mapping from tokens to their rows."""
+    """Return the tokens of a list, or of a mapping from tokens to their rows."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

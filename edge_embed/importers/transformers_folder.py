@@ -1,7 +1,7 @@
-"""The folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
+"""Folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
 
-The class is the one that the configuration names; its inputs are ``input_ids`` and ``attention_mask``, of an encoder
-with a decoder ``decoder_input_ids`` too. Weights become float32, which every runtime computes with.
+The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
+``decoder_input_ids`` for an encoder with a decoder. Weights become float32, which every runtime supports.
 """
 
 import inspect
@@ -16,17 +16,19 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.importers.folder_left_out import folder_left_out
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
+from edge_embed.report.results.model_source import SourceFacts
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # names
 _CONFIG = "config.json"
 _EXAMPLE = (2, 8)  # ids
 _IDS = "input_ids"
-_DIMENSIONS = {  # of the inputs that a model may have; it runs without the others
+_DIMENSIONS = {  # inputs that a model may have; it runs without other ones
     _IDS: ("batch", "sequence"),
     "attention_mask": ("batch", "sequence"),
     "decoder_input_ids": ("batch", "decoder_sequence"),
@@ -37,16 +39,16 @@ _INSTALL = 'pip install "edge-embed[transformers]"'
 
 
 def is_transformers(folder: Path) -> bool:
-    """Whether a folder may be one of a model."""
+    """Return whether a folder may contain a model."""
     return (folder / _CONFIG).is_file()
 
 
 def read_transformers(folder: Path) -> Program:
-    """Trace the model of a folder; its tables have the names that they have in the model.
+    """Trace the model of a folder; its tables keep their names in the model.
 
     Raises:
-        BadInputError: the folder is damaged, or holds less than the whole model, a model of no class of transformers,
-            one of quantised weights, one that takes no ids, or one that cannot be traced.
+        BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has quantised
+            weights, has no ids as input, or cannot be traced.
         EdgeEmbedError: the library `transformers` is not installed.
     """
     model = load_model(folder)
@@ -60,18 +62,19 @@ def read_transformers(folder: Path) -> Program:
         model, examples, dynamic, dimension_names=names, output_names=_output_names(model, examples)
     )
     program.source = folder
+    program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
 
 
 def load_model(folder: Path) -> nn.Module:
-    """The module, with its weights.
+    """Return the module with its weights.
 
     Raises:
-        BadInputError: as `read_transformers`, but that it is not traced.
+        BadInputError: as `read_transformers`, without the errors of tracing.
         EdgeEmbedError: as `read_transformers`.
     """
     try:
-        with silence():  # of the packages that it looks for, too
+        with silence():  # also of the packages that it searches for
             import transformers  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
@@ -97,12 +100,12 @@ def load_model(folder: Path) -> nn.Module:
     for module in made.modules():
         own = getattr(module, "config", None)
         if isinstance(own, transformers.PreTrainedConfig):
-            own.use_cache = False  # what is kept from one token to the next is no output
+            own.use_cache = False  # a cache from one token to the next is not an output
     return made
 
 
 def _class_of(transformers: Any, config: Any) -> Any:
-    """The class of the model; of a configuration that names none, the one for its hidden states."""
+    """Return the class of the model; without a class in the configuration, the one for hidden states."""
     if not config.architectures:
         return transformers.AutoModel
     name = config.architectures[0] if isinstance(config.architectures, list) else None
@@ -116,7 +119,7 @@ def _class_of(transformers: Any, config: Any) -> Any:
 
 
 def _check_loaded(folder: Path, name: str, loaded: Mapping[str, Any]) -> None:
-    """Refuse a model of which a part would be drawn at random; say what of the folder is no part of it."""
+    """Raise for a model with random parts; warn about unused parts of the folder."""
     for key, got, expected in sorted(loaded["mismatched_keys"]):
         raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
     if lacking := sorted(loaded["missing_keys"]):
@@ -146,12 +149,12 @@ def _output_names(model: nn.Module, examples: dict[str, Tensor]) -> list[str]:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """What the library makes of a damaged folder, as an error of ours."""
+    """Turn the library's errors about a damaged folder into one of ours."""
     try:
         yield
     except BadInputError:
         raise
-    except Exception as error:  # of its libraries too
+    except Exception as error:  # also of its dependencies
         reason = f"{type(error).__name__}: {' '.join(str(error).split()):.400}"
         raise BadInputError(
             f"transformers cannot load it ({reason}): look at its files, {_AGAIN}, or {_OWN}"

@@ -1,8 +1,8 @@
-"""What the files in the folder of a transformers model say of their sizes, before the library makes anything of them.
+"""Size checks of the files of a transformers model, before the library builds anything from them.
 
-A configuration of a few bytes can ask for any number of layers, and an index for any file. All weights of a model are
-in the folder, so it has hardly more layers, parameters and numbers than the headers of its files: what goes far beyond
-is refused where it is read, or while the model is made, on which the library itself sets no limit.
+A configuration of a few bytes can request any number of layers, and an index can name any file. All weights of a model
+are in the folder, so the model has hardly more layers, parameters and numbers than the headers of its files. A much
+larger request is refused when it is read, or while the model is built; the library itself has no limit.
 """
 
 import json
@@ -32,23 +32,23 @@ _CONFIG = "config.json"
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _JSON = (_CONFIG, "generation_config.json", _INDEX)
 _MOST_JSON = 64 << 20
-_REPEATED = re.compile("layer|depth|block|stage")  # in keys: parts that have weights of their own, as a rule
-_LISTED = re.compile("label|expert|group|head")  # what a dimension of a weight counts
-# Tied and split weights are few times those that are stored, and a model may use a layer more than once.
+_REPEATED = re.compile("layer|depth|block|stage")  # in keys: parts that usually have their own weights
+_LISTED = re.compile("label|expert|group|head")  # counted by a dimension of a weight
+# Tied and split weights are a few times the stored ones, and a model may use a layer several times.
 _MOST_TIMES, _ALWAYS = 8, 1000
 _MODULES = 64  # for each weight
-_NUMBERS = 1 << 26  # in masks and angles, which are made and not stored, and in the smallest models
-_CACHE = "snapshots", "blobs"  # folders of the cache of the hub, the first of links into the second
+_NUMBERS = 1 << 26  # of masks and angles, which are computed and not stored, and of the smallest models
+_CACHE = "snapshots", "blobs"  # folders of the hub's cache; the first has links into the second
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What the headers of all weights say.
+    """Sizes in the headers of all weights.
 
     Attributes:
-        tensors: how many there are.
-        numbers: in all of them.
-        largest: dimension of any.
+        tensors: number of tensors.
+        numbers: number of numbers in all of them.
+        largest: largest dimension.
     """
 
     tensors: int
@@ -57,15 +57,15 @@ class Stored:
 
 
 def check_files(folder: Path) -> Stored:
-    """Look at the files of a model, without reading weights.
+    """Check the files of a model without reading weights.
 
     Raises:
-        BadInputError: one is no regular file, far too large or damaged, a shard lies outside the folder, or the
-            configuration counts more than there are weights for.
+        BadInputError: a file is not regular, far too large or damaged, a shard lies outside the folder, or the
+            configuration counts more parts than there are weights for.
     """
     content = {name: _json(folder / name) for name in _JSON if (folder / name).exists()}
     roots = [folder.absolute().parents[1] / _CACHE[1]] if folder.absolute().parent.name == _CACHE[0] else []
-    is_whole = (folder / _WHOLE).exists()  # which is read then, whatever the index says
+    is_whole = (folder / _WHOLE).exists()  # read then, regardless of the index
     for name in sorted(set(_shards(content[_INDEX]))) if _INDEX in content else ():
         path = path_beside(folder, name, "shard", *roots)
         if not os.path.isfile(path) and not is_whole:
@@ -79,10 +79,10 @@ def check_files(folder: Path) -> Stored:
 
 @contextmanager
 def bounded(stored: Stored) -> Iterator[None]:
-    """Refuse a model, while this thread makes it, that is far larger than its weights.
+    """Raise while this thread builds a model that is far larger than its weights.
 
     Raises:
-        BadInputError: says which number it was.
+        BadInputError: the message names the number.
     """
     thread, counted = threading.get_ident(), dict.fromkeys(("modules", "weights", "numbers"), 0)
     most = {
@@ -136,7 +136,7 @@ def _shards(index: dict[str, Any]) -> Iterator[str]:
 
 
 def _shapes(path: Path) -> list[list[int]]:
-    if kind := kind_in(path):  # such as a pointer of Git LFS
+    if kind := kind_in(path):  # such as a Git LFS pointer
         raise BadInputError(f"{path.name}: {kind}")
     try:
         check_regular(path, "weights")
@@ -147,7 +147,7 @@ def _shapes(path: Path) -> list[list[int]]:
 
 
 def _check_counts(config: dict[str, Any], stored: Stored) -> None:
-    """Refuse counts of what the library makes a list of as soon as it reads them."""
+    """Raise for counts that are too large, because the library makes lists of that length while reading them."""
     for key, value in _numbers(config):
         repeated, listed = _REPEATED.search(key), _LISTED.search(key)
         if not (repeated or listed):
@@ -161,7 +161,7 @@ def _check_counts(config: dict[str, Any], stored: Stored) -> None:
 
 
 def _numbers(content: Any) -> Iterator[tuple[str, float]]:
-    """Every number in nested objects and lists, with the key above it."""
+    """Yield every number in nested objects and lists, with the key above it."""
     waiting: list[tuple[str, Any]] = [("", content)]
     while waiting:
         key, value = waiting.pop()

@@ -1,6 +1,6 @@
 """word2vec binary: a line ``rows columns``, then a token, a space and float32 numbers for each row.
 
-The tool of word2vec ends a row with a newline, gensim does not: newlines before a token are no part of it.
+The word2vec tool ends a row with a newline, gensim does not, so newlines before a token are ignored.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,15 @@ from edge_embed.importers.word_vectors import Vectors, check_finite, unique_vect
 _NUMBER = np.dtype("<f4")
 _MAX_HEADER_BYTES = 64
 _SPACE = 0x20
-_LARGE = 1e9  # letters taken for a number are larger
+_LARGE = 1e9  # letters read as a number are larger
 
 
 def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
     """Read a binary file of vectors, plain or gzip.
 
     Raises:
-        BadInputError: it ends too early or too late, or holds a token that is no UTF-8 or a number that is not finite;
-            the row is named, from 1 on.
+        BadInputError: it ends too early or too late, or holds a token that is not UTF-8 or a number that is not finite;
+            the message names the row, from 1 on.
     """
     header = begin(path, _MAX_HEADER_BYTES).partition(b"\n")[0] + b"\n"
     num_rows, num_columns = header_of(header) or (0, 0)
@@ -53,7 +53,7 @@ def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
 
 
 def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:
-    """The token of each row, whose numbers are put into the table."""
+    """Yield the token of each row, and write its numbers into the table."""
     num_rows, num_columns = table.shape
     width = num_columns * _NUMBER.itemsize
     buffer, at = b"", 0
@@ -73,10 +73,10 @@ def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:
 
 
 def _check_token(row: int, token: bytes, numbers: NDArray[np.float32]) -> None:
-    """Refuse a token that is the end of the numbers before it: a row begins elsewhere than the file has it.
+    """Raise for a token that is the end of the previous numbers: a row then begins elsewhere.
 
-    Such a token is no UTF-8, and to replace or to skip it would leave the wrong numbers. Broken letters alone come with
-    no control characters, and with sound numbers in the row before.
+    Such a token is not UTF-8, and replacing or skipping it would leave the wrong numbers. A token with merely broken
+    letters has no control characters, and the previous row has plausible numbers.
     """
     if is_text(token) or not (any(byte < _SPACE for byte in token) or (np.abs(numbers) > _LARGE).any()):
         return
@@ -87,7 +87,7 @@ def _check_token(row: int, token: bytes, numbers: NDArray[np.float32]) -> None:
 
 
 def _end_of_token(buffer: bytes, row: int) -> int:
-    """Where the space after the token is that a buffer begins with."""
+    """Return the position of the space after the token at the beginning of a buffer."""
     space = buffer.find(b" ", 0, MAX_TOKEN_BYTES + 2)
     if space < 0:
         raise BadInputError(

@@ -1,7 +1,7 @@
 """word2vec text, fastText ``.vec``, GloVe, and matrices as text: a line for each row, with or without a token.
 
-word2vec and fastText begin with a line of their own, ``rows columns``; GloVe does not. Tokens of GloVe may have spaces,
-so the numbers are the last fields of a line.
+word2vec and fastText begin with a line ``rows columns``; GloVe does not. Tokens of GloVe may contain spaces, so the
+numbers are the last fields of a line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,15 @@ def read_word2vec_text(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
     """Read a text file of vectors, plain or gzip.
 
     Raises:
-        BadInputError: a line has no token, not as many numbers as the others, or something that is no finite number;
-            or there are not as many lines as the first one says. The line is named. Or it is not clear whether rows
-            begin with a token.
+        BadInputError: a line has no token, another number of numbers, or a field that is not a finite number; the
+            number of lines differs from the first line; or it is ambiguous whether rows begin with a token. The message
+            names the line.
     """
     extent = measure(path)
     layout = layout_of(path, begin(path, BLOCK), extent.num_lines, reading)
     declared, num_columns = layout.declared, layout.num_columns
     check_size(extent.num_lines if declared is None else declared, num_columns)
-    # The shortest row is a token and numbers of one digit: more rows than fit are an error of some line.
+    # The shortest row has a token and numbers of one digit. If rows do not fit, some line has an error.
     shortest = 2 * num_columns + 2 * layout.has_tokens
     most = min(extent.num_lines, (extent.num_bytes + 1) // shortest)
     if declared is not None and declared > most:
@@ -61,7 +61,7 @@ def read_word2vec_text(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
 
 
 def _blocks(path: Path, first_line: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Number of the first line, and lines, of one block after the other; empty lines at the end are left out."""
+    """Yield number of the first line, and lines, of consecutive blocks; empty lines at the end are left out."""
     number, blank = first_line, 0
     with opened(path) as stream:
         for _ in range(first_line - 1):
@@ -80,7 +80,7 @@ def _blocks(path: Path, first_line: int) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def _lines(stream: IO[bytes], number: int) -> list[bytes]:
-    """The next whole lines."""
+    """Return the next whole lines."""
     block = stream.read(BLOCK)
     rest = stream.readline(_MAX_LINE_BYTES) if block[-1:] not in (b"", b"\n") else b""
     lines = (block + rest).split(b"\n")
@@ -90,7 +90,7 @@ def _lines(stream: IO[bytes], number: int) -> list[bytes]:
 
 
 def _parsed(lines: Sequence[bytes], first: int, layout: Layout) -> Rows:
-    """Tokens and numbers of lines."""
+    """Return the tokens and numbers of lines."""
     try:
         tokens, table = _rows(lines, layout)
     except ValueError as error:
@@ -109,7 +109,7 @@ def _rows(lines: Sequence[bytes], layout: Layout) -> Rows:
 
 
 def _split(line: bytes, layout: Layout) -> tuple[bytes | None, bytes]:
-    """The token and the numbers of a line; a ``ValueError`` says how many there are if they are too few or too many."""
+    """Return the token and the numbers of a line; a ``ValueError`` names a wrong number of numbers."""
     line, num_columns = line.rstrip(), layout.num_columns
     if not layout.has_tokens:
         fields = layout.fields(line)
@@ -128,7 +128,7 @@ def _split(line: bytes, layout: Layout) -> tuple[bytes | None, bytes]:
 
 
 def _separated(line: bytes, separator: bytes, num_columns: int) -> tuple[bytes, bytes]:
-    """The same of a line of comma-separated values, whose token may have quotes around it and separators in it."""
+    """Return token and numbers of comma-separated values; the token may be quoted and contain separators."""
     token, *fields = line.rsplit(separator, num_columns)
     token = token.strip()
     if token[:1] == token[-1:] == b'"' and len(token) > 1:
@@ -139,16 +139,16 @@ def _separated(line: bytes, separator: bytes, num_columns: int) -> tuple[bytes, 
 
 
 def _has_one_more(token: bytes, fields: Sequence[bytes]) -> bool:
-    """Whether what seems to be a token of several words ends in a number of the row.
+    """Return whether an apparent token of several words ends in a number of the row.
 
-    A whole number is one of the token, where the numbers of the row are none.
+    An integer belongs to the token if no number of the row is an integer.
     """
     last = token.rpartition(b" ")[2] if b" " in token else b""
     return is_finite_number(last) and (not last.isdigit() or any(found.isdigit() for found in fields))
 
 
 def _culprit(lines: Sequence[bytes], layout: Layout) -> tuple[int, str]:
-    """The first line that cannot be read, and why."""
+    """Return the first line that cannot be read, and the reason."""
     num_columns = layout.num_columns
     what = f"{'a token and ' if layout.has_tokens else ''}{num_columns} numbers"
     for at, line in enumerate(lines):

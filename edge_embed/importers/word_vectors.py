@@ -1,4 +1,4 @@
-"""What readers give: one table, dense or packed, and the tokens of its rows."""
+"""Results of readers: one table, dense or packed, and the tokens of its rows."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.report.results.model_source import NO_FACTS, LeftOut, SourceFacts
 
 _LOG = logging.getLogger(__name__)
-_ROWS = 1 << 14  # at once: what is made beside a table stays small
+_ROWS = 1 << 14  # rows at a time, which limits the memory beside a table
 _SHOWN = 3
-# Of GloVe's files some have a few tokens twice. A first column of numbers, or a class for each row, has many.
+# Some GloVe files have a few tokens twice. A first column of numbers, or a class for each row, has many duplicates.
 _FEW, _FEW_OF = 20, 1000
 
 
@@ -27,11 +27,11 @@ class Vectors:
     """One dense table from a file.
 
     Attributes:
-        table: [n, d], of floats; it may be mapped from the file.
-        tokens: of each row, no two equal; None where the file has none.
-        name: of the table in the model.
-        source: the file that the numbers are in.
-        facts: what was decided about it, and what of it is left out.
+        table: [n, d] of floats; it may be mapped from the file.
+        tokens: distinct token of each row; None if the file has none.
+        name: name of the table in the model.
+        source: file of the numbers.
+        facts: decisions about the file, and its content that is left out.
     """
 
     table: Tensor
@@ -43,14 +43,14 @@ class Vectors:
 
 @dataclass(frozen=True)
 class PackedVectors:
-    """One table from a file that holds it product-quantised.
+    """One table from a file that stores it product-quantised.
 
     Attributes:
-        table: its arrays may be mapped from the file.
-        tokens: of the first rows.
-        name: of the table in the model.
-        source: the file that the numbers are in.
-        facts: what was decided about it, and what of it is left out.
+        table: table whose arrays may be mapped from the file.
+        tokens: tokens of the first rows.
+        name: name of the table in the model.
+        source: file of the numbers.
+        facts: decisions about the file, and its content that is left out.
     """
 
     table: PackedDPQ
@@ -61,12 +61,12 @@ class PackedVectors:
 
 
 def plain_vectors(table: NDArray[np.float32], source: Path, remarks: Sequence[str] = ()) -> Vectors:
-    """Vectors without tokens.
+    """Return vectors without tokens.
 
     Args:
         table: [n, d].
         source: the file.
-        remarks: what was decided about it.
+        remarks: decisions about the file.
     """
     return Vectors(torch.from_numpy(table), None, "vectors", source, SourceFacts(tuple(remarks)))
 
@@ -78,17 +78,17 @@ def unique_vectors(
     reading: Reading = AS_IT_SHOWS,
     remarks: Sequence[str] = (),
 ) -> Vectors:
-    """Vectors without the rows of tokens that came before, as gensim reads them, and without those that have none.
+    """Return vectors without rows that have no token or a token that occurred before, as gensim reads them.
 
     Args:
-        table: [n, d]; its memory is used.
-        tokens: of each row, None where it is to be left out.
+        table: [n, d]; its memory is reused.
+        tokens: token of each row, None for a row that is left out.
         source: the file.
         reading: whether many such rows may be left out.
-        remarks: what was decided about the file.
+        remarks: decisions about the file.
 
     Raises:
-        BadInputError: more rows than the few that real files have would be left out, unasked; or no row is left.
+        BadInputError: more rows than in real files would be left out without the user's option; or no row is left.
     """
     rows: dict[str, int] = {}
     for row, token in enumerate(tokens):
@@ -104,7 +104,7 @@ def unique_vectors(
         left_out.append(_repeated(rows, tokens, source, reading))
     if left_out:
         kept = np.fromiter(rows.values(), np.int64, len(rows))
-        for start in range(0, len(kept), _ROWS):  # never to a place behind the one it comes from
+        for start in range(0, len(kept), _ROWS):  # a row is never written behind its source
             rows_kept = kept[start : start + _ROWS]
             table[start : start + len(rows_kept)] = table[rows_kept]
         table = table[: len(kept)]
@@ -113,7 +113,7 @@ def unique_vectors(
 
 
 def _repeated(rows: Mapping[str, int], tokens: Sequence[str | None], source: Path, reading: Reading) -> LeftOut:
-    """What is said of rows whose tokens came before; many of them are refused, unless they were asked for."""
+    """Describe rows whose tokens occurred before; raise for many of them unless the user allowed it."""
     again = [token for row, token in enumerate(tokens) if token is not None and rows[token] != row]
     shown = ", ".join(f"{token!r:.80}" for token in again[:_SHOWN]) + (", ..." if len(again) > _SHOWN else "")
     if len(again) > max(_FEW, len(tokens) // _FEW_OF) and not reading.drop_duplicates:
@@ -126,14 +126,14 @@ def _repeated(rows: Mapping[str, int], tokens: Sequence[str | None], source: Pat
 
 
 def check_finite(table: NDArray[np.float32] | Tensor, place: Callable[[int], str]) -> None:
-    """Refuse rows that hold NaN or an infinity.
+    """Raise for rows that hold NaN or an infinity.
 
     Args:
         table: [n, d].
-        place: where a row stands, for the message.
+        place: function that returns the place of a row, for the message.
 
     Raises:
-        BadInputError: names the place.
+        BadInputError: the message names the place.
     """
     for start in range(0, len(table), _ROWS):
         block = torch.as_tensor(table[start : start + _ROWS])

@@ -1,1 +1,1 @@
-"""Training layers, one file a method."""
+"""Training layers, one file for each method."""

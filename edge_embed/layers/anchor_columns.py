@@ -1,6 +1,6 @@
-"""The anchors of one ANT table as a stack: the last ones can be taken off, and put back as they were.
+"""Add and remove anchors of one ANT table in stack order: removed anchors can be restored unchanged.
 
-With an anchor go its row of A, its column of T, and what the optimiser keeps for each of their numbers.
+An anchor is removed together with its row of A, its column of T and the optimiser's state of these numbers.
 """
 
 from collections.abc import Mapping
@@ -13,26 +13,26 @@ from torch.optim import Optimizer
 from edge_embed.layers.ant import ANTEmbedding, draw
 from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 
-_AXIS = {"anchors": 0, "transform": 1}  # the dimension of a parameter that counts anchors
-_VALUE = "parameter"  # beside the names that an optimiser has for its state
+_AXIS = {"anchors": 0, "transform": 1}  # axis of each parameter that counts anchors
+_VALUE = "parameter"  # key of the parameter itself, beside the keys of the optimiser's state
 
 
 class AnchorColumns:
-    """Changes the number of anchors of ``layer``, which ``optimizer`` trains, in parameters that are new then."""
+    """Resizes the anchors of ``layer``, which ``optimizer`` trains. Each change creates new parameters."""
 
     def __init__(self, layer: ANTEmbedding, optimizer: Optimizer) -> None:
         self.layer, self.optimizer = layer, optimizer
-        self._off: dict[str, dict[str, Tensor]] = {name: {} for name in _AXIS}  # of anchors taken off, in their order
+        self._off: dict[str, dict[str, Tensor]] = {name: {} for name in _AXIS}  # removed anchors, in stack order
 
     @property
     def learns(self) -> bool:
-        """Whether anchors may come and go: a matrix that does not learn is to stay as it is, and so are sets."""
+        """Return whether the number of anchors may change: false for frozen layers, fixed matrices and mixtures."""
         layer = self.layer
         learns = not layer.frozen and layer.transform.requires_grad and layer.anchors.requires_grad
         return learns and not isinstance(layer, ANTMixtureEmbedding)
 
     def resize(self, count: int) -> bool:
-        """Take anchors off, or put them back and draw what never was, until there are ``count``; false if there are."""
+        """Remove, restore or draw anchors until there are ``count``. Return whether the number has changed."""
         if count == self.layer.num_anchors:
             return False
         for name in _AXIS:
@@ -41,11 +41,11 @@ class AnchorColumns:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """How many anchors there are, and those that were taken off."""
+        """Return the number of anchors and the removed anchors."""
         return {"num_anchors": self.layer.num_anchors, "off": {name: dict(part) for name, part in self._off.items()}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Make room for as many anchors as there were, and take over those that were taken off."""
+        """Resize to the saved number of anchors and restore the removed ones."""
         self.resize(state_dict["num_anchors"])
         self._off = table_state(state_dict)["off"]
 
@@ -65,14 +65,15 @@ class AnchorColumns:
         setattr(self.layer, name, new)
 
     def _fresh(self, name: str, key: str, stack: Tensor, total: int) -> Tensor:
-        """What ``stack`` lacks to ``total`` anchors: drawn above zero, or as the optimiser begins.
+        """Return the part that ``stack`` lacks up to ``total`` anchors.
 
-        New anchors around zero end a search less surely (measured in `AnchorSearch`).
+        New parameters are drawn above zero; new optimiser state has the optimiser's initial value.
+        A search ends less reliably with new anchors drawn around zero (measured in `AnchorSearch`).
         """
         shape = list(stack.shape)
         shape[_AXIS[name]] = total - shape[_AXIS[name]]
         if key != _VALUE:
-            squares = key in ("exp_avg_sq", "sum")  # where Yogi and Adagrad begin; others begin with zeros
+            squares = key in ("exp_avg_sq", "sum")  # Yogi and Adagrad begin with a value; others begin with zeros
             return stack.new_full(shape, self._group(name).get("initial_accumulator_value", 0.0) if squares else 0.0)
         fresh = draw(stack.new_empty(shape), self.layer.num_embeddings if name == "transform" else total).abs_()
         if name == "transform" and self.layer.padding_idx is not None:
@@ -80,7 +81,7 @@ class AnchorColumns:
         return fresh
 
     def _group(self, name: str) -> dict[str, Any]:
-        """The group of a parameter, empty if it does not learn."""
+        """Return the parameter group that holds a parameter, or an empty dict if no group does."""
         parameter = getattr(self.layer, name)
         holding = (group for group in self.optimizer.param_groups if any(one is parameter for one in group["params"]))
         return next(holding, {})
@@ -93,10 +94,10 @@ class AnchorColumns:
 
 
 def table_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of what `AnchorColumns.state_dict` gave; a `KeyError` or `TypeError` for something else."""
+    """Return a copy of a state of `AnchorColumns.state_dict`; raise `KeyError` or `TypeError` for anything else."""
     return {"num_anchors": state["num_anchors"], "off": {name: dict(state["off"][name]) for name in _AXIS}}
 
 
 def _is_like(tensor: object, parameter: Tensor) -> bool:
-    """Whether a part of the state has a number for each of the parameter."""
+    """Return whether an entry of the state is a tensor with one number for each number of the parameter."""
     return isinstance(tensor, Tensor) and tensor.shape == parameter.shape

@@ -1,13 +1,13 @@
-"""`AnchorSearch`: finds the number of anchors while an ANT table is trained (nbANT).
+"""`AnchorSearch` selects the number of anchors while an ANT table is trained (nbANT).
 
     loss + lambda_2 |T|_0 + (lambda_1 - lambda_2) K          (eq. 34; |T|_0 nonzeros, K anchors)
 
-The number of anchors goes up as long as this falls by it; where it rises, the last anchors are taken away again.
+The search adds anchors as long as the objective falls. It removes the last anchors again when the objective rises.
 
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 2 and appendix
-J.4, where all tables move together. What the trend of eq. (34) is the paper leaves open. Here it is that over the last
-change of K. That over epochs, as in the authors' released code, says little of K: training alone makes eq. (34) fall,
-and so does a removal, and either would add anchors without end.
+J.4, where all tables change together. The paper leaves the trend of eq. (34) undefined. This search compares the
+objective before and after the last change of K. The authors' released code takes the trend over epochs, which hardly
+depends on K: training alone lowers eq. (34), and so does a removal. Either would add anchors without end.
 """
 
 import math
@@ -28,12 +28,12 @@ from edge_embed.layers.table import checked_count, is_number
 
 @dataclass(frozen=True)
 class SearchStep:
-    """What one call of `AnchorSearch.step` saw.
+    """Record of one call of `AnchorSearch.step`.
 
     Attributes:
-        loss: as given.
-        num_nonzeros: entries of all transforms that are above 0.
-        num_anchors: K, of each table.
+        loss: the loss given to the call.
+        num_nonzeros: entries above 0 in all transforms.
+        num_anchors: K of each table.
         objective: eq. (34).
     """
 
@@ -45,7 +45,7 @@ class SearchStep:
 
 @suggests_keywords
 class AnchorSearch:
-    """Adds and takes away anchors of every table of a `ProximalOptimizer`, all by the same number at a time.
+    """Search for the number of anchors of every table of a `ProximalOptimizer`. All tables change by the same number.
 
     ::
 
@@ -54,40 +54,42 @@ class AnchorSearch:
             ...  # train as before
             search.step(loss_on_validation_data)
 
-    Each size is given two calls, the second of which is compared with the last one before the change. A size that is
-    better than the next on either side stays until the objective rises above one of theirs, or half of all calls were
-    at it. The search is the better the longer its epochs are: a new anchor shows what it is worth after some training.
+    Each size gets two calls of `step`. The second objective is compared with the last one before the change.
+    A size that is better than its neighbours on both sides stays until the objective rises above one of theirs, or
+    until half of all calls were at this size. Long epochs make the search more reliable: a new anchor needs some
+    training before it lowers the loss.
 
-    A penalty that changes changes eq. (34) too: begin to search when it has settled. To learn from a stream (online
-    nbANT), train on each part of it until the loss no longer falls, call ``step`` with that loss, and go on to the next
-    part.
+    The objective depends on the penalty, so begin the search when the penalty has settled. To train on a stream (online
+    nbANT), train on one part of it until the loss no longer falls. Then call ``step`` with that loss and go on to the
+    next part.
 
-    The search ends more surely where all anchors begin above zero, as in the authors' code:
-    ``layer.start_from(vectors=layer.anchors.detach().abs())``. Of 16 searches on made-up rows the worst ended 3.7 %
-    above the best of a sweep. With the start of `edge_embed.ANTEmbedding` the worst ended 16 % above it, the second
-    worst 4.6 %. On pixels of digits all ended within 2 %.
+    The search ends more reliably if all anchors begin above zero, as in the authors' code:
+    ``layer.start_from(vectors=layer.anchors.detach().abs())``. With this start, the worst of 16 searches on synthetic
+    rows ended 3.7 % above the best of a sweep. With the default start of `edge_embed.ANTEmbedding` the worst ended
+    16 % above it and the second worst 4.6 %. On pixels of digits all searches ended within 2 %.
 
-    Anchors that are taken away are kept, with their columns of the transform and what the optimiser knows of them, and
-    come back as they were; anchors that were never there begin above zero. A change makes new parameters,
-    which the optimiser has in place of the old ones: call ``step`` after ``optimizer.step()``, take
-    ``model.parameters()`` anew where you keep them, and wrap the model in ``DistributedDataParallel`` again. Each
-    process must give the same loss.
+    Removed anchors are kept with their columns of the transform and their optimiser state, and are restored unchanged.
+    New anchors begin above zero. A change creates new parameters, which replace the old ones in the optimiser:
 
-    A table whose transform or anchors do not learn (``requires_grad`` is false) keeps its anchors, and so does an
+    - Call ``step`` after ``optimizer.step()``.
+    - Call ``model.parameters()`` again where you keep the parameters.
+    - Wrap the model in ``DistributedDataParallel`` again. Every process must give the same loss.
+
+    A table whose transform or anchors have ``requires_grad`` false keeps its anchors, and so does an
     `edge_embed.ANTMixtureEmbedding`.
 
-    `edge_embed.study.plot.draw_search` draws the history. A checkpoint needs ``search.state_dict()`` too. Load it
-    first: it brings the tables to their size.
+    `edge_embed.study.plot.draw_search` draws the history. A checkpoint also needs ``search.state_dict()``. Load it
+    before the model and the optimiser, because it restores the sizes of the tables.
 
     Args:
-        optimizer: of the tables; its penalty is lambda_2.
-        anchor_penalty: lambda_1, above lambda_2; the larger, the fewer anchors.
-        change: Delta K, how many anchors come or go at a time.
-        most: anchors that a table has at most.
+        optimizer: optimiser of the tables; its penalty is lambda_2.
+        anchor_penalty: lambda_1, above lambda_2; a larger value selects fewer anchors.
+        change: Delta K, the number of anchors added or removed at a time.
+        most: maximum number of anchors of a table.
 
     Raises:
-        BadInputError: if a number is outside its range, no table learns, ``optimizer`` has no penalty, or it wraps
-            L-BFGS or Adafactor, whose state is not one of each number.
+        BadInputError: if a number is outside its range, no table is trainable, ``optimizer`` has no penalty, or it
+            wraps L-BFGS or Adafactor, whose state has no entry for each number.
     """
 
     def __init__(self, optimizer: ProximalOptimizer, anchor_penalty: float, change: int = 1, most: int = 100) -> None:
@@ -110,39 +112,39 @@ class AnchorSearch:
 
     @torch.no_grad()
     def step(self, loss: float | Tensor) -> bool:
-        """Note eq. (34) for this loss, and add or take away anchors if the last change has had its two calls.
+        """Record eq. (34) for this loss, and add or remove anchors if the current size has had its two calls.
 
         Args:
-            loss: on validation data, a mean over samples as in training; or that of the training data.
+            loss: mean loss over validation samples, or over training samples.
 
         Returns:
             Whether a table has changed its size.
 
         Raises:
-            BadInputError: if the loss is not a finite number, a table is frozen, or the penalty of the optimiser has
-                grown to ``anchor_penalty``.
+            BadInputError: if the loss is not a finite number, a table is frozen, or the penalty of the optimiser is no
+                longer below ``anchor_penalty``.
         """
         self.history.append(self._seen(_checked_loss(loss)))
         way = _way(self.history)
         return self._resize(way) or (_is_half(self.history) and self._resize(-way))
 
     def _resize(self, way: int) -> bool:
-        """Add anchors to tables that learn, or take some away; false if no table has changed its size."""
+        """Add anchors to trainable tables or remove some. Return whether a table has changed its size."""
         learning = [(table, table.layer.num_anchors + way * self.change) for table in self._tables if table.learns]
         changed = [table.resize(min(max(count, 1), self.most)) for table, count in learning]
         return any(changed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The history, and all that is kept of anchors that were taken away."""
+        """Return the history and the removed anchors."""
         history = [{**asdict(one), "num_anchors": list(one.num_anchors)} for one in self.history]
         return {"history": history, "tables": [table.state_dict() for table in self._tables]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Bring the tables to the size that they had; load model and optimiser after it.
+        """Restore the history and the sizes of the tables. Load the model and the optimiser after this.
 
         Raises:
-            BadInputError: for a state of another number of tables, with more than ``most`` anchors or none, or what is
-                no state of a search; nothing has changed then.
+            BadInputError: if the state has another number of tables, more than ``most`` anchors or none, or is not the
+                state of a search; the search is then unchanged.
         """
         try:
             history = [SearchStep(**{**one, "num_anchors": tuple(one["num_anchors"])}) for one in state_dict["history"]]
@@ -174,7 +176,7 @@ class AnchorSearch:
         return SearchStep(loss, nonzeros, counts, objective)
 
     def _check_penalty(self) -> None:
-        """Refuse lambda_1 <= lambda_2, which the derivation of eq. (34) rules out: anchors would cost nothing."""
+        """Raise unless lambda_1 > lambda_2: the derivation of eq. (34) requires it, as anchors would cost nothing."""
         if self.anchor_penalty <= self.optimizer.penalty:
             expected = f"expected more than the penalty of the optimiser, {self.optimizer.penalty}"
             raise BadInputError(f"anchor_penalty: got {self.anchor_penalty}, {expected}")
@@ -188,7 +190,7 @@ def _checked_loss(loss: float | Tensor) -> float:
 
 
 def _way(history: Sequence[SearchStep]) -> int:
-    """Where eq. (34) falls: 1 for more anchors, -1 for fewer, 0 to stay."""
+    """Return the direction in which eq. (34) falls: 1 for more anchors, -1 for fewer, 0 to stay."""
     sizes = [(size, [one.objective for one in run]) for size, run in groupby(history, lambda one: one.num_anchors)]
     if len(sizes) == 1:
         return 1
@@ -198,7 +200,7 @@ def _way(history: Sequence[SearchStep]) -> int:
     way = 1 if now > before else -1
     if new[-1] >= old[-1]:
         return -way
-    if len(sizes) > 4:  # from here to one side and back, then to the other and back: was neither better?
+    if len(sizes) > 4:  # both neighbours were tried: stay if neither was better
         (here, _), (side, tried), (again, _) = sizes[-5:-2]
         if here == again == now and side != before and tried[-1] > new[-1] and not _is_half(history):
             return 0
@@ -206,6 +208,6 @@ def _way(history: Sequence[SearchStep]) -> int:
 
 
 def _is_half(history: Sequence[SearchStep]) -> bool:
-    """Whether half of all steps were at the present size: time to look again beside it, as training has gone on."""
+    """Return whether half of all steps were at the present size: then the search tries its neighbours again."""
     last = next(groupby(reversed(history), lambda one: one.num_anchors))[1]
     return 2 * sum(1 for _ in last) >= len(history)

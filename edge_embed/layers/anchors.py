@@ -1,4 +1,4 @@
-"""Which tokens are the anchors of an ANT table, by what is known of the tokens before training.
+"""Select the tokens that become the anchors of an ANT table, from statistics known before training.
 
     ids = most_frequent(counts, 50)                                             by frequency
     ids = highest_tfidf(documents, n, 50)                                       by TF-IDF
@@ -6,9 +6,9 @@
     ids = kmeans_plus_plus(features, 50, start=most_frequent(counts, 20))       frequency, then clustering (Figure 2)
     layer.start_from(ids, pretrained[ids])
 
-Features [n, f] say which tokens are alike: pretrained vectors, or `edge_embed.layers.cooccurrence.features`. Centres of
-k-means, which are no tokens, are anchors without ids: ``layer.start_from(vectors=KMeans(50).fit(features)
-.cluster_centers_)``. A layer that is started from nothing has random anchors.
+Features [n, f] place similar tokens close together: pretrained vectors, or `edge_embed.layers.cooccurrence.features`.
+Centres of k-means are no tokens, so they become anchors without ids:
+``layer.start_from(vectors=KMeans(50).fit(features).cluster_centers_)``. A new layer has random anchors.
 
 Source: "Anchor & Transform" (ICLR 2021), section 3.1.
 """
@@ -25,18 +25,18 @@ from edge_embed.layers.table import checked_count, checked_counts
 
 
 def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) -> Tensor:
-    """The tokens that come up most often.
+    """Return the most frequent tokens.
 
     Args:
-        counts: how often each token comes up, numbers [n].
-        num_anchors: A.
-        skip: ids that are no anchors, such as padding and unknown words.
+        counts: frequency of each token, numbers [n].
+        num_anchors: number of anchors A.
+        skip: ids that are never selected, such as padding and unknown words.
 
     Returns:
-        Ids int64 [A], the most frequent first, equal ones by lowest id.
+        Ids int64 [A] in descending frequency; the lowest id is first among equal ones.
 
     Raises:
-        BadInputError: if there are not as many tokens left, or ids are no integers.
+        BadInputError: if fewer than A tokens are left, or ids are not integers.
         IdOutOfRangeError: for an id to skip that is outside the table.
     """
     scores = checked_counts(counts)
@@ -48,19 +48,19 @@ def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) ->
 def highest_tfidf(
     documents: Iterable[Document], num_embeddings: int, num_anchors: int, skip: Iterable[int] = ()
 ) -> Tensor:
-    """The tokens whose TF-IDF is highest, summed over the documents: count log(documents / documents that have it).
+    """Return the tokens with the highest sum of TF-IDF over documents: count log(documents / documents with the token).
 
     Args:
         documents: ids of each text, integers [m].
-        num_embeddings: n.
-        num_anchors: A.
-        skip: ids that are no anchors.
+        num_embeddings: number of rows n.
+        num_anchors: number of anchors A.
+        skip: ids that are never selected.
 
     Returns:
-        Ids int64 [A], the highest first, equal ones by lowest id.
+        Ids int64 [A] in descending order; the lowest id is first among equal ones.
 
     Raises:
-        BadInputError: if there is no document, not as many tokens are left, or ids are no integers.
+        BadInputError: if there is no document, fewer than A tokens are left, or ids are not integers.
         IdOutOfRangeError: for an id outside the table.
     """
     checked_count("num_embeddings", num_embeddings)
@@ -68,7 +68,7 @@ def highest_tfidf(
     total = 0
     for ids, owners in batches(documents, num_embeddings):
         terms += np.bincount(ids, minlength=num_embeddings)
-        held = np.unique(owners * num_embeddings + ids) % num_embeddings  # once for each document
+        held = np.unique(owners * num_embeddings + ids) % num_embeddings  # each document counts once
         holders += np.bincount(held, minlength=num_embeddings)
         total += len(np.unique(owners))
     if not total:
@@ -83,24 +83,24 @@ def kmeans_plus_plus(
     skip: Iterable[int] = (),
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Tokens that span a feature space: each is drawn with a chance that grows as its squared distance to the others.
+    """Draw tokens that span a feature space: the chance of a token grows with its squared distance to the chosen ones.
 
     Source: "k-means++: the advantages of careful seeding" (Arthur and Vassilvitskii, 2007), section 2.2.
 
     Args:
-        features: float [n, f]; tokens that are alike are close.
-        num_anchors: A.
-        start: ids that are anchors already, such as the most frequent ones.
-        skip: ids that are no anchors.
-        generator: of the draws, by default torch's own.
+        features: float [n, f]; similar tokens are close together.
+        num_anchors: number of anchors A.
+        start: ids that are already selected, such as the most frequent ones.
+        skip: ids that are never selected.
+        generator: random generator, by default torch's own.
 
     Returns:
-        Ids int64 [A], those of ``start`` first, all different.
+        Ids int64 [A], all different, beginning with ``start``.
 
     Raises:
-        BadInputError: for features that are not finite [n, f], an id that is no integer or given twice, or too few
-            tokens.
-        IdOutOfRangeError: for an id that is outside the table.
+        BadInputError: if features are not finite floats [n, f], an id is not an integer or is given twice, or there
+            are too few tokens.
+        IdOutOfRangeError: for an id outside the table.
     """
     features = torch.as_tensor(features).detach()
     if features.ndim != 2 or not features.is_floating_point() or not features.isfinite().all():
@@ -120,7 +120,7 @@ def kmeans_plus_plus(
 
 
 def _drawn(weights: Tensor, allowed: Tensor, generator: torch.Generator | None) -> int:
-    """An allowed position; where no weight says which, each with the same chance."""
+    """Draw an allowed position by weight; with equal chances if all weights are zero or one is infinite."""
     weights = weights.masked_fill(~allowed, 0.0)
     if not 0 < weights.sum() < torch.inf:
         weights = allowed.double()
@@ -130,7 +130,7 @@ def _drawn(weights: Tensor, allowed: Tensor, generator: torch.Generator | None) 
 
 
 def _allowed(num_embeddings: int, num_anchors: int, skip: Iterable[int]) -> Tensor:
-    """Which tokens may be anchors, bool [n]."""
+    """Return which tokens may become anchors, bool [n]."""
     checked_count("num_anchors", num_anchors)
     allowed = torch.ones(num_embeddings, dtype=torch.bool)
     allowed[_ids(skip, num_embeddings, "skip")] = False

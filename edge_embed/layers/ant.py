@@ -1,9 +1,9 @@
-"""`ANTEmbedding`: an embedding table learned as anchors and a sparse transform.
+"""`ANTEmbedding`, an embedding table trained as anchors and a sparse transform.
 
     E = T A        T >= 0 sparse [n, A], A anchors [A, d]
 
-Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1). The sparsity
-comes from the proximal step after each step of the optimiser, eq. (3): `edge_embed.layers.proximal`. Arithmetic:
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1). The proximal step
+after each step of the optimiser, eq. (3), makes T sparse: `edge_embed.layers.proximal`. Arithmetic:
 `edge_embed.ops.ant`.
 """
 
@@ -32,33 +32,33 @@ _CSR = ("row_offsets", "anchor_ids", "weights", "weight_scale")
 class ANTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose rows are sparse combinations, with weights >= 0, of shared anchors.
 
-    The layer has two states. *Trainable* keeps ``anchors`` [A, d] and ``transform`` [n, A]; entries below zero count
-    as zero. Wrap the optimiser in `edge_embed.ProximalOptimizer`: it makes most entries exactly zero, without it the
-    table hardly shrinks. *Frozen* (after `freeze` or `from_packed`) keeps the nonzeros in CSR, ``row_offsets`` int32
-    [n + 1], ``anchor_ids`` unsigned [nnz], ``weights`` [nnz], ``weight_scale`` [1], and ``anchors``; it no longer
-    learns. The dense table is never built, neither in training nor later.
+    The layer has two states. A trainable layer holds ``anchors`` [A, d] and ``transform`` [n, A]; entries below zero
+    count as zero. Wrap its optimiser in `edge_embed.ProximalOptimizer`, which makes most entries exactly zero. Without
+    it the table hardly shrinks. A frozen layer (after `freeze` or `from_packed`) holds the nonzeros in CSR form and
+    can no longer be trained: ``row_offsets`` int32 [n + 1], ``anchor_ids`` unsigned [nnz], ``weights`` [nnz],
+    ``weight_scale`` [1], and ``anchors``. The dense table is never materialised, neither in training nor later.
 
-    The paper's count of kept numbers is A d + nnz(T). Anchors known beforehand (section 3.1) are what `start_from`
-    begins with; `edge_embed.layers.anchors` finds them by frequency, TF-IDF or clustering. Without them anchors are
-    drawn around zero. The authors' code draws them above zero, where all rows begin alike. On AG News (A = 10, five
-    seeds, `samples/ag_news/defaults.md`) that scored .879 and this .890 (difference .011 ± .010, 95 %); the least
-    scores were .870 and .889.
+    The paper counts A d + nnz(T) stored numbers. `start_from` begins with anchors known beforehand (section 3.1).
+    `edge_embed.layers.anchors` selects them by frequency, TF-IDF or clustering. By default anchors are drawn around
+    zero. The authors' code draws them above zero, so all rows begin alike. On AG News (A = 10, five seeds,
+    `samples/ag_news/defaults.md`) a start above zero scored .879 and the default .890 (difference .011 ± .010, 95 %).
+    The lowest scores were .870 and .889.
 
     Args:
-        num_embeddings: rows n.
-        embedding_dim: d.
-        num_anchors: A; the paper uses 5 to 100 for classification, 500 to 2,000 for language models, and
-            `edge_embed.AnchorSearch` finds it while training.
-        padding_idx: this row is exactly zero and gets no gradient.
+        num_embeddings: number of rows n.
+        embedding_dim: width d of a row.
+        num_anchors: number of anchors A. The paper uses 5 to 100 for classification and 500 to 2,000 for language
+            models. `edge_embed.AnchorSearch` selects it while training.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient.
         device: as for ``nn.Embedding``.
-        dtype: as for ``nn.Embedding``; export wants float32 or float16.
+        dtype: as for ``nn.Embedding``; export requires float32 or float16.
 
     Shape:
-        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+        ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
 
     Raises:
         BadInputError: for impossible sizes, or ids that are not integers.
-        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator, its own gather asserts).
     """
 
     transform: nn.Parameter
@@ -86,7 +86,7 @@ class ANTEmbedding(CompressedEmbedding):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the anchors anew around zero and the transform above it; the padding row is zero."""
+        """Draw new anchors around zero and a new transform above zero; the padding row is zero."""
         draw(self.anchors, len(self.anchors))
         draw(self.transform, len(self.transform)).abs_()
         if self.padding_idx is not None:
@@ -94,17 +94,20 @@ class ANTEmbedding(CompressedEmbedding):
 
     @torch.no_grad()
     def start_from(self, anchor_ids: Tensor | None = None, vectors: Tensor | None = None) -> Self:
-        """Begin training from known anchors, section 3.1; what is not given stays as it was drawn.
+        """Initialise training from known anchors (section 3.1). An omitted argument leaves its parameter unchanged.
 
         Args:
-            anchor_ids: the token that each anchor is, integers [A], all different: its row becomes that anchor alone,
-                T[token, anchor] = 1 and 0 elsewhere, as appendix I has it; of other rows the paper says no more than
-                that they begin sparse.
-            vectors: the anchors, float [A, d], such as ``pretrained[anchor_ids]`` or centres of k-means.
+            anchor_ids: token of each anchor, integers [A], all different. The row of a token becomes its anchor alone:
+                T[token, anchor] = 1 and 0 elsewhere, as in appendix I. Of other rows the paper says only that they
+                begin sparse.
+            vectors: anchors, float [A, d], such as ``pretrained[anchor_ids]`` or centres of k-means.
+
+        Returns:
+            The layer itself.
 
         Raises:
-            BadInputError: for other shapes, numbers that are not finite in the type of the layer, a token that is two
-                anchors or the padding row, or if the layer is frozen.
+            BadInputError: for other shapes, numbers that are not finite in the layer's dtype, a token given twice, the
+                padding row as a token, or a frozen layer.
             IdOutOfRangeError: for an id outside the table.
         """
         if self.frozen:
@@ -141,10 +144,10 @@ class ANTEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedANT) -> Self:
-        """A frozen layer over the arrays of ``packed``, which are copied.
+        """Return a frozen layer with a copy of the arrays of ``packed``.
 
         Raises:
-            BadInputError: if it is of another method.
+            BadInputError: if ``packed`` is a table of another method.
         """
         check_form(packed, PackedANT)
         num_anchors, embedding_dim = packed.anchors.shape
@@ -154,32 +157,35 @@ class ANTEmbedding(CompressedEmbedding):
 
     @property
     def frozen(self) -> bool:
-        """Whether only nonzeros and anchors are left."""
+        """Return whether the layer holds only nonzeros and anchors and can no longer be trained."""
         return "row_offsets" in self._buffers
 
     @property
     def stored_type(self) -> torch.dtype:
-        """Type of the anchors."""
+        """Dtype of the anchors."""
         return self.anchors.dtype
 
     def to_packed(self) -> PackedANT:
-        """The packed form: the nonzeros of the transform."""
+        """Return the packed form: the nonzeros of the transform and the anchors."""
         if not self.frozen:
             return ant.pack(*self._linear_form(), self.padding_idx)
         csr: dict[str, Any] = {name: self.get_buffer(name).cpu().numpy() for name in _CSR}
         return PackedANT(**csr, anchors=stored_array(self.anchors), padding_idx=self.padding_idx)
 
     def freeze(self, weight_type: ant.WeightType | None = None, value_type: StoredType | None = None) -> Self:
-        """Keep only nonzeros and anchors, in place.
+        """Keep only the nonzeros and the anchors, in place.
 
         Args:
-            weight_type: of the nonzeros: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale for the table;
-                by default they stay as they are. What rounds to zero is dropped.
-            value_type: of the anchors, ``"float32"`` or ``"float16"``; by default they stay as they are. Rows keep
-                the type of the layer.
+            weight_type: dtype of the nonzeros: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale for all.
+                By default it stays the same. Nonzeros that round to zero are dropped.
+            value_type: dtype of the anchors, ``"float32"`` or ``"float16"``. By default it stays the same. Rows keep
+                the dtype of the layer.
+
+        Returns:
+            The layer itself.
 
         Raises:
-            BadInputError: if a weight is not finite, also after rounding, or a type is not stored.
+            BadInputError: if a weight is not finite before or after rounding, or a dtype cannot be stored.
         """
         transform, anchors = (None, self.anchors) if self.frozen else self._linear_form()
         anchors = anchors if value_type is None else rounded(anchors, value_type)
@@ -191,11 +197,11 @@ class ANTEmbedding(CompressedEmbedding):
         return self
 
     def _become_frozen(self, packed: PackedANT) -> None:
-        device = None if self.anchors.is_meta else self.anchors.device  # from a packed form it lies nowhere yet
+        device = None if self.anchors.is_meta else self.anchors.device  # a layer from a packed form has no device yet
         self._keep({name: torch.tensor(array, device=device) for name, array in packed.tensors().items()})
 
     def _keep(self, buffers: Mapping[str, Tensor]) -> None:
-        """Hold these tensors and no parameters."""
+        """Replace the parameters with these buffers."""
         for name in ("transform", *buffers):
             if hasattr(self, name):
                 delattr(self, name)
@@ -203,11 +209,11 @@ class ANTEmbedding(CompressedEmbedding):
             self.register_buffer(name, tensor)
 
     def _noted(self) -> dict[str, Any]:
-        """How anchors are mixed, which transforms of any size leave open."""
+        """Return the mixing of anchors, which a transform of any size leaves open."""
         return {"mixing": "linear"}
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
-        """A frozen checkpoint makes this layer frozen; how many nonzeros there are, the checkpoint knows."""
+        """Make the layer frozen if the checkpoint is; the checkpoint gives the number of nonzeros."""
         if not self._is_noted(state_dict, prefix, rest):
             return
         weights = state_dict.get(prefix + "weights")
@@ -221,7 +227,7 @@ class ANTEmbedding(CompressedEmbedding):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow ``.half()`` and the like with the anchors; of frozen weights, rounding could make zeros."""
+        """Apply ``.half()`` and similar to the anchors. Frozen weights keep theirs: rounding could make zeros."""
         kept = {name: self.get_buffer(name) for name in ("weights", "weight_scale") if self.frozen}
         super()._apply(fn, recurse)
         for name, tensor in kept.items():
@@ -237,16 +243,16 @@ class ANTEmbedding(CompressedEmbedding):
         return ant.TRAINABLE, (self.transform, self.anchors, self.padding_idx)
 
     def _weights_of(self, transform: Tensor) -> Tensor:
-        """Weights of the anchors, from rows of T: [B, A] -> [B, A]."""
+        """Return the weights of the anchors from rows of T: [B, A] -> [B, A]."""
         return transform.clamp(min=0)
 
     def _linear_form(self) -> tuple[Tensor, Tensor]:
-        """Transform and anchors of which the rows are the product, entries below zero counted as zero."""
+        """Return the transform and the anchors whose product is the table; entries below zero count as zero."""
         return self.transform, self.anchors
 
     @property
     def _stored_anchors(self) -> int:
-        """How many anchors the frozen layer has."""
+        """Number of anchors of the frozen layer."""
         return self.num_anchors
 
     @property
@@ -257,11 +263,11 @@ class ANTEmbedding(CompressedEmbedding):
     def training_rows(
         self, transform: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None
     ) -> Tensor:
-        """Rows [B, d] of rows [B, A] of the transform by eq. (1)."""
+        """Return the rows [B, d] of rows [B, A] of the transform by eq. (1)."""
         return ant.products(self._weights_of(transform), self.anchors)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Logits [*, n] of hidden states [*, d] as (h A^T) T^T: A numbers a row of T instead of d."""
+        """Return the logits ``[*, n]`` of ``[*, d]`` as (h A^T) T^T, with A numbers a row of T instead of d."""
         anchors, weights = self.anchors.to(hidden.dtype), self._weights_of(self.transform).to(hidden.dtype)
         if self.padding_idx is not None:
             padding = torch.tensor([self.padding_idx], device=weights.device)
@@ -269,7 +275,7 @@ class ANTEmbedding(CompressedEmbedding):
         return functional.linear(hidden @ anchors.t(), weights, bias)  # [*, A] -> [*, n]
 
     def extra_repr(self) -> str:
-        """Sizes and state, as ``print(model)`` shows them."""
+        """Return sizes and state for ``print(model)``."""
         optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         nonzeros = f", nonzeros={self.weights.shape[0]}" if self.frozen else ""
         return (
@@ -279,5 +285,5 @@ class ANTEmbedding(CompressedEmbedding):
 
 
 def draw(tensor: Tensor, rows: int) -> Tensor:
-    """Fill with N(0, 2 / rows), of which the authors' code takes the absolute value for a matrix of so many rows."""
+    """Fill with N(0, 2 / rows); the authors' code uses the absolute value of this for a matrix of so many rows."""
     return nn.init.normal_(tensor, std=math.sqrt(2 / rows))

@@ -1,9 +1,9 @@
-"""`ANTMixtureEmbedding`: an embedding table learned as several sets of anchors, each with a transform of its own.
+"""`ANTMixtureEmbedding`, an embedding table trained as several sets of anchors, each with its own transform.
 
     E = sum_m mix(T_m) A_m        T_m >= 0 [n, A_m], A_m anchors [A_m, d]; mix: softmax over each row, or none
 
-Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), appendix E. Arithmetic, and
-what of it is ours: `edge_embed.ops.ant_mixture`.
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), appendix E.
+`edge_embed.ops.ant_mixture` holds the arithmetic and names our additions.
 """
 
 from collections.abc import Sequence
@@ -26,32 +26,32 @@ from edge_embed.packed.packed_form import check_form
 class ANTMixtureEmbedding(ANTEmbedding):
     """`ANTEmbedding` with several sets of anchors, whose transforms can be mixed by a softmax.
 
-    ``anchors`` [A, d] and ``transform`` [n, A] have the sets side by side, A = A_1 + ... + A_M:
-    ``layer.anchors.split(layer.set_sizes)`` are A_1 to A_M. Begin each set as you like with
-    ``start_from(vectors=torch.cat(...))``, and train with `edge_embed.ProximalOptimizer`, as `ANTEmbedding`.
+    ``anchors`` [A, d] and ``transform`` [n, A] hold the sets side by side, with A = A_1 + ... + A_M.
+    ``layer.anchors.split(layer.set_sizes)`` returns A_1 to A_M. Initialise the sets with
+    ``start_from(vectors=torch.cat(...))``, and train with `edge_embed.ProximalOptimizer` as for `ANTEmbedding`.
 
-    It is packed, saved and exported as an ANT table with the same rows, which has one set and no softmax. Of a softmax
-    it holds a weight for each entry of a transform above the smallest of its row and set, one more for each row and
-    set, and M more anchors. Transforms that are not sparse so take all n A weights: ``to_packed().nbytes`` says how
-    much that is; ``freeze("float16")`` and ``freeze("int8")`` make the weights smaller.
+    The layer is packed, saved and exported as an ANT table with the same rows, one set and no softmax. The packed form
+    of a softmax stores one weight for each entry of a transform above the smallest of its row and set. It also stores
+    one weight for each row and set, and M additional anchors. Dense transforms therefore need all n A weights:
+    ``to_packed().nbytes`` returns their size. ``freeze("float16")`` and ``freeze("int8")`` make the weights smaller.
 
     Args:
-        num_embeddings: rows n.
-        embedding_dim: d.
+        num_embeddings: number of rows n.
+        embedding_dim: width d of a row.
         set_sizes: A_1 ... A_M, the anchors of each set; the paper's classifiers had 5 in each.
-        mixing: ``"softmax"``, of each row of each T_m; ``"linear"``, for the sum of T_m A_m, the rows of one
-            `ANTEmbedding` with all anchors; or ``"sparsemax"``, which is not of the paper: as softmax, with weights
-            that become zero by themselves. Train that with a penalty of 0, since zeros of T_m have equal weights too.
-        padding_idx: this row is exactly zero and gets no gradient.
+        mixing: ``"softmax"`` over each row of each T_m. ``"linear"`` is the sum of T_m A_m, which equals one
+            `ANTEmbedding` with all anchors. ``"sparsemax"``, which is not in the paper, is like softmax with weights
+            that become exactly zero. Train it with a penalty of 0, because zeros of T_m also have equal weights.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient.
         device: as for ``nn.Embedding``.
-        dtype: as for ``nn.Embedding``; export wants float32 or float16.
+        dtype: as for ``nn.Embedding``; export requires float32 or float16.
 
     Shape:
-        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+        ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
 
     Raises:
         BadInputError: for impossible sizes, an unknown mixing, or ids that are not integers.
-        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator, its own gather asserts).
     """
 
     def __init__(
@@ -72,14 +72,17 @@ class ANTMixtureEmbedding(ANTEmbedding):
         self.set_sizes, self.mixing = sizes, mixing
 
     def start_from(self, anchor_ids: Tensor | None = None, vectors: Tensor | None = None) -> Self:
-        """Begin training from known anchors, as `ANTEmbedding.start_from`, which says the rest.
+        """Initialise training from known anchors, as `ANTEmbedding.start_from`.
 
         Args:
-            anchor_ids: for a linear mixture alone: a softmax makes no row one anchor.
-            vectors: the anchors of all sets, float [A, d].
+            anchor_ids: only for a linear mixture: with a softmax no row equals one anchor.
+            vectors: anchors of all sets, float [A, d].
+
+        Returns:
+            The layer itself.
 
         Raises:
-            BadInputError: as there, and for ``anchor_ids`` in another mixture.
+            BadInputError: as for `ANTEmbedding.start_from`, and for ``anchor_ids`` in another mixture.
         """
         if anchor_ids is not None and self.mixing != "linear":
             raise BadInputError(f"anchor_ids: got some for a {self.mixing} mixture, expected vectors alone")
@@ -87,10 +90,10 @@ class ANTMixtureEmbedding(ANTEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedANT) -> Self:
-        """A frozen layer over the arrays of ``packed``, which are copied: a linear mixture of one set.
+        """Return a frozen layer with a copy of the arrays of ``packed``: a linear mixture of one set.
 
         Raises:
-            BadInputError: if it is of another method.
+            BadInputError: if ``packed`` is a table of another method.
         """
         check_form(packed, PackedANT)
         sizes, padding_idx = packed.anchors.shape[:1], packed.padding_idx
@@ -119,5 +122,5 @@ class ANTMixtureEmbedding(ANTEmbedding):
         return ant_mixture.MIXTURE, mixture
 
     def extra_repr(self) -> str:
-        """Sizes, mixing and state, as ``print(model)`` shows them."""
+        """Return sizes, mixing and state for ``print(model)``."""
         return f"{super().extra_repr()}, set_sizes={self.set_sizes}, mixing={self.mixing!r}"

@@ -1,7 +1,7 @@
-"""Terms of the loss that ANT can be trained with: add them, times a weight, to the loss of a step.
+"""Additional loss terms of ANT: add one, times a weight, to the loss of a step.
 
-    L(A) = sum_{i != j} |a_i . a_j|          anchors that are no combinations of each other (appendix E)
-    L(T, N) = sum_{(u, v) in N} |t_u . t_v|  unrelated tokens that share few anchors (eq. 33)
+    L(A) = sum_{i != j} |a_i . a_j|          penalises anchors that are similar to each other (appendix E)
+    L(T, N) = sum_{(u, v) in N} |t_u . t_v|  penalises unrelated tokens that share anchors (eq. 33)
 
 Source: "Anchor & Transform" (ICLR 2021).
 """
@@ -16,10 +16,10 @@ from edge_embed.layers.pairs import check_pairs
 
 
 def orthogonality(layer: ANTEmbedding) -> Tensor:
-    """Sum of |a_i . a_j| over all ordered pairs of different anchors, a scalar; takes memory for A^2 numbers.
+    """Return the sum of |a_i . a_j| over all ordered pairs of different anchors, a scalar, in memory for A^2 numbers.
 
     Raises:
-        BadInputError: if the layer is frozen, or no `ANTEmbedding`.
+        BadInputError: if the layer is frozen or is not an `ANTEmbedding`.
     """
     _check(layer)
     with torch.autocast(layer.anchors.device.type, enabled=False):
@@ -28,20 +28,20 @@ def orthogonality(layer: ANTEmbedding) -> Tensor:
 
 
 def overlap(layer: ANTEmbedding, pairs: Tensor) -> Tensor:
-    """Sum of |t_u . t_v| over pairs of tokens, a scalar; `edge_embed.layers.pairs.Unrelated` draws some.
+    """Return the sum of |t_u . t_v| over pairs of tokens, a scalar. `edge_embed.layers.pairs.Unrelated` draws pairs.
 
     Args:
-        layer: whose transform it is.
+        layer: layer of the transform.
         pairs: ids int64 [2, P].
 
     Raises:
-        BadInputError: if the layer is frozen or no `ANTEmbedding`, or pairs are not int64 [2, P].
+        BadInputError: if the layer is frozen or is not an `ANTEmbedding`, or pairs are not int64 [2, P].
         IdOutOfRangeError: for an id outside the table.
     """
     _check(layer)
     check_pairs(pairs, layer.num_embeddings)
     one, other = functional.embedding(pairs.to(layer.transform.device), layer.transform).clamp(min=0)  # [P, A] each
-    products: Tensor = (one * other).sum()  # no number is below 0, so that |t_u . t_v| is the product itself
+    products: Tensor = (one * other).sum()  # no number is below 0, so |t_u . t_v| is the product itself
     return products
 
 

@@ -26,13 +26,13 @@ Mode = Literal["sum", "mean", "max"]
 
 
 class Bag(CompressedEmbedding):
-    """Turns an embedding layer into one that reduces bags; goes before it in the bases of a class.
+    """Mixin that turns an embedding layer into one that reduces bags. List it before the layer in the bases of a class.
 
     Args:
-        *arguments: of the embedding layer.
-        mode: ``"sum"``, ``"mean"`` or ``"max"``; ids equal to ``padding_idx`` do not count, empty bags are zero.
-        include_last_offset: offsets end with the number of ids, as in the CSR format.
-        **options: of the embedding layer.
+        *arguments: arguments of the embedding layer.
+        mode: ``"sum"``, ``"mean"`` or ``"max"``. Ids equal to ``padding_idx`` are ignored, and empty bags are zero.
+        include_last_offset: whether offsets end with the number of ids, as in the CSR format.
+        **options: keyword arguments of the embedding layer.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
@@ -41,7 +41,7 @@ class Bag(CompressedEmbedding):
     __signature__: ClassVar[inspect.Signature | None]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let ``help`` and `inspect.signature` show the arguments of the layer, not ``*arguments, **options``."""
+        """Show the arguments of the layer in ``help`` and `inspect.signature` instead of ``*arguments, **options``."""
         super().__init_subclass__(**options)
         cls.__signature__ = _signature(cls) if cls.__init__ is Bag.__init__ else None
 
@@ -53,18 +53,21 @@ class Bag(CompressedEmbedding):
         self.mode, self.include_last_offset = mode, include_last_offset
 
     def _keywords(self) -> Iterable[str]:
-        """Names of the arguments of the bag, whatever a subclass of it takes."""
+        """Return the names of the arguments of the bag; a subclass may have other ones."""
         signatures = (vars(kind).get("__signature__") for kind in type(self).__mro__)
         signature: inspect.Signature = next(filter(None, signatures))
         return signature.parameters
 
     def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
-        """Reduced rows of every bag.
+        """Return the reduced row of every bag.
 
         Args:
             ids: integers, [B, L] with one bag a row, or [N].
-            offsets: for [N]: where each bag begins.
-            per_sample_weights: with mode ``"sum"``: a factor for each id, in the shape of ``ids``.
+            offsets: start of each bag, for ids [N].
+            per_sample_weights: factor of each id in the shape of ``ids``, for mode ``"sum"``.
+
+        Returns:
+            Float [B, d].
 
         Raises:
             BadInputError: for other shapes, offsets that fall or lie outside, or weights in another mode.
@@ -81,7 +84,7 @@ class Bag(CompressedEmbedding):
         return self.use("bag", flat, bounds, weights, self.mode)
 
     def _bounds(self, ids: Tensor, offsets: Tensor | None) -> Tensor:
-        """Where bags begin, and the number of ids: int64 [B + 1]."""
+        """Return the start of each bag, followed by the number of ids: int64 [B + 1]."""
         if ids.ndim == 2 and offsets is None:
             return torch.arange(ids.shape[0] + 1, device=ids.device) * ids.shape[1]
         if ids.ndim != 1 or not isinstance(offsets, Tensor) or offsets.ndim != 1:
@@ -106,7 +109,7 @@ class Bag(CompressedEmbedding):
         return weights.reshape(-1).to(self.stored_type)
 
     def extra_repr(self) -> str:
-        """Sizes, state and mode."""
+        """Return sizes, state and mode for ``print(model)``."""
         return f"{super().extra_repr()}, mode={self.mode!r}"
 
 
@@ -117,7 +120,7 @@ def _check_example(num_offsets: int | torch.SymInt) -> None:
 
 
 def _signature(bag: type[Bag]) -> inspect.Signature:
-    """Arguments of the embedding layer that ``bag`` is made from, and those of every bag."""
+    """Return a signature with the arguments of the embedding layer of ``bag`` and those of every bag."""
     layer = bag.__mro__[bag.__mro__.index(Bag) + 1]
     own = [p for p in inspect.signature(Bag).parameters.values() if p.kind is p.KEYWORD_ONLY]
     return inspect.Signature(sorted([*inspect.signature(layer).parameters.values(), *own], key=lambda p: p.kind))
@@ -126,9 +129,9 @@ def _signature(bag: type[Bag]) -> inspect.Signature:
 class DPQEmbeddingBag(Bag, DPQEmbedding):
     """`DPQEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``DPQEmbeddingBag(num_embeddings, embedding_dim, num_codes, num_groups, mode="mean")``. Every argument of
-    `DPQEmbedding` is taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with
-    ``include_last_offset`` offsets end with the number of ids.
+    ``DPQEmbeddingBag(num_embeddings, embedding_dim, num_codes, num_groups, mode="mean")`` accepts every argument of
+    `DPQEmbedding`, and two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``.
+    ``include_last_offset=True`` means that offsets end with the number of ids.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
@@ -138,7 +141,7 @@ class DPQEmbeddingBag(Bag, DPQEmbedding):
 class ScaledDPQEmbeddingBag(Bag, ScaledDPQEmbedding):
     """`ScaledDPQEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``ScaledDPQEmbeddingBag(packed, mode="mean")``: by name it takes the arguments of `Bag`.
+    ``ScaledDPQEmbeddingBag(packed, mode="mean")`` also accepts the keyword arguments of `Bag`.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
@@ -148,9 +151,9 @@ class ScaledDPQEmbeddingBag(Bag, ScaledDPQEmbedding):
 class ANTEmbeddingBag(Bag, ANTEmbedding):
     """`ANTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``ANTEmbeddingBag(num_embeddings, embedding_dim, num_anchors, mode="mean")``. Every argument of `ANTEmbedding` is
-    taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with
-    ``include_last_offset`` offsets end with the number of ids.
+    ``ANTEmbeddingBag(num_embeddings, embedding_dim, num_anchors, mode="mean")`` accepts every argument of
+    `ANTEmbedding`, and two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``.
+    ``include_last_offset=True`` means that offsets end with the number of ids.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
@@ -160,9 +163,9 @@ class ANTEmbeddingBag(Bag, ANTEmbedding):
 class ANTMixtureEmbeddingBag(Bag, ANTMixtureEmbedding):
     """`ANTMixtureEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``ANTMixtureEmbeddingBag(num_embeddings, embedding_dim, set_sizes, mixing, mode="mean")``. Every argument of
-    `ANTMixtureEmbedding` is taken, and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and
-    with ``include_last_offset`` offsets end with the number of ids.
+    ``ANTMixtureEmbeddingBag(num_embeddings, embedding_dim, set_sizes, mixing, mode="mean")`` accepts every argument of
+    `ANTMixtureEmbedding`, and two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``.
+    ``include_last_offset=True`` means that offsets end with the number of ids.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
@@ -172,8 +175,8 @@ class ANTMixtureEmbeddingBag(Bag, ANTMixtureEmbedding):
 class TTEmbeddingBag(Bag, TTEmbedding):
     """`TTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``TTEmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")``. Every argument of `TTEmbedding` is taken,
-    and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with ``include_last_offset``
+    ``TTEmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")`` accepts every argument of `TTEmbedding`, and
+    two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``. ``include_last_offset=True`` means that
     offsets end with the number of ids.
 
     Shape:
@@ -184,8 +187,8 @@ class TTEmbeddingBag(Bag, TTEmbedding):
 class TREmbeddingBag(Bag, TREmbedding):
     """`TREmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``TREmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")``. Every argument of `TREmbedding` is taken,
-    and by name those of `Bag`: ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``, and with ``include_last_offset``
+    ``TREmbeddingBag(num_embeddings, embedding_dim, rank, mode="mean")`` accepts every argument of `TREmbedding`, and
+    two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``. ``include_last_offset=True`` means that
     offsets end with the number of ids.
 
     Shape:
@@ -194,7 +197,7 @@ class TREmbeddingBag(Bag, TREmbedding):
 
 
 def bag_of(layer: CompressedEmbedding, mode: Mode, include_last_offset: bool = False) -> Bag:
-    """A layer of rows, trainable or frozen, as one that reduces bags: the same object, of the class of its bags."""
+    """Turn a layer of rows into one that reduces bags, in place: the object gets the class of its bags."""
     layer.__class__ = next(kind for kind in _KINDS if kind.__bases__[1] is type(layer))
     assert isinstance(layer, Bag)
     layer.mode, layer.include_last_offset = mode, include_last_offset

@@ -1,4 +1,4 @@
-"""Which tokens come up near each other: related pairs for ANT, and a feature space to find anchors in.
+"""Co-occurrence of tokens: related pairs for ANT, and a feature space for the selection of anchors.
 
 Source: "Anchor & Transform" (ICLR 2021), section 3.1 and appendices F, H and J: a context of 10 tokens.
 """
@@ -19,11 +19,11 @@ _Keys = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Cooccurrence(NamedTuple):
-    """Pairs of tokens that come up together.
+    """Pairs of tokens that occur together.
 
     Attributes:
-        pairs: ids int64 [2, P]; in each pair the lower first, no pair twice, no token with itself.
-        counts: how often, int64 [P].
+        pairs: ids int64 [2, P], the lower id first, each pair once, no token with itself.
+        counts: number of occurrences of each pair, int64 [P].
     """
 
     pairs: Tensor
@@ -33,19 +33,22 @@ class Cooccurrence(NamedTuple):
 def count(
     documents: Iterable[Document], num_embeddings: int, window: int = 10, anchor_ids: Tensor | None = None
 ) -> Cooccurrence:
-    """Pairs of tokens at most ``window`` places apart in the same document, with how often that happens.
+    """Count pairs of tokens that are at most ``window`` places apart in the same document.
 
-    Frequent words come up near everything: ``found.pairs[:, found.counts >= 20]`` keeps what is no accident.
+    Frequent words occur near every other word. ``found.pairs[:, found.counts >= 20]`` drops accidental pairs.
 
     Args:
         documents: ids of each text without its padding, integers [m].
-        num_embeddings: n.
-        window: the paper takes 10.
-        anchor_ids: only pairs with one of these tokens, int64 [A]: takes less memory, and is all that positive pairs
-            need; negative ones and features need all pairs.
+        num_embeddings: number of rows n.
+        window: maximum distance of two tokens; the paper uses 10.
+        anchor_ids: only count pairs with one of these tokens, int64 [A]. This takes less memory and suffices for
+            positive pairs; negative pairs and features require all pairs.
+
+    Returns:
+        The pairs and the number of times that each occurs.
 
     Raises:
-        BadInputError: for a document that is no row of integers, a window below 1, or anchors that are no integers.
+        BadInputError: for a document that is not a row of integers, a window below 1, or anchors that are not integers.
         IdOutOfRangeError: for an id outside the table.
     """
     for name, number in (("num_embeddings", num_embeddings), ("window", window)):
@@ -65,18 +68,20 @@ def count(
 
 
 def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
-    """Tokens that come up near the same others are close: log(1 + count) of all pairs, cut to its largest directions.
+    """Return features that place tokens with similar neighbours close together.
+
+    The features are the largest singular directions of the matrix log(1 + count) of all pairs.
 
     Args:
-        found: of `count`, without ``anchor_ids``.
-        num_embeddings: n.
-        width: f, how many directions; at most n.
+        found: result of `count` without ``anchor_ids``.
+        num_embeddings: number of rows n.
+        width: f, the number of directions, at most n.
 
     Returns:
-        float32 [n, f]; drawn with torch's generator, as ``torch.svd_lowrank`` is.
+        float32 [n, f]; random, as ``torch.svd_lowrank`` draws from torch's generator.
 
     Raises:
-        BadInputError: if ``width`` is not 1 to n, or ``found`` is not of `count`.
+        BadInputError: if ``width`` is outside 1 to n, or ``found`` is not a result of `count`.
         IdOutOfRangeError: for an id outside the table.
     """
     if not isinstance(found, Cooccurrence):
@@ -96,7 +101,7 @@ def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
 
 
 def _keys(batch: Batch, distance: int, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> _Keys:
-    """One number for each pair this far apart: lower id times n plus higher id."""
+    """Return one number for each pair at this distance: lower id times n plus higher id."""
     one, other = batch.ids[:-distance], batch.ids[distance:]
     kept = (batch.owners[:-distance] == batch.owners[distance:]) & (one != other) & (wanted[one] | wanted[other])
     one, other = one[kept], other[kept]
@@ -105,7 +110,7 @@ def _keys(batch: Batch, distance: int, wanted: np.ndarray[Any, np.dtype[np.bool_
 
 
 def _merged(keys: _Keys, counts: _Keys, more: _Keys, times: _Keys) -> tuple[_Keys, _Keys]:
-    """Sums over the keys of both."""
+    """Merge two lists of keys and add the counts of equal keys."""
     merged, places = np.unique(np.concatenate((keys, more)), return_inverse=True)
     sums = np.zeros(len(merged), np.int64)
     np.add.at(sums, places, np.concatenate((counts, times)))

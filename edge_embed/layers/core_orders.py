@@ -1,7 +1,7 @@
-"""Cores of tensor trains and rings as other libraries hold them, made into ours.
+"""Conversion of tensor-train and tensor-ring cores from the layouts of other libraries.
 
-An id has the digits i_1 ... i_N, a column the digits j_1 ... j_N. What differs is the axes of a core and which digit is
-the most significant:
+An id has the digits i_1 ... i_N, a column the digits j_1 ... j_N. Libraries differ in the axes of a core and in the
+most significant digit:
 
     order           a core is               id                      column
     edge-embed      [I, R, J, R']           (i_1 I_2 + i_2) I_3 ... (j_1 J_2 + j_2) J_3 ...
@@ -13,12 +13,13 @@ the most significant:
     hetu            [I, R J R']             i_1 + I_1 (i_2 + ...    (j_1 J_2 + j_2) J_3 ...
 
 ``paper`` is "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission), eq. (1) and the
-bijections of appendix A. ``tt-pytorch`` is `TTEmbedding` of its authors' t3nsor as released, which takes rows of the
-full matrix; ``tt-pytorch-rows`` an earlier one, which gathers rows by ``ind2sub``. ``tltorch`` is the BlockTT of
-`FactorizedEmbedding`, ``fbtt`` one table of `TTEmbeddingBag` of FBTT-Embedding, ``hetu`` its `TensorTrainEmbedding`.
+bijections of appendix A. ``tt-pytorch`` is `TTEmbedding` of the authors' t3nsor as released, which selects rows of the
+full matrix. ``tt-pytorch-rows`` is an earlier version, which gathers rows by ``ind2sub``. ``tltorch`` is the BlockTT of
+`FactorizedEmbedding`, ``fbtt`` one table of `TTEmbeddingBag` of FBTT-Embedding, and ``hetu`` its
+`TensorTrainEmbedding`.
 
-Where both digits run the other way, the chain is reversed: G_1 ... G_N = (G_N^T ... G_1^T)^T. Where only those of ids
-do, no cores of ours have the same table: it takes an order of rows, at 4 bytes a row.
+If both digit orders are reversed, the chain of cores is reversed: G_1 ... G_N = (G_N^T ... G_1^T)^T. If only the digits
+of ids are reversed, our cores need an order of rows to hold the same table, at 4 bytes a row.
 """
 
 import math
@@ -34,12 +35,12 @@ CoreOrder = Literal["edge-embed", "paper", "tt-pytorch", "tt-pytorch-rows", "tlt
 
 
 class _Layout(NamedTuple):
-    """How a library holds cores.
+    """Layout of the cores of a library.
 
     Attributes:
-        axes: of a core, I, R, J and R' in some order, the last three maybe as one.
-        first_row_digit_is_least: whether i_1 counts ones.
-        first_column_digit_is_least: whether j_1 does.
+        axes: axes of a core: I, R, J and R' in some order, the last three possibly as one axis.
+        first_row_digit_is_least: whether i_1 is the least significant digit of an id.
+        first_column_digit_is_least: whether j_1 is the least significant digit of a column.
     """
 
     axes: str
@@ -59,15 +60,15 @@ _LAYOUTS: dict[CoreOrder, _Layout] = {
 
 
 def own_cores(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int] | None) -> list[Tensor]:
-    """The cores [I, R, J, R'] of the same table, but for the order of its rows (`row_places`).
+    """Return cores [I, R, J, R'] of the same table, up to the order of its rows (`row_places`).
 
     Args:
-        cores: those of a library.
-        order: which one.
-        col_shape: J_1 ... J_N, where ``order`` has cores of two axes; None elsewhere.
+        cores: cores of a library.
+        order: name of the library's layout.
+        col_shape: J_1 ... J_N if cores of ``order`` have two axes, else None.
 
     Raises:
-        BadInputError: if there is no such order, or cores have other axes or sizes that do not fit one another.
+        BadInputError: if the order is unknown, or cores have other axes or sizes that do not fit each other.
     """
     if order not in _LAYOUTS:
         expected = f"{suggested(str(order), _LAYOUTS)}expected one of {', '.join(get_args(CoreOrder))}"
@@ -89,12 +90,12 @@ def own_cores(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
 
 
 def has_flat_cores(order: CoreOrder) -> bool:
-    """Whether cores have two axes, so that their ranks are read on from R_0 = 1: such a library has trains alone."""
+    """Return whether cores have two axes. Their ranks are derived from R_0 = 1, as such a library has only trains."""
     return order in _LAYOUTS and _LAYOUTS[order].axes.count(",") == 1
 
 
 def row_places(row_shape: Sequence[int], order: CoreOrder) -> Tensor | None:
-    """For each id its row in `own_cores`, int64 [I_1 ... I_N], or None where that is the id."""
+    """Return for each id its row in `own_cores`, int64 [I_1 ... I_N], or None if that is the id itself."""
     layout = _LAYOUTS[order]
     if layout.first_row_digit_is_least == layout.first_column_digit_is_least:
         return None
@@ -105,7 +106,7 @@ def row_places(row_shape: Sequence[int], order: CoreOrder) -> Tensor | None:
 
 
 def _unfolded(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int]) -> list[Tensor]:
-    """[I, R J R'] or [1, I, R J R'] -> [I, R, J, R'], of which R is 1 for the first one and then follows."""
+    """Reshape [I, R J R'] or [1, I, R J R'] to [I, R, J, R']; the first R is 1, each R' is the next R."""
     if len(col_shape) != len(cores):
         raise BadInputError(f"col_shape: got {len(col_shape)} numbers for {len(cores)} cores, expected one for each")
     single = [core.squeeze(0) if core.ndim == 3 and len(core) == 1 else core for core in cores]

@@ -1,4 +1,4 @@
-"""Texts as ids, read a batch of whole documents at a time: what statistics of tokens are counted over."""
+"""Batches of whole documents, given as ids, for counting statistics of tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,21 +14,21 @@ _BATCH_IDS = 1 << 20
 
 
 class Batch(NamedTuple):
-    """Ids of some documents one after the other, and for each id which of these it is of: int64 [m] both."""
+    """Concatenated ids of some documents, and for each id the number of its document: int64 [m] both."""
 
     ids: np.ndarray[Any, np.dtype[np.int64]]
     owners: np.ndarray[Any, np.dtype[np.int64]]
 
 
 def batches(documents: Iterable[Document], num_embeddings: int) -> Iterator[Batch]:
-    """About a million ids at a time; no document is divided.
+    """Yield batches of about a million ids; a document is never split.
 
     Args:
-        documents: each the ids of a text in its order, integers [m] of 0 to ``num_embeddings - 1``.
+        documents: ids of each text in its order, integers [m] from 0 to ``num_embeddings - 1``.
         num_embeddings: rows n of the table.
 
     Raises:
-        BadInputError: for a document that is no row of integers.
+        BadInputError: for a document that is not a row of integers.
         IdOutOfRangeError: for an id outside the table.
     """
     held: list[np.ndarray[Any, np.dtype[np.int64]]] = []
@@ -51,7 +51,7 @@ def _joined(held: list[np.ndarray[Any, np.dtype[np.int64]]]) -> Batch:
 def _checked(document: Document, number: int, num_embeddings: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
         ids = np.asarray(document.cpu() if isinstance(document, Tensor) else document)
-    except ValueError as error:  # rows of several lengths
+    except ValueError as error:  # ragged rows
         raise BadInputError(f"document {number}: got {document!r:.80}, expected the ids of its tokens") from error
     if ids.size == 0:
         return np.zeros(0, np.int64)

@@ -1,15 +1,16 @@
-"""`DPQEmbedding`: an embedding table learned as product-quantisation codes.
+"""`DPQEmbedding`, an embedding table trained as product-quantisation codes.
 
 Forward passes in training, with p = softmax(norm(r_j) / tau), one = onehot(c_j), sg = stop gradient:
 
     SX   H_j = (p - sg(p - one)) V_j   or   p V_j - sg(p V_j - V_j[c_j])          (eq. 4 and 5)
-    VQ   H_j = q_j - sg(q_j - V_j[c_j]),   V learns from a loss of its own         (eq. 7, sec. 2.3)
+    VQ   H_j = q_j - sg(q_j - V_j[c_j]),   V is trained by a loss of its own       (eq. 7, sec. 2.3)
 
-Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission), with two
-things of the authors' released code: SX passes the straight-through one-hot to V (the first form; eq. (5) is printed as
-the second), and a batch norm standardises the distances. Distances r and codes c: `edge_embed.ops.dpq_distance`; the
-rows: `edge_embed.ops.dpq_straight_through`; the loss of VQ: `edge_embed.layers.regularization`; moving averages in its
-place: `edge_embed.layers.moving_centroids`.
+Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission). Two details
+follow the authors' released code. SX passes the straight-through one-hot to V (the first form); the paper prints the
+second form as eq. (5). A batch norm standardises the distances.
+
+Related modules: `edge_embed.ops.dpq_distance` (distances r and codes c), `edge_embed.ops.dpq_straight_through` (rows),
+`edge_embed.layers.regularization` (loss of VQ), `edge_embed.layers.moving_centroids` (moving averages in its place).
 """
 
 from collections.abc import Callable, MutableMapping, Sequence
@@ -57,61 +58,62 @@ _NORM_MOMENTUM = 0.1
 
 @suggests_keywords
 class DPQEmbedding(Centroids):
-    """Drop-in for ``nn.Embedding`` whose table is learned as codes and values.
+    """Drop-in for ``nn.Embedding`` whose table is stored as codes and codebooks (values).
 
-    The layer has two states. *Trainable* keeps ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are tied,
-    ``value`` [G, K, s], and what its options add. *Frozen* (after `freeze` or `from_packed`) keeps ``codes``, uint8
-    [n, row_bytes], ``value``, and ``value_scales`` [G] where that is int8, and no longer learns. In eval mode both
-    states give value rows selected by index, bit for bit what the exported file gives.
+    The layer has two states. A trainable layer holds ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are
+    tied, ``value`` [G, K, s], and the state of its options. A frozen layer (after `freeze` or `from_packed`) holds
+    ``codes``, uint8 [n, row_bytes], ``value``, and ``value_scales`` [G] if ``value`` is int8. It can no longer be
+    trained. In eval mode both states return value rows selected by code, bit for bit as the exported file does.
 
-    The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D when subspaces are shared: queries, keys
-    and whatever else is needed for training count nothing.
+    The paper's compression ratio is 32nd / (nD log2 K + 32Kd), with 32Kd/D for shared subspaces. Queries, keys and
+    other training state are not counted.
 
     Args:
-        num_embeddings: rows n.
-        embedding_dim: d.
-        num_codes: K, 2 to 65,536 choices per group.
+        num_embeddings: number of rows n.
+        embedding_dim: width d of a row.
+        num_codes: K, the number of codes per group, 2 to 65,536.
         num_groups: D, which must divide d. A small K with a large D works better than the reverse (sec. 3.2).
-        variant: ``"sx"`` (softmax, eq. 3 to 5) or ``"vq"`` (centroids, eq. 6 and 7). With ``"vq"`` values learn from
-            `regularization_loss` alone, which training has to add to the loss of the model.
-        share_subspaces: one key and value matrix for all groups (appendix E.2), so G = 1 instead of D.
-        padding_idx: this row is exactly zero and gets no gradient.
-        distance_norm: batch norm of the distances (appendix C). True: one statistic per choice k, shared by all groups,
-            as in the authors' code; ``"per_group"``: one per group and choice, which leaves fewer codes of SX unused;
-            False: none, for a table that a `TiedOutput` shares, above all with SX: statistics of look-ups, which meet
-            frequent rows most, and of the output layer, which takes all alike, give a row different codes.
+        variant: ``"sx"`` (softmax, eq. 3 to 5) or ``"vq"`` (centroids, eq. 6 and 7). With ``"vq"`` only
+            `regularization_loss` trains the values, so add it to the loss of the model.
+        share_subspaces: whether all groups share one key and value matrix (appendix E.2): G = 1 instead of D.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient.
+        distance_norm: batch norm of the distances (appendix C). True: one statistic per code k, shared by all groups,
+            as in the authors' code. ``"per_group"``: one per group and code, which leaves fewer codes of SX unused.
+            False: no norm. Use False for a table that a `TiedOutput` shares, above all with SX: lookups weight
+            frequent rows and the output layer weights all rows alike, so their statistics give a row different codes.
         init_scale: queries, keys and values start uniform in [-init_scale, init_scale].
         device: as for ``nn.Embedding``.
-        dtype: as for ``nn.Embedding``; export wants float32 or float16.
-        metric: how near a query is to a key. SX: ``"dot"`` (eq. 3, the default), ``"euclidean"`` (squared) or
-            ``"cosine"`` (table 1; of keys of two columns or more). VQ is Euclidean (eq. 6).
-        tie_key_value: one matrix as keys and values. SX: no by default, as in the paper (table 12). VQ is tied:
-            eq. (7) gives the query the gradient of the value, which has to be near it.
-        key_dim: columns D w of queries and keys (table 1), a multiple of ``num_groups``; d by default, and always
-            where keys and values are tied.
-        query_init_scale: as ``init_scale``, for the queries alone.
+        dtype: as for ``nn.Embedding``; export requires float32 or float16.
+        metric: similarity of a query and a key. SX: ``"dot"`` (eq. 3, the default), ``"euclidean"`` (squared) or
+            ``"cosine"`` (table 1; requires keys of two or more columns). VQ is Euclidean (eq. 6).
+        tie_key_value: whether keys and values are one matrix. The default for SX is False, as in the paper (table 12).
+            VQ is always tied: eq. (7) gives the query the gradient of the value, which has to be near it.
+        key_dim: columns D w of queries and keys (table 1), a multiple of ``num_groups``. The default is d, which is
+            required for tied keys and values.
+        query_init_scale: as ``init_scale``, for the queries only.
         temperature: tau of SX (eq. 4), the attribute `temperature`.
-        norm_eps: added to the variance of the distances, 1e-8 to 1. The authors' code has 1e-3; distances of small
-            vectors vary by less, and SX learned less with it: AG News (`samples/ag_news/defaults.md`, five seeds)
-            scored .883, and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored .896 and .894.
-        norm_momentum: share of a batch in the running statistics. The authors' code has .01; the default of .1 needs
-            fewer steps to follow, and scored alike.
-        value_gradient: SX: the values that learn. ``"selected"``: the one of the code, as in the authors' code;
-            ``"softmax"``: all of a group, each by its probability, as eq. (5) is printed, in torch on the CPU too. It
-            scored alike on AG News (five seeds): .887 against .889.
-        ema_decay: VQ: the centroids are moving averages of the queries that chose them (sec. 2.3), with this decay,
-            .99 for example, and no longer learn from L_reg: ``value`` is then no parameter. With torch.distributed,
-            every process has to take the same number of training passes, as sums go over all. Centroids move when a
-            training pass begins, so that eval mode, `freeze` and `to_packed` have them as of the beginning of the last
-            one. A pass that `torch.utils.checkpoint` repeats counts once and has the gradients of the first, if the
-            layer comes up once in a step and is not compiled.
+        norm_eps: constant added to the variance of the distances, 1e-8 to 1. The authors' code uses 1e-3. Distances of
+            small vectors vary by less, so SX trained worse with it: on AG News (`samples/ag_news/defaults.md`, five
+            seeds) SX scored .883 with 1e-3 and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored
+            .896 and .894.
+        norm_momentum: weight of a batch in the running statistics. The authors' code uses .01. The default of .1
+            adapts in fewer steps and scored alike.
+        value_gradient: SX: values that get a gradient. ``"selected"``: the value of the code, as in the authors' code.
+            ``"softmax"``: all values of a group, weighted by probability, as eq. (5) is printed; it runs in torch on
+            the CPU too. Both scored alike on AG News (five seeds): .889 with ``"selected"``, .887 with ``"softmax"``.
+        ema_decay: VQ: train the centroids as moving averages of the queries that chose them (sec. 2.3) with this
+            decay, for example .99, instead of by L_reg; ``value`` is then not a parameter. With torch.distributed,
+            every process must run the same number of training passes, because sums are taken over all processes.
+            Centroids move at the beginning of a training pass. Eval mode, `freeze` and `to_packed` therefore use the
+            centroids of the beginning of the last pass. A pass that `torch.utils.checkpoint` repeats counts once and
+            has the gradients of the first, if the layer is used once in a step and is not compiled.
 
     Shape:
-        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+        ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
 
     Raises:
         BadInputError: for impossible sizes, options that exclude each other, or ids that are not integers.
-        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator, its own gather asserts).
     """
 
     query: nn.Parameter
@@ -122,7 +124,7 @@ class DPQEmbedding(Centroids):
     running_mean: Tensor
     running_var: Tensor
     centroids: MovingCentroids | None
-    # Of layers that were pickled before there were these options.
+    # Defaults for layers that were pickled before these options existed.
     norm_eps: float = NORM_EPS
     norm_momentum: float = _NORM_MOMENTUM
     value_gradient: ValueGradient = "selected"
@@ -192,10 +194,10 @@ class DPQEmbedding(Centroids):
 
     @property
     def temperature(self) -> float:
-        """Tau of the softmax of SX in training (eq. 4), above 0; it can be set at any time, and 1 is the paper's.
+        """Temperature tau of the softmax of SX in training (eq. 4), above 0; the paper uses 1.
 
-        Codes are those of tau = 0 whatever it is. It is no part of the state_dict, as a learning rate is none:
-        whatever lowers it from step to step sets it after a resume as well.
+        It can be set at any time. Codes are those of tau = 0 for every temperature. The temperature is not part of the
+        state_dict, like a learning rate: code that changes it from step to step must also set it after a resume.
         """
         return self._temperature
 
@@ -205,7 +207,7 @@ class DPQEmbedding(Centroids):
         self._temperature = float(temperature)
 
     def reset_parameters(self) -> None:
-        """Draw queries, keys and values anew and forget the running statistics and averages."""
+        """Draw new queries, keys and values, and reset the running statistics and moving averages."""
         nn.init.uniform_(self.query, -self.query_init_scale, self.query_init_scale)
         if not self.tie_key_value:
             nn.init.uniform_(self.key, -self.init_scale, self.init_scale)
@@ -218,10 +220,10 @@ class DPQEmbedding(Centroids):
 
     @classmethod
     def from_packed(cls, packed: PackedDPQ) -> Self:
-        """A frozen layer over the codes and values of ``packed`` (its arrays are copied).
+        """Return a frozen layer with a copy of the codes and values of ``packed``.
 
         Raises:
-            BadInputError: if it is of another method, or is a table of `ScaledDPQEmbedding`.
+            BadInputError: if ``packed`` is a table of another method or of `ScaledDPQEmbedding`.
         """
         check_form(packed, PackedDPQ)
         if not packed.shape.is_plain:
@@ -244,30 +246,33 @@ class DPQEmbedding(Centroids):
 
     @property
     def frozen(self) -> bool:
-        """Whether only codes and values are left."""
+        """Return whether the layer holds only codes and values and can no longer be trained."""
         return "codes" in self._buffers
 
     @property
     def stored_type(self) -> torch.dtype:
-        """Type of the values, or of the scales of int8."""
+        """Dtype of the values, or of the scales if values are int8."""
         return self.value.dtype if self.value_scales is None else self.value_scales.dtype
 
     def to_packed(self) -> PackedDPQ:
-        """The packed form; a trainable table recomputes the codes of all rows as in eval mode."""
+        """Return the packed form. A trainable table computes the codes of all rows as in eval mode."""
         if self.frozen:
             return dpq.pack_frozen(*self._frozen_table())
         return dpq.pack(self.query, self._keys(), self.value, *self._statistics(), self.metric, self.padding_idx)
 
     def freeze(self, value_type: dpq.ValueType | None = None) -> Self:
-        """Keep only codes and values, in place. Rows in eval mode stay bit for bit the same.
+        """Keep only the codes and the values, in place. Rows in eval mode stay bit for bit the same by default.
 
         Args:
-            value_type: of the values, which it rounds: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale
-                for each group (for all, when subspaces are shared); rows keep the type of the layer. By default
-                values stay as they are.
+            value_type: dtype that the values are rounded to: ``"float32"``, ``"float16"``, or ``"int8"`` with one scale
+                for each group (one for all groups if subspaces are shared). By default values stay the same. Rows keep
+                the dtype of the layer.
+
+        Returns:
+            The layer itself.
 
         Raises:
-            BadInputError: if a value is not finite, also after rounding, or a type is not stored.
+            BadInputError: if a value is not finite before or after rounding, or a dtype cannot be stored.
         """
         codes = self.codes if self.frozen else torch.from_numpy(self.to_packed().codes)
         value, scales = self.value.detach(), self.value_scales
@@ -285,10 +290,10 @@ class DPQEmbedding(Centroids):
         self.register_buffer("value_scales", value_scales)
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
-        """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model."""
+        """Make the layer frozen if the checkpoint is, so that a newly constructed model can load it."""
         if prefix + "codes" in state_dict:
             value: Tensor = state_dict.get(prefix + "value", self.value)
-            is_int8 = value.dtype == torch.int8  # numbers of one kind cannot be copied into the other
+            is_int8 = value.dtype == torch.int8  # int8 and float numbers cannot be copied into each other
             row_bytes = bit_packing.row_bytes(self.num_groups, bit_packing.bits_for(self.num_codes))
             sizes: dict[str, Sequence[int]] = {"codes": (self.num_embeddings, row_bytes), "value": self.value.shape}
             if is_int8:
@@ -303,7 +308,7 @@ class DPQEmbedding(Centroids):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow ``.half()`` and the like with float values; int8 values keep their scales as they are."""
+        """Apply ``.half()`` and similar to float values; int8 values keep their scales unchanged."""
         scales = self.value_scales
         super()._apply(fn, recurse)
         if scales is not None and self.value_scales is not None and self.value_scales.dtype != scales.dtype:
@@ -331,7 +336,7 @@ class DPQEmbedding(Centroids):
         return self.query
 
     def training_rows(self, query: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
+        """Return the rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
         if self.centroids is not None and update:
             self.centroids.move(self.value)
         in_head, memory = memory is not None, {} if memory is None else memory
@@ -351,7 +356,10 @@ class DPQEmbedding(Centroids):
         return centroid_rows(query, self.value, code)
 
     def _distance_weights(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
-        """Weights of distances, [G, f, K], by the statistics of this batch if there is a norm: too much for float16."""
+        """Return the weights of the distances, [G, f, K], normalised by this batch if there is a norm.
+
+        They are at least float32 with a norm: float16 is too narrow for it.
+        """
         wide = torch.promote_types(query.dtype, torch.float32) if self.distance_norm else query.dtype
         weights = affine(self._keys().to(wide), self.metric)
         if self.distance_norm:
@@ -364,19 +372,19 @@ class DPQEmbedding(Centroids):
 
     @property
     def _more_eps(self) -> float:
-        """What running variances hold beside the variance, as operators and files know one eps alone."""
+        """Amount added to running variances, because operators and files have one fixed eps."""
         return self.norm_eps - NORM_EPS
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:
         dtype = self.running_mean.dtype
-        step = self.norm_momentum * (total > 0).to(dtype)  # an empty batch teaches nothing
+        step = self.norm_momentum * (total > 0).to(dtype)  # an empty batch changes nothing
         unbiased = variance * total / (total - 1).clamp(min=1)
         self.running_mean.lerp_(mean.to(dtype), step)
         self.running_var.lerp_((unbiased + self._more_eps).to(dtype), step)
 
     def extra_repr(self) -> str:
-        """Sizes and state, as ``print(model)`` shows them, and whatever is not as by default."""
+        """Return sizes, state and every option that differs from its default, for ``print(model)``."""
         shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, num_groups={self.num_groups}"
         shown += f", variant={self.variant!r}, share_subspaces={self.share_subspaces}"
         is_sx = self.variant == "sx"

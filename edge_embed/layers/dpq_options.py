@@ -1,4 +1,4 @@
-"""Options of `DPQEmbedding` that have to fit each other, and why."""
+"""Checks of the options of `DPQEmbedding`, with the reasons why some exclude each other."""
 
 import math
 from typing import Literal
@@ -18,7 +18,7 @@ _MOST_NAMED = 6
 
 
 def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: int, tied: bool) -> None:
-    """Raise `BadInputError` unless groups divide what they are groups of, and tied keys are as wide as values."""
+    """Raise `BadInputError` unless groups divide both widths and tied keys are as wide as values."""
     if not MIN_CODES <= num_codes <= MAX_CODES:
         raise BadInputError(f"num_codes must be {MIN_CODES} to {MAX_CODES}, got {num_codes}")
     for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):
@@ -37,26 +37,26 @@ def _nearest_divisors(size: int, wanted: int) -> str:
 
 
 def check_directions(metric: str, key_dim: int, num_groups: int) -> None:
-    """Raise `BadInputError` where the cosine of a query and a key is a sign, by which half of the keys are equal."""
+    """Raise `BadInputError` for the cosine of one-column keys: it is a sign, equal for half of the keys."""
     if metric == "cosine" and key_dim == num_groups:
         widths = f"key_dim {key_dim} in {num_groups} groups, single numbers, which have no direction but a sign"
         raise BadInputError(f'metric: got "cosine" with {widths}: take fewer groups or a larger key_dim')
 
 
 def check_switch(name: str, switch: bool) -> None:
-    """Raise `BadInputError` unless it is True or False."""
+    """Raise `BadInputError` unless ``switch`` is True or False."""
     if not isinstance(switch, bool):
         raise BadInputError(f"{name} must be True or False, got {switch!r:.80}")
 
 
 def check_scale(name: str, scale: float) -> None:
-    """Raise `BadInputError` unless numbers can start in [-scale, scale]."""
+    """Raise `BadInputError` unless ``scale`` is finite and at least 0, the bound of a uniform start [-scale, scale]."""
     if not (isinstance(scale, int | float) and 0 <= scale < math.inf):
         raise BadInputError(f"{name} must be a finite number of at least 0, got {scale!r:.80}")
 
 
 def check_norm(eps: float, momentum: float) -> None:
-    """Raise `BadInputError` unless float32 holds variances with ``eps`` added, and ``momentum`` is a share."""
+    """Raise `BadInputError` unless float32 can hold variances plus ``eps``, and ``momentum`` is in (0, 1]."""
     if not (is_number(eps) and 1e-8 <= eps <= 1):
         raise BadInputError(f"norm_eps must be 1e-8 to 1, got {eps!r:.80}")
     if not (is_number(momentum) and 0 < momentum <= 1):
@@ -64,7 +64,7 @@ def check_norm(eps: float, momentum: float) -> None:
 
 
 def check_value_gradient(value_gradient: str, variant: Variant) -> None:
-    """Raise `BadInputError` unless SX has such a gradient; VQ has the first alone."""
+    """Raise `BadInputError` unless the variant supports this gradient; VQ only has ``"selected"``."""
     if value_gradient not in ("selected", "softmax"):
         raise BadInputError(f'value_gradient must be "selected" or "softmax", got {value_gradient!r:.80}')
     if variant == "vq" and value_gradient != "selected":
@@ -73,7 +73,7 @@ def check_value_gradient(value_gradient: str, variant: Variant) -> None:
 
 
 def check_temperature(temperature: float, variant: Variant) -> None:
-    """Raise `BadInputError` unless distances can be divided by it, in float32 too."""
+    """Raise `BadInputError` unless distances can be divided by ``temperature``, also in float32."""
     narrow = torch.finfo(torch.float32)
     if not (is_number(temperature) and narrow.tiny <= temperature <= narrow.max):
         holds = f"float32 holds {narrow.tiny:.1e} to {narrow.max:.1e}"
@@ -83,7 +83,7 @@ def check_temperature(temperature: float, variant: Variant) -> None:
 
 
 def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:
-    """Raise `BadInputError` unless there is such a method."""
+    """Raise `BadInputError` unless the options form a valid method."""
     if variant not in ("sx", "vq"):
         raise BadInputError(f'variant must be "sx" or "vq", got {variant!r:.80}')
     if metric not in METRICS:

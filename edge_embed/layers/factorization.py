@@ -1,7 +1,7 @@
-"""Shapes of tensor-train tables: a number of rows or columns as a product of a few factors of similar size.
+"""Default shapes of tensor-train tables: a number of rows or columns as a product of a few similar factors.
 
-The paper asks for factors "as close to each other as possible" ("Tensorized Embedding Layers for Efficient Model
-Compression", section 3.4); its authors' code measures that by the entropy of f / sum(f), as here.
+The paper requires factors "as close to each other as possible" ("Tensorized Embedding Layers for Efficient Model
+Compression", section 3.4). Its authors' code measures this by the entropy of f / sum(f), and so does this module.
 """
 
 import math
@@ -12,21 +12,21 @@ from edge_embed.layers.table import checked_count
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 _DEFAULT_CORES = 3
-_MOST_FACTORED = 10**9  # rows; the search takes a second there
+_MOST_FACTORED = 10**9  # rows; the search takes a second at this size
 
 
 def column_shape(width: int, count: int) -> tuple[int, ...]:
-    """The most even of all products of ``count`` rising factors that give exactly ``width``."""
+    """Return the most even of all products of ``count`` rising factors that equal ``width``."""
     return max(_products(width, count), key=_evenness)
 
 
 def row_shape(rows: int, count: int) -> tuple[int, ...]:
-    """The most even product of ``count`` rising factors with room for ``rows``.
+    """Return the most even product of ``count`` rising factors that is at least ``rows``.
 
-    Tried are ``rows`` itself and ``rows`` rounded up to a multiple of 10, 100, ..., which have many divisors.
+    Candidates are ``rows`` itself and ``rows`` rounded up to a multiple of 10, 100, ..., which have many divisors.
 
     Raises:
-        BadInputError: for more rows than are factored in a second.
+        BadInputError: for more rows than the search can factor in a second.
     """
     if rows > _MOST_FACTORED:
         raise BadInputError(f"row_shape cannot be found for {rows} rows (above {_MOST_FACTORED}): give row_shape")
@@ -37,10 +37,10 @@ def row_shape(rows: int, count: int) -> tuple[int, ...]:
 def number_of_cores(
     given: int | None, row_shape: Sequence[int] | None = None, col_shape: Sequence[int] | None = None
 ) -> int:
-    """N of a table, ``given`` or that of the shapes; 3 where none says it.
+    """Return the number of cores N: ``given``, the length of the shapes, or 3 by default.
 
     Raises:
-        BadInputError: if a shape is none, they do not agree, or no table has as many cores.
+        BadInputError: if a shape is not a sequence, the numbers differ, or the number of cores is outside its range.
     """
     shapes = {"row_shape": row_shape, "col_shape": col_shape}
     for name, shape in shapes.items():
@@ -57,10 +57,10 @@ def number_of_cores(
 
 
 def checked_numbers(name: str, numbers: Sequence[int], count: int) -> tuple[int, ...]:
-    """``count`` positive integers, as a tuple.
+    """Return ``count`` positive integers as a tuple.
 
     Raises:
-        BadInputError: for others; ``name`` says which.
+        BadInputError: for other numbers; the message contains ``name``.
     """
     if len(numbers) != count:
         raise BadInputError(f"{name} {list(numbers)} has {len(numbers)} numbers, expected {count}")
@@ -68,18 +68,18 @@ def checked_numbers(name: str, numbers: Sequence[int], count: int) -> tuple[int,
 
 
 def _evenness(factors: tuple[int, ...]) -> float:
-    """Entropy of the factors as shares of their sum; rounded, so that the first of equals wins."""
+    """Return the entropy of the factors as shares of their sum, rounded so that equal products compare equal."""
     total = sum(factors)
     return round(-sum(factor / total * math.log(factor / total) for factor in factors), 12)
 
 
 def _products(number: int, count: int, least: int = 1) -> Iterator[tuple[int, ...]]:
-    """All rising sequences of ``count`` factors from ``least`` on with the product ``number``."""
+    """Yield all rising sequences of ``count`` factors, at least ``least`` each, with the product ``number``."""
     if count == 1:
         yield (number,)
         return
     factor = least
-    while factor**count <= number:  # the least of ``count`` factors
+    while factor**count <= number:  # ``factor`` is the smallest of ``count`` factors
         if number % factor == 0:
             for others in _products(number // factor, count - 1, factor):
                 yield factor, *others

@@ -1,10 +1,10 @@
-"""The loss of a full softmax over an ANT table whose gradient of T is sparse, and whose logits are never all in memory.
+"""Full-softmax loss of an ANT table with a sparse gradient of T and in blocks of logits.
 
     T = max(T - step * (g^T (A h)^T + penalty), 0)          (eq. 35; g = softmax(logits) - onehot(target))
 
-The outer product of g [n] and A h [A] is as large as T, but the proximal step undoes most of it: an entry that is zero
-stays zero unless its gradient is below -penalty. The step is applied to the gradient first: what is kept of the product
-stands at nonzeros of T, or lifts a zero. A row without nonzeros whose g is small is not multiplied at all.
+The outer product of g [n] and A h [A] is as large as T, but the proximal step undoes most of it: a zero entry stays
+zero unless its gradient is below -penalty. This loss applies the step to the gradient first. It keeps only entries of
+the product at nonzeros of T and entries that lift a zero. Rows without nonzeros and with a small g are skipped.
 
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), appendix H.
 
@@ -27,24 +27,25 @@ from edge_embed.ops.logits import row_blocks
 
 
 def full_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """The mean of the cross entropy of ``head(hidden)`` and ``targets``, a scalar.
+    """Return the mean cross entropy of ``head(hidden)`` and ``targets``, a scalar.
 
-    Its gradients are those of ``torch.nn.functional.cross_entropy``, but that of the transform is a sparse tensor
-    without the entries that the proximal step would make zero again. A step is exactly that with all entries if it is
-    taken by plain ``torch.optim.SGD``, without momentum, in an `edge_embed.ProximalOptimizer` of this penalty, and
-    nothing else gives the transform a gradient; of a table that is tied to the input embedding, some entries may stay
-    zero longer. `edge_embed.Yogi` takes no sparse gradients. A kept entry takes 20 bytes, 4 in a dense gradient: use it
-    where less than a fifth of the transform is above zero.
+    The gradients equal those of ``torch.nn.functional.cross_entropy``, but the gradient of the transform is a sparse
+    tensor without the entries that the proximal step would set to zero again. A step then equals the step with all
+    entries under three conditions: the optimiser is ``torch.optim.SGD`` without momentum, it is wrapped in an
+    `edge_embed.ProximalOptimizer` with this penalty, and the transform gets no other gradient. If the table is tied to
+    the input embedding, some entries may stay zero longer. `edge_embed.Yogi` rejects sparse gradients. A kept entry
+    takes 20 bytes instead of 4 in a dense gradient, so use this loss if less than a fifth of the transform is above
+    zero.
 
     Args:
-        head: the output layer, over an `ANTEmbedding`.
-        hidden: [*, d].
-        targets: ids of the right rows, integers [*]; -100 leaves a hidden state out, as in torch's losses.
-        penalty: that of the `ProximalOptimizer`, 0 if some entries are ``unpenalized``: 0 keeps all that is not moved
-            below zero.
+        head: output layer over an `ANTEmbedding`.
+        hidden: hidden states ``[*, d]``.
+        targets: ids of the right rows, integers ``[*]``; states with the target -100 are ignored, as in torch's losses.
+        penalty: penalty of the `ProximalOptimizer`. Use 0 if some entries are ``unpenalized``: 0 keeps every entry
+            that does not move below zero.
 
     Raises:
-        BadInputError: for other shapes or types, a frozen table, or one of another method or a mixture by softmax.
+        BadInputError: for other shapes or types, a frozen table, a table of another method, or a softmax mixture.
         IdOutOfRangeError: for a target outside the table.
     """
     hidden, targets = checked_batch(head, hidden, targets)
@@ -67,7 +68,7 @@ def _checked_layer(head: TiedOutput) -> ANTEmbedding:
 
 
 class _Loss(torch.autograd.Function):
-    """products [B, A], transform [n, A], bias [n] or None, targets [B] -> the mean loss."""
+    """Mean loss of products [B, A], transform [n, A], bias [n] or None and targets [B]."""
 
     @staticmethod
     def forward(
@@ -111,7 +112,7 @@ class _Loss(torch.autograd.Function):
 def _blocks(
     products: Tensor, transform: Tensor, bias: Tensor | None, padding_idx: int | None
 ) -> Iterator[tuple[int, int, Tensor, Tensor]]:
-    """First id, end, weights [block, A] and logits [B, block] of consecutive blocks of rows."""
+    """Yield first id, end, weights [block, A] and logits [B, block] of consecutive blocks of rows."""
     for begin, end in row_blocks(len(transform), max(products.shape)):
         weights = transform[begin:end].clamp(min=0).to(products.dtype)
         if padding_idx is not None and begin <= padding_idx < end:
@@ -121,8 +122,8 @@ def _blocks(
 
 
 def _kept(errors: Tensor, products: Tensor, transform: Tensor, penalty: float) -> Tensor:
-    """What the proximal step leaves of the gradient of a block of T: sparse [block, A]."""
-    may_rise = errors.abs().t() @ products.abs().amax(-1) > penalty  # [block], no entry of other rows is below -penalty
+    """Return the entries of the gradient of a block of T that the proximal step keeps: sparse [block, A]."""
+    may_rise = errors.abs().t() @ products.abs().amax(-1) > penalty  # [block]; other rows have no entry below -penalty
     rows = (may_rise | (transform > 0).any(-1)).nonzero().squeeze(-1)
     part, gradient = transform[rows], errors[:, rows].t() @ products  # [rows, A] each
     kept = (part > 0) | ((part == 0) & (gradient < -penalty))

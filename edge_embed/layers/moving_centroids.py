@@ -1,15 +1,15 @@
 """`MovingCentroids`: centroids of DPQ-VQ as moving averages of the queries that chose them.
 
-The DPQ paper names the method (sec. 2.3, after Kaiser et al. 2018) as the other way to train centroids, beside L_reg.
-With g the decay, n_k the queries of a step that chose centroid k, and e = 1e-5:
+The DPQ paper names this method (sec. 2.3, after Kaiser et al. 2018) as the alternative to L_reg for training centroids.
+With the decay g, the number n_k of queries of a step that chose centroid k, and e = 1e-5:
 
     N_k <- g N_k + (1 - g) n_k
     M_k <- g M_k + (1 - g) (sum of these queries)
     V_k  = M_k / N'_k,    N'_k = (N_k + e) / (N + K e) * N,    N = sum_k N_k
 
 Source of the formulas: van den Oord, Vinyals and Kavukcuoglu, "Neural Discrete Representation Learning" (2017),
-appendix A.1; the Laplace smoothing N'_k is that of its released code. Ours is the start, N_k = 1 and M_k = V_k: with
-N_k = 0 the first query to choose a centroid would throw it far away.
+appendix A.1. The Laplace smoothing N'_k is from its released code. The start N_k = 1 and M_k = V_k is ours: with
+N_k = 0, the first query to choose a centroid would move it far away.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,13 +23,13 @@ _SMOOTHING = 1e-5
 
 
 class MovingCentroids(nn.Module):
-    """The averages of one table, in its state_dict as ``count`` [G, K] and ``sum`` [G, K, s], float32 at least.
+    """The averages of one table, stored in its state_dict as ``count`` [G, K] and ``sum`` [G, K, s], at least float32.
 
-    Centroids themselves move when the next step begins (`move`): what a step computes once more in its backward pass
-    has to find them where they were.
+    The centroids move at the beginning of the next step (`move`), because a backward pass that recomputes the step must
+    find them unchanged.
 
     Args:
-        value: the centroids [G, K, s], of which type and device are taken.
+        value: the centroids [G, K, s], which set dtype and device.
         decay: g, between 0 and 1.
     """
 
@@ -46,20 +46,20 @@ class MovingCentroids(nn.Module):
 
     @torch.no_grad()
     def reset(self, value: Tensor) -> None:
-        """Begin anew at centroids [G, K, s]."""
+        """Restart the averages at centroids [G, K, s]."""
         self.count.fill_(1)
         self.sum.copy_(value)
 
     @torch.no_grad()
     def move(self, value: Tensor) -> None:
-        """Put the centroids of all steps so far into ``value`` [G, K, s]; a second time changes nothing."""
+        """Write the centroids after all steps so far into ``value`` [G, K, s]; a second call changes nothing."""
         total = self.count.sum(-1, keepdim=True)  # [G, 1]
         share = (self.count + _SMOOTHING) / (total + self.count.shape[-1] * _SMOOTHING)
         value.copy_(self.sum / (share * total).unsqueeze(-1))
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
-        """Make one step of all queries that `follow` gets inside."""
+        """Combine all queries given to `follow` inside this context into one step."""
         self._open_step = torch.zeros_like(torch.cat((self.sum, self.sum[..., :1]), -1))
         try:
             yield
@@ -69,12 +69,12 @@ class MovingCentroids(nn.Module):
 
     @torch.no_grad()
     def follow(self, query: Tensor, code: Tensor, counts: Tensor) -> None:
-        """Take queries into the averages; as every process does when torch.distributed is initialised.
+        """Add queries to the averages, together with those of all processes if torch.distributed is initialised.
 
         Args:
             query: [B, D s].
-            code: the centroids that they chose, int64 [D, B].
-            counts: how often each counts, integers [B].
+            code: codes of the centroids that the queries chose, int64 [D, B].
+            counts: weight of each query, integers [B].
         """
         (num_groups, _), (stored_groups, num_codes, width) = code.shape, self.sum.shape
         groups = query.to(self.sum.dtype).unflatten(-1, (num_groups, width)).transpose(0, 1)  # [D, B, s]
@@ -90,7 +90,7 @@ class MovingCentroids(nn.Module):
 
     @torch.no_grad()
     def _average(self, totals: Tensor) -> None:
-        """Sums and counts [G, K, s + 1] of one step into the averages; a step of no queries teaches nothing."""
+        """Average the sums and counts [G, K, s + 1] of one step; a step without queries changes nothing."""
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(totals)
         counts = totals[..., -1]
@@ -99,7 +99,7 @@ class MovingCentroids(nn.Module):
         self.sum.lerp_(totals[..., :-1], step)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow ``.to(device)`` and ``.double()``, but not ``.half()``: it would round away what a step adds."""
+        """Apply ``.to(device)`` and ``.double()``, but not ``.half()``, which would round away small increments."""
         before: dict[str, Any] = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, old in before.items():
@@ -109,5 +109,5 @@ class MovingCentroids(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """The decay."""
+        """Return the decay for ``print(model)``."""
         return f"decay={self.decay}"

@@ -1,11 +1,11 @@
-"""What is known of the tokens of an ANT table: which of them are related, and which are not.
+"""Related and unrelated pairs of tokens for training ANT tables.
 
     related = cooccurrence.count(documents, n).pairs                         or from_wordnet, or your own, [2, P]
     ProximalOptimizer(..., unpenalized={layer: entries(related, ids)})       positive pairs, eq. (32)
     loss = loss + weight * overlap(layer, Unrelated(related, n).draw(256))   negative pairs, eq. (33)
 
-Related tokens share anchors freely: the entry of T between a token and an anchor that is related to it is not
-penalised. This needs anchors that are tokens (`edge_embed.layers.anchors`). Unrelated tokens are kept from sharing.
+Related tokens share anchors freely: the entry of T between a token and a related anchor is not penalised. This requires
+anchors that are tokens (`edge_embed.layers.anchors`). Unrelated tokens are penalised for shared anchors.
 
 Source: "Anchor & Transform" (ICLR 2021), appendices F, H and J.
 """
@@ -22,14 +22,14 @@ from edge_embed.ops.ids import check_id_range
 
 
 def entries(related: Tensor, anchor_ids: Tensor) -> Tensor:
-    """Entries of the transform between a token and an anchor that is related to it: the zeros of S(G), appendix F.
+    """Return the entries of the transform between a token and a related anchor: the zeros of S(G), appendix F.
 
     Args:
         related: ids of pairs, int64 [2, P], in either order.
-        anchor_ids: the token that each anchor is, int64 [A].
+        anchor_ids: token of each anchor, int64 [A].
 
     Returns:
-        Rows and anchors, int64 [2, E], each entry once: what ``ProximalOptimizer(unpenalized=...)`` takes.
+        Rows and anchors, int64 [2, E], each entry once, for ``ProximalOptimizer(unpenalized=...)``.
 
     Raises:
         BadInputError: for pairs that are not int64 [2, P], or anchors that are not int64 [A].
@@ -41,7 +41,7 @@ def entries(related: Tensor, anchor_ids: Tensor) -> Tensor:
     if not len(anchor_ids):
         return torch.zeros(2, 0, dtype=torch.int64)
     order = anchor_ids.argsort()
-    both = torch.cat((related, related.flip(0)), 1)  # rows above, the tokens they are related to below
+    both = torch.cat((related, related.flip(0)), 1)  # tokens above, their related tokens below
     places = torch.searchsorted(anchor_ids[order], both[1]).clamp(max=len(anchor_ids) - 1)
     anchors = order[places]
     found: Tensor = torch.stack((both[0], anchors))[:, anchor_ids[anchors] == both[1]].unique(dim=1)
@@ -49,11 +49,11 @@ def entries(related: Tensor, anchor_ids: Tensor) -> Tensor:
 
 
 class Unrelated:
-    """Draws pairs of tokens that are not related: samples of N, which is nearly all pairs.
+    """Draws pairs of unrelated tokens: samples of N, which contains nearly all pairs.
 
     Args:
         related: ids of all related pairs, int64 [2, P], in either order.
-        num_embeddings: n.
+        num_embeddings: number of rows n.
 
     Raises:
         BadInputError: for pairs that are not int64 [2, P], or if every pair is related.
@@ -68,14 +68,14 @@ class Unrelated:
         self._count = num_embeddings * (num_embeddings - 1) // 2 - len(places)
         if self._count <= 0:
             raise BadInputError(f"got all pairs of {num_embeddings} tokens as related ones, expected some to be left")
-        self._before = places - torch.arange(len(places))  # how many pairs before each related one are not
+        self._before = places - torch.arange(len(places))  # number of unrelated pairs before each related one
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
-        """Ids int64 [2, count] of two different tokens each; draw anew for each step.
+        """Draw ids int64 [2, count] of two different tokens each; draw new pairs for each step.
 
         Args:
-            count: how many pairs.
-            generator: of the draws, by default torch's own.
+            count: number of pairs.
+            generator: random generator, by default torch's own.
 
         Raises:
             BadInputError: if the count is not at least 1.
@@ -85,23 +85,23 @@ class Unrelated:
         places = drawn + torch.searchsorted(self._before, drawn, right=True)
         twice = 2 * self.num_embeddings - 1
         root = (twice**2 - 8 * places).double().sqrt()
-        first = ((twice - root) / 2).long()  # rounded, so perhaps one too low or too high
+        first = ((twice - root) / 2).long()  # the rounded root may be off by one
         first = first - (self._place(first, first + 1) > places).long()
         first = first + (self._place(first + 1, first + 2) <= places).long()
         return torch.stack((first, places - self._place(first, first + 1) + first + 1))
 
     def _place(self, first: Tensor, second: Tensor) -> Tensor:
-        """The place of a pair, the lower id first, where all are in order."""
+        """Return the position of a pair, the lower id first, in the ordered list of all pairs."""
         return first * (2 * self.num_embeddings - first - 1) // 2 + second - first - 1
 
 
 def from_wordnet(vocabulary: Mapping[str, int], wordnet: Any) -> Tensor:
-    """Words and their hypernyms, hyponyms, synonyms and antonyms, immediate ones, as far as they are in the vocabulary.
+    """Return the pairs of words in the vocabulary that are immediate hypernyms, hyponyms, synonyms or antonyms.
 
     Args:
         vocabulary: id of each word; words of several parts are joined by ``_``, as in WordNet.
-        wordnet: WordNet as nltk reads it: ``nltk.corpus.wordnet`` where ``nltk.download("wordnet")`` has been run, or
-            a ``WordNetCorpusReader`` of a folder that has the database. It is not part of this package.
+        wordnet: a WordNet reader of nltk, which is not part of this package: ``nltk.corpus.wordnet`` after
+            ``nltk.download("wordnet")``, or a ``WordNetCorpusReader`` of a folder with the database.
 
     Returns:
         Ids int64 [2, P], each pair once, the lower id first.

@@ -1,10 +1,8 @@
-"""`PenaltySchedule`: the penalty of ANT, lambda_2, as it changes while training, by a few points of it.
-
-::
+"""`PenaltySchedule`: the penalty lambda_2 of ANT as a function of the training step, given by a few points.
 
 {0: p}               constant
 {0: 0, 1000: p}      linear warm-up in 1,000 steps
-{500: 0, 1500: p}    the same after 500 steps without; the authors' code has this one, counted in epochs
+{500: 0, 1500: p}    the same after 500 steps without a penalty; the authors' code uses this one, counted in epochs
 {999: 0, 1000: p}    a step
 """
 
@@ -21,19 +19,19 @@ from edge_embed.layers.table import checked_count
 
 @suggests_keywords
 class PenaltySchedule:
-    """Sets the penalty of a `ProximalOptimizer` by the number of steps, as a scheduler of torch sets the rate.
+    """Sets the penalty of a `ProximalOptimizer` by the number of steps, as a torch scheduler sets the learning rate.
 
-    Call ``step()`` once for each step of the optimiser, or once for each epoch if the points count epochs. A penalty
-    that rises slowly lets the table learn before it is thinned out, which is safer than a high one from the start.
+    Call ``step()`` once after each step of the optimiser, or once after each epoch if the points count epochs. A slowly
+    rising penalty is safer than a high one from the start: the table is trained before it becomes sparse.
 
     Args:
-        optimizer: whose penalty it is; it is set at once.
-        points: penalty at some numbers of steps. Between two of them it is on the line that joins them, before the
-            first and after the last it stays.
+        optimizer: optimiser whose penalty is set, at once and after each step.
+        points: penalty at some numbers of steps. The penalty is interpolated linearly between two points. It is
+            constant before the first and after the last.
 
     Raises:
-        BadInputError: if there is no point, a number of steps is below 0, a penalty is not one, or ``optimizer`` has
-            none.
+        BadInputError: if there is no point, a number of steps is below 0, a penalty is invalid, or ``optimizer`` is not
+            a `ProximalOptimizer`.
     """
 
     def __init__(self, optimizer: ProximalOptimizer, points: Mapping[int, float]) -> None:
@@ -48,19 +46,19 @@ class PenaltySchedule:
         self._set()
 
     def step(self) -> None:
-        """Count one step, and set the penalty of the next."""
+        """Count one step and set the penalty of the next."""
         self._steps += 1
         self._set()
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of steps; the points are given when it is made again."""
+        """Return the number of steps. The points are given again to a new schedule."""
         return {"steps": self._steps}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from where a run was saved, with the points that this schedule was made with.
+        """Restore the number of steps of a saved run; the points stay those of this schedule.
 
         Raises:
-            BadInputError: for what is no state of a schedule.
+            BadInputError: if ``state_dict`` is not the state of a schedule.
         """
         if not isinstance(state_dict, Mapping) or "steps" not in state_dict:
             raise BadInputError(f"got {state_dict!r:.80}, expected what PenaltySchedule.state_dict() gave: a 'steps'")

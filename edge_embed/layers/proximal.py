@@ -1,13 +1,13 @@
-"""`ProximalOptimizer`: the step after the optimiser's own that makes transforms of ANT layers sparse.
+"""`ProximalOptimizer`: the step after each step of the optimiser that makes transforms of ANT layers sparse.
 
     T = max(T - step * penalty, 0)          (eq. 3; on all rows, after every step)
 
-By default ``step`` is what the optimiser multiplies a gradient with: its learning rate, or, where it adapts one to each
-number, that one. A number that gets small gradients is then thresholded as much faster as it would learn faster, and
-rows that never come up become empty. With ``threshold="plain"`` it is the learning rate of any optimiser.
+By default ``step`` is the factor that the optimiser multiplies a gradient with: its learning rate, or the adaptive rate
+of each number. A number with small gradients then shrinks as much faster as it would be trained faster, and rows that
+never occur become empty. With ``threshold="plain"`` the step is the learning rate of any optimiser.
 
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 1, whose step is
-the learning rate; the adaptive step is that of the authors' released code.
+the learning rate. The adaptive step is from the authors' released code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,34 +30,36 @@ Threshold = Literal["adaptive", "plain"]
 
 @suggests_keywords
 class ProximalOptimizer(Optimizer):
-    """Wraps an optimiser; each of its steps is followed by the proximal step of every `ANTEmbedding`.
+    """Wraps an optimiser and makes the transforms of every `ANTEmbedding` sparse: a proximal step follows each step.
 
-    Use it wherever the wrapped optimiser would be used: parameter groups, state and ``state_dict`` are its own, so
-    checkpoints go from one to the other, and schedulers of the learning rate take either.
+    Use it in place of the wrapped optimiser. Parameter groups, state and ``state_dict`` are those of the wrapped
+    optimiser. Checkpoints therefore fit both, and learning-rate schedulers accept both.
 
-    The threshold follows the optimiser, so ``penalty`` has to be chosen with it: it is in the units of the gradient
-    of the loss. An adaptive optimiser that adds a tiny ``eps`` to its denominator, as Adam does with 1e-8, takes
-    gigantic steps where gradients are zero: rows that have not come up yet are emptied at once. `edge_embed.Yogi`, with
-    which the paper trained, has 1e-3 there; so does ``torch.optim.Adam(..., eps=1e-3)``. Even so the useful penalty
-    spans several powers of ten: begin at 1e-5, watch ``(layer.transform > 0).float().mean()``, and raise it. Too high
-    a penalty empties the table within a few steps, and the loss then stays where it is; `edge_embed.PenaltySchedule`
-    raises it little by little.
+    Choose ``penalty`` together with the optimiser: the threshold follows the optimiser's step, and the penalty has the
+    units of the gradient of the loss. An adaptive optimiser with a tiny ``eps`` in its denominator, such as Adam with
+    1e-8, makes huge steps for gradients of zero. Rows that have not occurred yet are then emptied at once. Use
+    `edge_embed.Yogi` (eps 1e-3), which the paper used, or ``torch.optim.Adam(..., eps=1e-3)``.
+
+    Useful penalties span several powers of ten. Begin at 1e-5, watch ``(layer.transform > 0).float().mean()``, and
+    raise the penalty. A penalty that is too high empties the table within a few steps, and the loss then stays
+    constant. `edge_embed.PenaltySchedule` raises the penalty gradually.
 
     Args:
-        optimizer: any optimiser over the parameters of the layers, and of the rest of the model.
-        layers: a model, or several; every trainable `ANTEmbedding` in it takes part.
-        penalty: lambda_2 of eq. (1), the weight of the sum of T; 0 keeps T >= 0 and no more. May be changed while
-            training.
-        unpenalized: entries of the transform of a layer that the penalty leaves alone, the zeros of S(G) in eq. (32),
-            as int64 [2, E] of rows and anchors; `edge_embed.layers.pairs.entries` makes them of related tokens.
-        threshold: ``"adaptive"`` follows the step of each number, as the authors' code does; ``"plain"`` is the
-            learning rate times the penalty for all, as Algorithm 1 is printed. Rows that never come up then shrink as
-            others do, and with adaptive optimisers useful penalties are larger by some powers of ten.
+        optimizer: any optimiser over the parameters of the layers and of the rest of the model.
+        layers: a model, or several modules; every trainable `ANTEmbedding` in them takes part.
+        penalty: lambda_2 of eq. (1), the weight of the sum of T. With 0 the step only keeps T >= 0. The attribute can
+            be changed while training.
+        unpenalized: for each layer, entries of its transform without a penalty, the zeros of S(G) in eq. (32), as
+            int64 [2, E] of rows and anchors. `edge_embed.layers.pairs.entries` returns those of related tokens.
+        threshold: ``"adaptive"`` follows the step of each number, as in the authors' code. ``"plain"`` is the learning
+            rate times the penalty for all numbers, as in Algorithm 1. Rows that never occur then shrink as other rows
+            do, and with adaptive optimisers useful penalties are larger by some powers of ten.
 
     Raises:
-        BadInputError: if ``optimizer`` is none or wraps one already, if there is no such layer, if its transform is not
-            among the parameters of the optimiser, if entries are of another layer or lie outside its transform, if
-            there is no such threshold, or if the penalty is negative or no finite number, also when it is set later.
+        BadInputError: if ``optimizer`` is not an optimiser or is already a `ProximalOptimizer`; if there is no
+            trainable `ANTEmbedding`, or its transform is not among the optimiser's parameters; if entries belong to
+            another layer or lie outside its transform; if the threshold is unknown; if the penalty is negative or not
+            finite, also when it is set later.
     """
 
     optimizer: Optimizer
@@ -94,7 +96,7 @@ class ProximalOptimizer(Optimizer):
 
     @property
     def penalty(self) -> float:
-        """lambda_2 of eq. (1)."""
+        """The penalty lambda_2 of eq. (1)."""
         return self._penalty
 
     @penalty.setter
@@ -103,28 +105,35 @@ class ProximalOptimizer(Optimizer):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Those of the wrapped optimiser."""
+        """Parameter groups of the wrapped optimiser."""
         return self.optimizer.param_groups
 
     @property
     def state(self) -> Mapping[Tensor, Any]:  # type: ignore[override]
-        """That of the wrapped optimiser."""
+        """State of the wrapped optimiser."""
         return self.optimizer.state
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """Those of the wrapped optimiser."""
+        """Defaults of the wrapped optimiser."""
         return self.optimizer.defaults
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Step the optimiser, then shrink the transforms that it has just moved."""
+        """Run one step of the wrapped optimiser, then the proximal step.
+
+        Args:
+            closure: function that computes the loss again and returns it, as for other optimisers.
+
+        Returns:
+            The loss of ``closure``, or None without one.
+        """
         loss: float | None = self.optimizer.step(closure) if closure is not None else self.optimizer.step()
         self.shrink()
         return loss
 
     @torch.no_grad()
     def shrink(self) -> None:
-        """The proximal step alone. Transforms without a gradient stay: the optimiser has not moved them either."""
+        """Run only the proximal step, on transforms with a gradient: the optimiser has not moved the others."""
         layers = {id(layer.transform): layer for layer in self.layers if not layer.frozen}
         for group, parameter in self._held():
             if id(parameter) not in layers or parameter.grad is None:
@@ -138,17 +147,21 @@ class ProximalOptimizer(Optimizer):
             parameter.clamp_(min=0)
 
     def _free(self, layer: ANTEmbedding) -> tuple[Tensor, Tensor]:
-        """Rows and anchors of the entries of a transform that are not penalised."""
+        """Return rows and anchors of the entries of a transform that are not penalised."""
         rows, anchors = self.unpenalized.get(layer, torch.zeros(2, 0, dtype=torch.int64))
-        within = anchors < layer.transform.shape[1]  # anchors may have been taken away meanwhile
+        within = anchors < layer.transform.shape[1]  # anchors may have been removed since
         return rows[within], anchors[within]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients."""
+        """Clear the gradients of all parameters, or set them to zero.
+
+        Args:
+            set_to_none: whether gradients become None instead of zero.
+        """
         self.optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the wrapped optimiser."""
+        """Return the state of the wrapped optimiser."""
         return self.optimizer.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -156,23 +169,23 @@ class ProximalOptimizer(Optimizer):
         self.optimizer.load_state_dict(state_dict)
 
     def register_state_dict_pre_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
-        """Of the wrapped optimiser, which is what the hook is given."""
+        """Register a hook of the wrapped optimiser, which is the hook's argument."""
         return self.optimizer.register_state_dict_pre_hook(*hook, **options)
 
     def register_state_dict_post_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
-        """Of the wrapped optimiser, which is what the hook is given."""
+        """Register a hook of the wrapped optimiser, which is the hook's argument."""
         return self.optimizer.register_state_dict_post_hook(*hook, **options)
 
     def register_load_state_dict_pre_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
-        """Of the wrapped optimiser, which is what the hook is given."""
+        """Register a hook of the wrapped optimiser, which is the hook's argument."""
         return self.optimizer.register_load_state_dict_pre_hook(*hook, **options)
 
     def register_load_state_dict_post_hook(self, *hook: Any, **options: Any) -> RemovableHandle:
-        """Of the wrapped optimiser, which is what the hook is given."""
+        """Register a hook of the wrapped optimiser, which is the hook's argument."""
         return self.optimizer.register_load_state_dict_post_hook(*hook, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the wrapped optimiser."""
+        """Add a parameter group to the wrapped optimiser."""
         self.optimizer.add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -180,25 +193,25 @@ class ProximalOptimizer(Optimizer):
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.penalty = state["penalty"]  # checked; torch's own would hide it in __dict__, behind the property
+        self.penalty = state["penalty"]  # checks it; torch's __setstate__ would write __dict__ and bypass the property
         super().__setstate__({name: value for name, value in state.items() if name != "penalty"})
 
     def _held(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
-        """Every parameter of the optimiser with its group."""
+        """Yield every parameter of the optimiser with its group."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 yield group, parameter
 
 
 def checked_penalty(penalty: float, name: str = "penalty") -> float:
-    """``penalty`` as a float; raise `BadInputError` unless it is a finite number of at least 0."""
+    """Return ``penalty`` as a float; raise `BadInputError` unless it is a finite number of at least 0."""
     if not is_number(penalty) or not 0 <= penalty <= torch.finfo(torch.float32).max:
         raise BadInputError(f"{name} must be a finite number of at least 0, got {penalty!r:.80}")
     return float(penalty)
 
 
 def check_proximal(optimizer: object) -> None:
-    """Raise `BadInputError` unless it is a `ProximalOptimizer`."""
+    """Raise `BadInputError` unless ``optimizer`` is a `ProximalOptimizer`."""
     if not isinstance(optimizer, ProximalOptimizer):
         expected = "expected an edge_embed.ProximalOptimizer, which has the penalty: wrap the optimiser"
         raise BadInputError(f"optimizer: got a {type(optimizer).__name__}, {expected}")
@@ -225,19 +238,19 @@ def _checked_entries(layer: ANTEmbedding, entries: Tensor, layers: Iterable[nn.M
 
 
 def _step(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Step:
-    """What ``optimizer`` has just multiplied the gradient of ``parameter`` with: one number, or one for each."""
+    """Return the factor that ``optimizer`` has just multiplied a gradient with: one number or a tensor."""
     state = optimizer.state[parameter]
     for kind, step in _ADAPTIVE.items():
         if isinstance(optimizer, kind):
             return step(group, state)
-    if "exp_avg_sq" in state and "betas" in group:  # Adam, AdamW and what is made after them
+    if "exp_avg_sq" in state and "betas" in group:  # Adam, AdamW and optimisers derived from them
         return _adam(group, state)
     rate: Step = group["lr"]
     return rate
 
 
 def _denominator(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
-    """Root of the mean square of the gradients, without the bias of its first steps, plus eps."""
+    """Return the root of the mean square of the gradients, corrected for the bias of the first steps, plus eps."""
     square = state.get("max_exp_avg_sq", state["exp_avg_sq"])
     mean: Tensor = square / (1 - group["betas"][1] ** float(state["step"]))
     return mean.sqrt_().add_(group["eps"])
@@ -249,12 +262,12 @@ def _adam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
 
 
 def _nadam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Tensor:
-    rate: Step = group["lr"]  # what it multiplies gradient and momentum with sums up to about one
+    rate: Step = group["lr"]  # its factors of gradient and momentum sum to about one
     return rate / _denominator(group, state)
 
 
 def _radam(group: Mapping[str, Any], state: Mapping[str, Any]) -> Step:
-    """Not adaptive before the variance of the mean square is defined (rho <= 5)."""
+    """Return a plain rate before the variance of the mean square is defined (rho <= 5), then an adaptive one."""
     (beta1, beta2), step = group["betas"], float(state["step"])
     rate: Step = group["lr"] / (1 - beta1**step)
     longest = 2 / (1 - beta2) - 1

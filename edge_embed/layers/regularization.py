@@ -1,15 +1,16 @@
-"""The loss from which centroids of DPQ-VQ learn, for the training passes since it was last taken.
+"""Regularisation loss that trains the centroids of DPQ-VQ, over the training passes since the last call.
 
     L_reg    = mean((V_j[c_j] - sg(q_j))^2)      moves each centroid to the mean of the queries that chose it
     L_commit = mean((sg(V_j[c_j]) - q_j)^2)      keeps queries near their centroids
     loss     = weight (L_reg + commitment L_commit)
 
-Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission), sec. 2.3,
-which prints a sum where the authors' released code has a mean; commitment (beta) is that of van den Oord, Vinyals and
-Kavukcuoglu, "Neural Discrete Representation Learning" (2017), eq. (3), and 0 in both.
+Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission), sec. 2.3.
+    The
+paper prints a sum; the authors' released code has a mean. The commitment (beta) is from van den Oord, Vinyals and
+Kavukcuoglu, "Neural Discrete Representation Learning" (2017), eq. (3), and is 0 in the paper and in its code.
 
-It is a loss of the model and no gradient that the layer adds by itself: a layer cannot know by what the loss is
-multiplied, as ``torch.amp.GradScaler`` and gradient accumulation do.
+The term is part of the model's loss, not a gradient that the layer adds by itself: a layer cannot know the factor of
+the loss, which ``torch.amp.GradScaler`` and gradient accumulation set.
 """
 
 import warnings
@@ -34,10 +35,11 @@ class TrainingPass(NamedTuple):
 
     Attributes:
         query: [B, d].
-        code: the centroid that each sub-vector chose, [D, B].
-        counts: how often each query came up, int64 [B]; 0 for the padding row.
-        value: the centroids [G, K, s] of this pass, those of ``torch.func.functional_call`` if it was called so.
-        version: of the parameters then, by which a later step is told; None under ``torch.compile``, which knows none.
+        code: code that each sub-vector chose, [D, B].
+        counts: number of occurrences of each query, int64 [B]; 0 for the padding row.
+        value: centroids [G, K, s] of this pass; under ``torch.func.functional_call`` those of the call.
+        version: version of the parameters, which identifies the step; None under ``torch.compile``, which has no
+            versions.
     """
 
     query: Tensor
@@ -48,32 +50,32 @@ class TrainingPass(NamedTuple):
 
 
 class Centroids(CompressedEmbedding):
-    """Base of the layer whose values may be centroids: it keeps the training passes that their loss is of."""
+    """Base of the layer whose values may be centroids; stores the training passes for their loss."""
 
     variant: Variant
     value: Tensor
     query: nn.Parameter
     centroids: MovingCentroids | None
-    _passes: tuple[TrainingPass, ...] = ()  # since the loss was last taken
-    _commits = False  # whether it was last taken with a commitment, all that moving averages have of it
+    _passes: tuple[TrainingPass, ...] = ()  # since the last call of regularization_loss
+    _commits = False  # whether that call had a commitment: with moving averages only this term trains anything
 
     def regularization_loss(
         self, weight: float = 1.0, commitment: float = 0.0, reduction: Reduction = "mean"
     ) -> Tensor:
-        """The loss from which the centroids of VQ learn (sec. 2.3), of all training passes since it was last taken.
+        """Return the loss that trains the centroids of VQ (sec. 2.3), over all training passes since the last call.
 
         Add it to the loss of the model before that is scaled or divided: ``loss = loss + layer.regularization_loss()``.
-        `edge_embed.layers.regularization.regularization_loss` sums it up over a model.
+        `edge_embed.layers.regularization.regularization_loss` sums it over all layers of a model.
 
         Args:
-            weight: of the whole.
-            commitment: beta, of the term by which queries stay near their centroids; with ``ema_decay`` nothing learns
-                from another one. Under ``torch.compile`` such a layer keeps passes from the second step on.
+            weight: factor of the whole term.
+            commitment: beta, factor of the term that keeps queries near their centroids. With ``ema_decay`` only this
+                term trains anything; under ``torch.compile`` such a layer stores passes from the second step on.
             reduction: ``"mean"`` over the numbers of each pass, as in the authors' code, or ``"sum"``, as the paper
                 prints it.
 
         Returns:
-            Of rank 0, float32 or wider; 0 for SX, and for a layer that is frozen or in eval mode.
+            A scalar, at least float32; 0 for SX, and for a layer that is frozen or in eval mode.
 
         Raises:
             BadInputError: for a weight or commitment below 0 or not finite, or another reduction.
@@ -92,7 +94,7 @@ class Centroids(CompressedEmbedding):
         return loss_of(passes, weight, commitment, reduction, like=self.value)
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Logits as the method trains them: all rows are one step of the moving averages, and one training pass."""
+        """Return the logits of training: all rows form one step of the moving averages and one training pass."""
         earlier, self._passes = self._passes, ()
         with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
             logits = super().training_logits(hidden, bias)
@@ -103,11 +105,11 @@ class Centroids(CompressedEmbedding):
         return logits
 
     def _note(self, one: TrainingPass, is_part: bool = False) -> None:
-        """Keep a pass, or a part of one, and none of a step that the optimiser has finished."""
+        """Store a pass or a part of one, and drop passes of steps that the optimiser has finished."""
         if is_part:
             self._passes += (one,)
         elif torch.compiler.is_compiling():
-            if self.centroids is None or self._commits:  # else nobody takes them, and they would stay for ever
+            if self.centroids is None or self._commits:  # else no loss would ever consume the stored passes
                 self._passes += (one,)
         elif torch.is_grad_enabled() and not is_transformed(one.query, self.value):
             version = sum(parameter._version for parameter in self.parameters())
@@ -115,7 +117,7 @@ class Centroids(CompressedEmbedding):
             self._passes += (one._replace(version=version),)
 
     def _drop_earlier_steps(self, version: int) -> None:
-        """Keep what came after the last pass of another version: what was compiled has none, and goes with its step."""
+        """Drop passes up to the last one of another version. Compiled passes have no version and go with their step."""
         stale = [place for place, one in enumerate(self._passes) if one.version not in (None, version)]
         if not stale:
             return
@@ -128,26 +130,26 @@ class Centroids(CompressedEmbedding):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave passes out of copies and files: they belong to one step."""
+        """Exclude passes from copies and files: they belong to one step."""
         return {name: state for name, state in self.__dict__.items() if name not in ("_passes", "_commits")}
 
 
 def regularization_loss(
     model: nn.Module, weight: float = 1.0, commitment: float = 0.0, reduction: Reduction = "mean"
 ) -> Tensor:
-    """The sum of `Centroids.regularization_loss` over all layers of a model.
+    """Return the sum of `Centroids.regularization_loss` over all layers of a model.
 
     Args:
-        model: any module; without such layers the loss is 0.
-        weight: as there, and so are the other two.
-        commitment: beta.
-        reduction: ``"mean"`` or ``"sum"``.
+        model: any module; the loss is 0 without such layers.
+        weight: as for `Centroids.regularization_loss`.
+        commitment: beta, as there.
+        reduction: ``"mean"`` or ``"sum"``, as there.
 
     Returns:
-        Of rank 0.
+        A scalar.
 
     Raises:
-        BadInputError: as there.
+        BadInputError: as for `Centroids.regularization_loss`.
     """
     check_options(weight, commitment, reduction)
     layers = [module for module in model.modules() if isinstance(module, Centroids)]
@@ -158,10 +160,10 @@ def regularization_loss(
 def loss_of(
     passes: Sequence[TrainingPass], weight: float, commitment: float, reduction: Reduction, like: Tensor
 ) -> Tensor:
-    """The loss of training passes, each of which has a mean of its own, on the device and in the type of ``like``.
+    """Return the loss of training passes, on the device and in the dtype of ``like``; each pass has its own mean.
 
     Raises:
-        BadInputError: for a weight or commitment that is no finite number of at least 0, or another reduction.
+        BadInputError: if weight or commitment is not a finite number of at least 0, or for another reduction.
     """
     check_options(weight, commitment, reduction)
     wide = torch.promote_types(like.dtype, torch.float32)
@@ -177,7 +179,7 @@ def loss_of(
 
 
 def check_options(weight: float, commitment: float, reduction: str) -> None:
-    """Raise `BadInputError` for options that `loss_of` does not take."""
+    """Raise `BadInputError` for options that `loss_of` does not support."""
     for name, number in (("weight", weight), ("commitment", commitment)):
         if not is_number(number) or not 0 <= number <= torch.finfo(torch.float32).max:
             raise BadInputError(f"{name} must be a finite number of at least 0, got {number!r:.80}")

@@ -1,6 +1,6 @@
-"""Layers over a compressed table whose rows are rotated: what OPQ (`edge_embed.fitting.opq`) puts into a model.
+"""Layers over a compressed table with rotated rows, which OPQ (`edge_embed.fitting.opq`) puts into a model.
 
-rows(ids) = plain_rows(ids) R          logits(h) = plain_logits(h R^T)          R [d, d], which does not learn
+rows(ids) = plain_rows(ids) R          logits(h) = plain_logits(h R^T)          R [d, d], which is not trained
 """
 
 from typing import Any
@@ -15,17 +15,17 @@ from edge_embed.ops.topk import TopK
 
 
 class RotatedEmbedding(nn.Module):
-    """Rows of a layer, or its sums or means of rows, times a rotation.
+    """Rows of a layer, or sums or means of its rows, times a rotation.
 
     Args:
-        embedding: a compressed embedding layer, or one of their bags, but not of the largest numbers.
+        embedding: a compressed embedding layer or a bag of one, except a bag of mode ``"max"``.
         rotation: R [d, d].
 
     Shape:
         as of ``embedding``.
 
     Raises:
-        BadInputError: for another shape, or a bag of the largest numbers.
+        BadInputError: for a rotation of another shape, or a bag of mode ``"max"``.
     """
 
     rotation: Tensor
@@ -41,23 +41,23 @@ class RotatedEmbedding(nn.Module):
         self.register_buffer("rotation", rotation)
 
     def forward(self, *arguments: Tensor, **named: Any) -> Tensor:
-        """What ``embedding`` gives for the same arguments, rotated."""
+        """Return the rotated output of ``embedding`` for the same arguments."""
         rows: Tensor = self.embedding(*arguments, **named)
-        return (rows @ self.rotation.to(rows.dtype)).to(rows.dtype)  # autocast leaves the type of rows
+        return (rows @ self.rotation.to(rows.dtype)).to(rows.dtype)  # autocast would change the dtype of the rows
 
 
 class RotatedOutput(nn.Module):
-    """Logits of a table whose rows are rotated, of hidden states that are turned back.
+    """Logits of a table with rotated rows, computed from hidden states that are rotated back.
 
     Args:
         output: an output layer over the table as it is stored.
         rotation: R [d, d].
 
     Shape:
-        hidden [*, d] -> (*, n).
+        hidden ``[*, d]`` -> ``(*, n)``.
 
     Raises:
-        BadInputError: for another shape.
+        BadInputError: for a rotation of another shape.
     """
 
     rotation: Tensor
@@ -69,12 +69,12 @@ class RotatedOutput(nn.Module):
         self.register_buffer("rotation", rotation)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits [*, n], as of `TiedOutput`."""
+        """Return the logits ``[*, n]``, as `TiedOutput` does."""
         logits: Tensor = self.output(self._turned_back(hidden))
         return logits
 
     def topk(self, hidden: Tensor, k: int) -> TopK:
-        """The ``k`` largest, as of `TiedOutput.topk`."""
+        """Return the ``k`` largest logits, as `TiedOutput.topk` does."""
         return self.output.topk(self._turned_back(hidden), k)
 
     def _turned_back(self, hidden: Tensor) -> Tensor:
@@ -82,12 +82,12 @@ class RotatedOutput(nn.Module):
 
 
 def rotated(layer: CompressedEmbedding | TiedOutput, rotation: Tensor) -> RotatedEmbedding | RotatedOutput:
-    """The layer with a rotation of the rows of its table."""
+    """Wrap a layer so that the rows of its table are rotated."""
     return RotatedOutput(layer, rotation) if isinstance(layer, TiedOutput) else RotatedEmbedding(layer, rotation)
 
 
 def _check_rotation(rotation: Tensor, dim: int) -> None:
-    """Refuse what is no float tensor [d, d]."""
+    """Raise `BadInputError` unless the rotation is a float tensor [d, d]."""
     if not rotation.is_floating_point() or rotation.shape != (dim, dim):
         got = f"{str(rotation.dtype).removeprefix('torch.')} {list(rotation.shape)}"
         raise BadInputError(f"rotation: got {got}, expected floats [{dim}, {dim}]")

@@ -1,16 +1,16 @@
-"""Sampled softmax: an output layer learns from a few rows of its table a step instead of all.
+"""Sampled softmax: trains an output layer on a few rows of its table in each step instead of all rows.
 
     loss = log(exp(o_t) + sum_{s in S, s != t} exp(o_s) / (k q_s)) - o_t          o_i = <h, E[i]> + bias[i]
 
-t is the right row, S are k others, drawn with chances q and replacement, the same for all hidden states of a step. On
-average what the logarithm is taken of is the sum over all rows, so the loss goes to that of the full softmax with k.
+t is the right row. S are k other rows, drawn with chances q and with replacement, the same for all hidden states of a
+step. The expected argument of the logarithm is the sum over all rows, so the loss nears the full softmax as k grows.
 
-    chances = log_uniform(n)                                   or how often each id comes up
+    chances = log_uniform(n)                                   or the frequency of each id
     loss = sampled_softmax_loss(head, hidden, targets, draw(chances, 500), chances)
 
 Source: importance sampling, "Adaptive Importance Sampling to Accelerate Training of a Neural Probabilistic Language
-Model" (Bengio and Senecal, 2008), with which ANT trains large vocabularies (appendix H): rows of T are indexed by the
-ids that are needed, then multiplied with A. It takes any method's table.
+Model" (Bengio and Senecal, 2008). ANT trains large vocabularies with it (appendix H): rows of T are selected by id,
+then multiplied with A. The loss supports tables of every method.
 """
 
 import torch
@@ -24,7 +24,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 
 
 def log_uniform(num_embeddings: int) -> Tensor:
-    """Chances of ids that are sorted by falling frequency, as words by Zipf's law: log((i + 2) / (i + 1)), float64 [n].
+    """Return chances of ids in descending frequency, as of words by Zipf's law: log((i + 2) / (i + 1)), float64 [n].
 
     Raises:
         BadInputError: if the number is not at least 1.
@@ -34,15 +34,15 @@ def log_uniform(num_embeddings: int) -> Tensor:
 
 
 def draw(chances: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
-    """Ids int64 [count], each with its chance, with replacement; draw anew for each step.
+    """Draw ids int64 [count] by their chances, with replacement; draw new ids for each step.
 
     Args:
-        chances: of each id, [n], of any sum: counts are chances.
-        count: how many, k.
-        generator: of the draws, by default torch's own.
+        chances: chance of each id, [n], with any sum: counts are valid chances.
+        count: number of ids k.
+        generator: random generator, by default torch's own.
 
     Raises:
-        BadInputError: if the count is not at least 1, or for chances that are not finite, below 0 or all 0.
+        BadInputError: if the count is not at least 1, or chances are not finite, below 0 or all 0.
     """
     checked_count("count", count)
     total = _shares(chances).cumsum(0)
@@ -51,14 +51,14 @@ def draw(chances: Tensor, count: int, generator: torch.Generator | None = None) 
 
 
 def sampled_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, sampled: Tensor, chances: Tensor) -> Tensor:
-    """The loss above, its mean over hidden states, a scalar; only rows that are sampled or right get a gradient.
+    """Return the mean sampled-softmax loss over hidden states, a scalar. Only sampled and right rows get a gradient.
 
     Args:
         head: the output layer.
-        hidden: [*, d].
-        targets: ids of the right rows, integers [*]; -100 leaves a hidden state out, as in torch's losses.
-        sampled: ids of S, integers [k]; what equals a target does not count for it.
-        chances: what they were drawn with, [n], above 0 for each of them.
+        hidden: hidden states ``[*, d]``.
+        targets: ids of the right rows, integers ``[*]``; states with the target -100 are ignored, as in torch's losses.
+        sampled: ids of S, integers [k]; an id that equals a target is ignored for it.
+        chances: chances that the ids were drawn with, [n], above 0 for each sampled id.
 
     Raises:
         BadInputError: for other shapes or types, or a sampled id whose chance is 0.
@@ -79,7 +79,7 @@ def sampled_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, samp
 
 
 def _checked_shares(chances: Tensor, sampled: Tensor, num_embeddings: int) -> Tensor:
-    """log(k q) of the sampled ids, float64 [k]."""
+    """Return log(k q) of the sampled ids, float64 [k]."""
     shares = _shares(chances)
     if len(shares) != num_embeddings or sampled.ndim != 1 or not len(sampled):
         got = f"got {len(shares)} chances and sampled ids {list(sampled.shape)}"
@@ -92,7 +92,7 @@ def _checked_shares(chances: Tensor, sampled: Tensor, num_embeddings: int) -> Te
 
 
 def _shares(chances: Tensor) -> Tensor:
-    """Chances that sum to one, float64 [n]."""
+    """Return chances that sum to one, float64 [n]."""
     if not isinstance(chances, Tensor) or chances.ndim != 1 or chances.is_complex():
         shown = list(chances.shape) if isinstance(chances, Tensor) else f"{chances!r:.80}"
         raise BadInputError(f"chances: got {shown}, expected a number for each row, [n]")

@@ -1,4 +1,4 @@
-"""`ScaledDPQEmbedding`: codes and values whose rows have scales, as other tools make them. It does not learn.
+"""`ScaledDPQEmbedding`: codes and values of tables whose rows have scales, as other tools write them; not trainable.
 
 row(id) = row_scales[row_scale_codes[id]] [V_1[c_1], ..., V_D[c_D]]         the first d of its D s columns
 """
@@ -19,17 +19,17 @@ _SCALES = ("value_scales", "row_scale_codes", "row_scales")
 
 
 class ScaledDPQEmbedding(CompressedEmbedding):
-    """A frozen ``nn.Embedding`` over a packed DPQ table whose rows have scales, or whose last group is narrower.
+    """Frozen ``nn.Embedding`` over a packed DPQ table whose rows have scales, or whose last group is narrower.
 
-    It keeps ``codes`` uint8 [n, row_bytes], ``value`` [G, K, s], and where the table has them ``value_scales`` float32
-    [G], ``row_scale_codes`` uint8 [n] and ``row_scales`` float32 [S]. Integer rows and fastText's quantised tables
-    are of this kind.
+    It holds ``codes`` uint8 [n, row_bytes] and ``value`` [G, K, s]. If the table has them, it also holds
+    ``value_scales`` float32 [G], ``row_scale_codes`` uint8 [n] and ``row_scales`` float32 [S]. Integer rows and
+    fastText's quantised tables are of this kind.
 
     Args:
-        packed: the table, whose arrays are copied.
+        packed: the table; its arrays are copied.
 
     Shape:
-        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+        ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
 
     Raises:
         BadInputError: for a table of another method, or ids that are not integers.
@@ -54,30 +54,30 @@ class ScaledDPQEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedDPQ) -> Self:
-        """The same as the constructor, as for the layers of other methods."""
+        """Construct the layer from a packed table, as the layers of other methods do."""
         return cls(packed)
 
     @property
     def frozen(self) -> bool:
-        """True: there is nothing to learn."""
+        """Always True: the layer has no trainable parameters."""
         return True
 
     @property
     def stored_type(self) -> torch.dtype:
-        """Type of the rows: that of the values, float32 where there are scales."""
+        """Dtype of the rows: that of the values, or float32 if there are scales."""
         scaled = self.row_scales is not None or self.value_scales is not None
         return torch.float32 if scaled else self.value.dtype
 
     def to_packed(self) -> PackedDPQ:
-        """The packed form of the table."""
+        """Return the packed form of the table."""
         return dpq.pack_scaled(*self._arguments())
 
     def freeze(self) -> Self:
-        """The layer as it is: it is frozen already."""
+        """Return the layer itself, which is always frozen."""
         return self
 
     def training_rows(self, own: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Never called: a frozen table has no rows in training.
+        """Raise, because a frozen table has no training rows.
 
         Raises:
             NotImplementedError: always.
@@ -92,7 +92,7 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         return self.codes, self.value, *scales, self.num_groups, self.unused_columns, self.padding_idx
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow ``.to(device)``; of ``.half()`` and the like the rows alone, numbers stay as they are stored."""
+        """Apply ``.to(device)``. A new dtype, as by ``.half()``, applies to rows; stored numbers stay the same."""
         stored = {name: (tensor, tensor.dtype) for name, tensor in self._buffers.items() if tensor is not None}
         super()._apply(fn, recurse)
         for name, (tensor, dtype) in stored.items():
@@ -102,7 +102,7 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         return self
 
     def extra_repr(self) -> str:
-        """Sizes, as ``print(model)`` shows them."""
+        """Return sizes and state for ``print(model)``."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.value.shape[1]}"
         return f"{shown}, num_groups={self.num_groups}{padding}, frozen=True"

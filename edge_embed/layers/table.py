@@ -1,7 +1,7 @@
-"""`CompressedEmbedding`: what the layers of all methods share.
+"""`CompressedEmbedding`: base class of the embedding layers of all methods.
 
-A method says what its table is made of and how rows are computed while it learns; looking up, reducing bags,
-multiplying with every row, padding, types and capture are the same for all.
+A method defines the content of its table and the computation of training rows. Lookup, bags, logits, padding, dtypes
+and capture for export are the same for all methods.
 """
 
 from abc import ABC, abstractmethod
@@ -24,22 +24,22 @@ from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.packed.topk import check_k
 
 Sizes = Mapping[str, Sequence[int]]
-Memory = dict[str, Tensor]  # what a method remembers of rows, by name
+Memory = dict[str, Tensor]  # tensors that a method keeps for recomputing rows, by name
 
-_MOST = 1 << 40  # of anything; sizes beyond overflow in torch before they fill a memory
+_MOST = 1 << 40  # sizes beyond this overflow in torch before they fill the memory
 
 
 class CompressedEmbedding(nn.Module, ABC):
     """Base of the embedding layers: an ``nn.Embedding`` whose table is never stored dense.
 
     Args:
-        num_embeddings: rows n.
-        embedding_dim: d.
-        padding_idx: this row is exactly zero and gets no gradient; negative ones count from the end.
-        dtype: of the rows, as for ``nn.Embedding``.
+        num_embeddings: number of rows n.
+        embedding_dim: width d of a row.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient; negative ids count from the end.
+        dtype: dtype of the rows, as for ``nn.Embedding``.
 
     Raises:
-        BadInputError: for impossible sizes, or a type that is no float.
+        BadInputError: for impossible sizes, or a dtype that is not a float type.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CompressedEmbedding(nn.Module, ABC):
             raise BadInputError(f"dtype must be a float type, got {self.dtype}")
 
     def __getattr__(self, name: str) -> Any:
-        """Say what takes the place of ``weight``, which the code of a model may ask for."""
+        """Raise an error that names the replacements of ``weight``, which code of a model may ask for."""
         if name == "weight":
             raise AttributeError(
                 f"{type(self).__name__} has no dense weight: look rows up, multiply with all of them by "
@@ -69,70 +69,71 @@ class CompressedEmbedding(nn.Module, ABC):
     @property
     @abstractmethod
     def frozen(self) -> bool:
-        """Whether only what is stored at inference is left, and nothing learns any more."""
+        """Return whether the layer holds only the numbers stored for inference and can no longer be trained."""
 
     @abstractmethod
     def to_packed(self) -> PackedTable:
-        """The packed form of the table as it is in eval mode."""
+        """Return the packed form of the table as it is in eval mode."""
 
     @abstractmethod
     def freeze(self) -> Self:
-        """Keep only what is stored at inference, in place; methods take the types that numbers are rounded to."""
+        """Keep only the numbers stored for inference, in place; methods have options for the dtypes to round to."""
 
     @abstractmethod
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
-        """The operators of the present state, and the arguments that say which table they work on."""
+        """Return the operators of the present state and the arguments that identify the table."""
 
     @property
     def own_rows(self) -> nn.Parameter | None:
-        """The parameter [n, *] of which each row of the table takes one row, that of its id; None if there is none."""
+        """The parameter [n, *] with one row for each row of the table, or None if the method has none."""
         return None
 
     @abstractmethod
     def training_rows(self, own: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Rows as the method trains them, differentiable.
+        """Return the differentiable rows of training.
 
         Args:
-            own: what a row has for itself: rows [B, *] of `own_rows`, or without those its id, int64 [B], in range.
-            counts: how often each comes up in the step, int64 [B]; 0 for the padding row.
-            update: whether statistics of the method follow these rows; false where rows are computed again.
-            memory: what the method wants to know when it computes these rows again; it fills an empty one.
+            own: rows [B, *] of `own_rows`, or ids int64 [B], in range, if there is no such parameter.
+            counts: number of occurrences of each row in the step, int64 [B]; 0 for the padding row.
+            update: whether the method's statistics follow these rows; false if rows are recomputed.
+            memory: tensors for a later recomputation of these rows; the method fills an empty dict.
 
         Returns:
             [B, d]; the padding row may hold anything.
         """
 
     def training_block(self, begin: int, end: int, own: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
-        """`training_rows` of the ids begin .. end - 1, for which a method may have a shorter way."""
+        """Return `training_rows` of the ids begin .. end - 1; a method may override this with a faster computation."""
         return self.training_rows(own, counts, update, memory)
 
     @property
     @abstractmethod
     def stored_type(self) -> torch.dtype:
-        """Type of the rows as the table stores them; what `forward` returns has ``dtype``."""
+        """Dtype of the rows as the table stores them; `forward` returns rows in ``dtype``."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Follow ``.half()``, ``.to(dtype)`` and the like: a frozen table may be stored in another type."""
+        """Apply ``.half()``, ``.to(dtype)`` and similar to ``dtype`` too: the table may be stored in another dtype."""
         self.dtype = fn(torch.empty(0, dtype=self.dtype)).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def _noted(self) -> dict[str, Any]:
-        """What tensors do not show of the table that they are of, by name: it is noted in checkpoints."""
+        """Return properties of the table that its tensors do not show, by name; checkpoints record them."""
         return {}
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Note it in torch's metadata of the checkpoint."""
+        """Record these properties in torch's metadata of the checkpoint."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        metadata: dict[str, dict[str, Any]] = getattr(destination, "_metadata", {})  # a user's plain dict has none
+        metadata: dict[str, dict[str, Any]] = getattr(destination, "_metadata", {})  # a plain dict has none
         metadata.get(prefix[:-1], {}).update(self._noted())
 
     def _is_noted(self, state_dict: MutableMapping[str, Any], prefix: str, rest: tuple[Any, ...]) -> bool:
-        """Whether a checkpoint is of such a table, as far as it notes that; if not, the layer stays as it is.
+        """Return whether a checkpoint records the properties of this layer; if not, leave the layer unchanged.
 
-        The arguments are those of `_takes`, but for ``rest``, which begins with the metadata.
+        Properties that the checkpoint does not record are not compared. The arguments are those of `_takes`; ``rest``
+        begins with the metadata.
         """
-        metadata, *_, errors = rest  # safetensors, for one, notes nothing
+        metadata, *_, errors = rest  # safetensors, for example, records no properties
         wrong = [
             f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {name} {metadata[name]!s:.80} from the "
             f"checkpoint, {own} in the current model."
@@ -145,13 +146,14 @@ class CompressedEmbedding(nn.Module, ABC):
         return not wrong
 
     def _takes(self, state_dict: MutableMapping[str, Any], prefix: str, sizes: Sizes, rest: tuple[Any, ...]) -> bool:
-        """Whether a frozen checkpoint has tensors of these sizes; if not, the layer stays as it is.
+        """Return whether a frozen checkpoint has tensors of these sizes; if not, leave the layer unchanged.
 
         Args:
-            state_dict: as for ``_load_from_state_dict``, and so is the next.
-            prefix: of the layer.
-            sizes: of all tensors that the layer is going to have.
-            rest: other arguments of ``_load_from_state_dict``; why it cannot be taken is noted there, in torch's words.
+            state_dict: as for ``_load_from_state_dict``.
+            prefix: prefix of the layer, as for ``_load_from_state_dict``.
+            sizes: sizes of all tensors that the layer is going to have.
+            rest: other arguments of ``_load_from_state_dict``; the reasons for a refusal are added there in torch's
+                words.
         """
         missing, _, errors = rest[-3:]
         stored = {name: state_dict.get(prefix + name) for name in sizes}
@@ -164,21 +166,21 @@ class CompressedEmbedding(nn.Module, ABC):
         ]
         missing += absent
         errors += wrong
-        if absent or wrong:  # the parts of the layer are asked next: they find what they have
+        if absent or wrong:  # torch visits the parts of the layer next: let them find their own tensors
             state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))
         return not (absent or wrong)
 
     @property
     def learns(self) -> bool:
-        """Whether the forward pass is that of training."""
+        """Return whether the forward pass is that of training."""
         return self.training and not self.frozen
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Rows of ``ids``: integers of shape (*) -> (*, d).
+        """Look up the rows of ``ids``: integers of shape ``(*)`` -> ``(*, d)``.
 
         Raises:
             BadInputError: for ids that are not integers.
-            IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+            IdOutOfRangeError: for ids below 0 or at least n (on an accelerator, its own gather asserts).
         """
         ids = integer_ids(ids)
         if self.learns:
@@ -186,17 +188,18 @@ class CompressedEmbedding(nn.Module, ABC):
         return self.use("rows", ids)
 
     def logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Products with every row of the table: [*, d] -> [*, n].
+        """Return the products with every row of the table: ``[*, d]`` -> ``[*, n]``.
 
-        Rows are computed by blocks of 2^20 numbers, but while the layer learns on the CPU from d or more hidden states:
-        it keeps all rows then, which are no more numbers than the logits.
+        Rows are computed in blocks of 2^20 numbers. The exception is training on the CPU with d or more hidden states:
+        all rows are then kept, which are no more numbers than the logits.
 
         Args:
-            hidden: [*, d]; logits have their type, below ``torch.autocast`` its own, as those of ``nn.Linear``.
-            bias: [n], which is added to them in that type.
+            hidden: ``[*, d]``. Logits have its dtype, or the dtype of ``torch.autocast`` inside it, like those of
+                ``nn.Linear``.
+            bias: [n], added to the logits in their dtype.
 
         Raises:
-            BadInputError: for hidden states that are not float [*, d].
+            BadInputError: for hidden states that are not float ``[*, d]``.
         """
         if self.learns:
             check_hidden(hidden, self.embedding_dim)
@@ -208,10 +211,10 @@ class CompressedEmbedding(nn.Module, ABC):
         return logits if offsets is None else logits + offsets
 
     def topk(self, hidden: Tensor, k: int, bias: Tensor | None = None) -> TopK:
-        """The ``k`` largest of ``logits(hidden) + bias``: [*, d] -> values and ids [*, k], as `TiedOutput.topk`.
+        """Return the ``k`` largest of ``logits(hidden) + bias``, values and ids ``[*, k]``, as `TiedOutput.topk`.
 
         Raises:
-            BadInputError: for hidden states that are not float [*, d], or ``k`` outside 1 to 1000 and n.
+            BadInputError: for hidden states that are not float ``[*, d]``, or ``k`` outside 1 to 1000 and n.
         """
         check_k(k, self.num_embeddings)
         check_hidden(hidden, self.embedding_dim)
@@ -223,10 +226,10 @@ class CompressedEmbedding(nn.Module, ABC):
         return TopK(*operators("topk", hidden, offsets, k, *table))
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Logits as the method trains them, plus a bias [n]; a method with a shorter way overrides this."""
+        """Return the logits of training plus a bias [n]; a method with a faster computation overrides this."""
         flat = hidden.reshape(-1, self.embedding_dim)  # [B, d]
         _, end = next(row_blocks(self.num_embeddings, self.embedding_dim))
-        # On an accelerator no kernel is there to find distances of DPQ again: all rows would keep K D numbers each.
+        # An accelerator has no kernel that recomputes the distances of DPQ: all rows would keep K D numbers each.
         are_few = hidden.device.type == "cpu" and len(flat) >= self.embedding_dim
         if end == self.num_embeddings or are_few:
             return _logits_of_all_rows(self, hidden, bias)
@@ -235,23 +238,23 @@ class CompressedEmbedding(nn.Module, ABC):
         return result
 
     def use(self, use: Use, *arguments: Any) -> Tensor:
-        """One use of the table as it is at inference; rows stored in another type become ``dtype``."""
+        """Run one use of the table as at inference; rows stored in another dtype are converted to ``dtype``."""
         operators, table = self._table()
         result: Tensor = operators(use, *arguments, *table)
         return result if use == "logits" or self.stored_type == self.dtype else result.to(self.dtype)
 
     def _learning_rows(self, ids: Tensor) -> Tensor:
-        """Training rows [B, d] of int64 [B], checked; on the host, one that comes up several times is computed once."""
+        """Return training rows [B, d] of checked ids int64 [B]. On the CPU a repeated id is computed once."""
         check_id_range(ids, self.num_embeddings)
-        # An accelerator would have to be waited for; while ``torch.compile`` traces, and under ``torch.vmap``, nobody
-        # knows how many there are.
+        # Unique ids would make an accelerator wait. Their number is unknown while ``torch.compile`` traces and under
+        # ``torch.vmap``.
         if torch.compiler.is_compiling() or ids.device.type != "cpu" or is_transformed(ids):
             return self._counted_rows(ids, torch.ones_like(ids))
         each, places, counts = ids.unique(return_inverse=True, return_counts=True)
         return functional.embedding(places, self._counted_rows(each, counts))
 
     def _counted_rows(self, ids: Tensor, counts: Tensor) -> Tensor:
-        """`training_rows`, the padding row zero."""
+        """Return `training_rows` with a padding row of zeros."""
         own = ids if self.own_rows is None else functional.embedding(ids, self.own_rows)
         update = not is_recomputed()
         if self.padding_idx is None:
@@ -262,23 +265,23 @@ class CompressedEmbedding(nn.Module, ABC):
 
 
 def _logits_of_all_rows(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
-    """Logits [*, n] of rows that stay for the way back, which takes less time.
+    """Return the logits ``[*, n]`` from all rows, which stay in memory for the faster backward pass.
 
-    For a small table, and one of fewer numbers than the logits.
+    Used for small tables, and for tables of fewer numbers than the logits.
     """
     ids = slice(0, layer.num_embeddings)
     own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
     block = _block(layer, ids, own, update=not is_recomputed(), memory={})
     rows = block.without_padding(block.rows).to(hidden.dtype)
-    with torch.autocast(hidden.device.type, enabled=False):  # the type is that of the hidden states, as for more blocks
+    with torch.autocast(hidden.device.type, enabled=False):  # keep the dtype of hidden states, as with blocks
         return functional.linear(hidden, rows, bias)
 
 
 class _BlockedLogits(torch.autograd.Function):
-    """hidden [B, d], bias [n] -> logits [B, n], a block of rows at a time; the backward pass computes the rows again.
+    """hidden [B, d], bias [n] -> logits [B, n], one block of rows at a time; the backward pass recomputes the rows.
 
-    A bias is one more column of the rows, and hidden states are 1 there: passes over all logits would take as long as
-    much of the product.
+    A bias is an additional column of the rows, with 1 in the hidden states. A separate pass over all logits would take
+    as long as much of the product.
     """
 
     @staticmethod
@@ -298,7 +301,7 @@ class _BlockedLogits(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, *_ = ctx.saved_tensors  # parameters are saved to be told if one has changed; hooks may give copies
+        hidden, *_ = ctx.saved_tensors  # saved parameters are only checked for changes; hooks may return copies
         width = ctx.layer.embedding_dim
         parameters, own_rows = list(ctx.layer.parameters()), ctx.layer.own_rows
         learned = {id(parameter): torch.zeros_like(parameter) for parameter in parameters if parameter.requires_grad}
@@ -323,13 +326,13 @@ class _BlockedLogits(torch.autograd.Function):
 
 
 class _Block(NamedTuple):
-    """Rows that follow each other, as a method trains them.
+    """Consecutive rows in training.
 
     Attributes:
-        place: of their ids.
-        padding: the place of the padding row among them, if it is there.
-        own: what they have for themselves. Of several blocks it learns as a leaf: the gradient of a part of all own
-            rows would be as large as all of them, for each block.
+        place: slice of their ids.
+        padding: position of the padding row among them, or None.
+        own: rows of `own_rows`, or ids. With several blocks it is a leaf of autograd: the gradient of a part of
+            `own_rows` would be as large as the whole parameter, for each block.
         rows: [block, d]; the padding row holds anything.
     """
 
@@ -339,7 +342,7 @@ class _Block(NamedTuple):
     rows: Tensor
 
     def without_padding(self, numbers: Tensor) -> Tensor:
-        """Numbers of each row, [block, *], with 0 for the padding row."""
+        """Return numbers of each row, [block, *], with 0 for the padding row."""
         if self.padding is None:
             return numbers
         return numbers.index_fill(0, torch.tensor([self.padding], device=numbers.device), 0.0)
@@ -348,7 +351,7 @@ class _Block(NamedTuple):
 def _blocks(
     layer: CompressedEmbedding, device: torch.device, memories: Mapping[int, Memory], update: bool
 ) -> Iterator[_Block]:
-    """All rows. Each block counts by its rows, but for the padding row."""
+    """Yield all rows in blocks; each row counts once, the padding row not at all."""
     own_rows, update = layer.own_rows, update and not is_recomputed()
     for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
         place = slice(begin, end)
@@ -360,7 +363,7 @@ def _blocks(
 
 
 def _block(layer: CompressedEmbedding, place: slice, own: Tensor, update: bool, memory: Memory) -> _Block:
-    """The rows of some ids that follow each other, of which ``own`` is what they have for themselves."""
+    """Return the block of the ids in ``place``, computed from ``own``."""
     counts = torch.ones(place.stop - place.start, dtype=torch.int64, device=own.device)
     padding = None
     if layer.padding_idx is not None and place.start <= layer.padding_idx < place.stop:
@@ -371,20 +374,20 @@ def _block(layer: CompressedEmbedding, place: slice, own: Tensor, update: bool, 
 
 
 def is_recomputed() -> bool:
-    """Whether a backward pass runs: `torch.utils.checkpoint` repeats a forward pass there, which has counted already.
+    """Return whether a backward pass runs: `torch.utils.checkpoint` repeats forward passes there, which have counted.
 
-    False while ``torch.compile`` traces, where nobody knows from where the graph will be called.
+    False while ``torch.compile`` traces, because the caller of the graph is unknown then.
     """
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Whether one belongs to a transform of ``torch.func``, outside of which nobody may take it."""
+    """Return whether a tensor belongs to a transform of ``torch.func``; such tensors must not leave the transform."""
     return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
 
 
 def checked_count(name: str, count: object, least: int = 1) -> int:
-    """The number; raise `BadInputError` unless it is an integer, of Python or of numpy, and at least ``least``."""
+    """Return the number; raise `BadInputError` unless it is an integer of Python or numpy and at least ``least``."""
     number = _integer(count)
     if number is None:
         raise BadInputError(f"{name} must be an integer, got {count!r:.80}")
@@ -396,7 +399,7 @@ def checked_count(name: str, count: object, least: int = 1) -> int:
 
 
 def _integer(value: object) -> int | None:
-    """As an ``int``, if it is one or stands for one, as those of numpy do."""
+    """Return the value as an ``int`` if it is an integer of Python or numpy, else None."""
     try:
         return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -404,12 +407,12 @@ def _integer(value: object) -> int | None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a real number, of Python or of numpy."""
+    """Return whether the value is a real number, of Python or of numpy."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def checked_counts(counts: object) -> Tensor:
-    """How often each token comes up, as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
+    """Return the frequency of each token as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
     try:
         given = torch.as_tensor(counts).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -423,7 +426,7 @@ def checked_counts(counts: object) -> Tensor:
 
 
 def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
-    """Padding row counted from 0; negative ones count from the end, as for ``nn.Embedding``."""
+    """Return the padding row counted from 0; negative ids count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:
         return None
     row = _integer(padding_idx)

@@ -1,4 +1,4 @@
-"""`TiedOutput`: an output layer over the table of an embedding layer.
+"""`TiedOutput`, an output layer over the table of an embedding layer.
 
 logits[*, i] = <hidden[*], E[i]> + bias[i]      topk: the k largest of them, and their i
 """
@@ -18,18 +18,21 @@ _IGNORED = -100  # ignore_index of torch's cross entropy
 
 @suggests_keywords
 class TiedOutput(nn.Module):
-    """Logits straight from a compressed table; what learns is the table of the embedding layer itself.
+    """Output layer that computes logits from a compressed table; the embedding layer holds the trainable parameters.
 
-    With the model's input embedding the two are tied: they share one table, which is trained by both and stored
-    once. With an embedding of its own the output layer is compressed, and not tied. The dense table is never
-    whole in memory, neither in training nor in the exported file. The logit of a padding row is 0 plus its bias.
+    With the model's input embedding, the two layers share one table, which both train and which is stored once. With
+    an embedding layer of its own, the output layer is compressed but not tied. The dense table is never whole in
+    memory, neither in training nor in the exported file. The logit of a padding row is 0 plus its bias.
 
     Args:
         embedding: a `DPQEmbedding`, `ANTEmbedding`, `TTEmbedding` or `TREmbedding` (or one of their bags).
-        bias: a number for each row, [n]; ``True`` for one that starts at zero, None for none.
+        bias: one number for each row, [n]; ``True`` for a bias that starts at zero, None for no bias.
 
     Shape:
-        hidden [*, d] -> (*, n), in the dtype of ``hidden``; below ``torch.autocast`` in its dtype, as ``nn.Linear``.
+        hidden ``[*, d]`` -> ``(*, n)``, in the dtype of ``hidden`` or of ``torch.autocast``, as ``nn.Linear``.
+
+    Raises:
+        BadInputError: if ``embedding`` is not a compressed layer, or the bias is not a float tensor [n].
     """
 
     bias: nn.Parameter | None
@@ -52,56 +55,57 @@ class TiedOutput(nn.Module):
 
     @property
     def in_features(self) -> int:
-        """Width d of the hidden states, as ``nn.Linear`` calls it: the last dimension of hidden [*, d]."""
+        """Width d of the hidden states, the name of ``nn.Linear`` for the last dimension of hidden ``[*, d]``."""
         return self.embedding.embedding_dim
 
     @property
     def out_features(self) -> int:
-        """Rows n of the table, as ``nn.Linear`` calls them: the last dimension of logits [*, n]."""
+        """Rows n of the table, the name of ``nn.Linear`` for the last dimension of logits ``[*, n]``."""
         return self.embedding.num_embeddings
 
     def extra_repr(self) -> str:
-        """Sizes, and whether there is a bias, as ``nn.Linear`` shows them."""
+        """Return sizes, and whether there is a bias, as ``nn.Linear`` does."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits [*, n] of hidden states [*, d].
+        """Return the logits ``[*, n]`` of hidden states ``[*, d]``.
 
         Raises:
-            BadInputError: for hidden states that are not float [*, d].
+            BadInputError: for hidden states that are not float ``[*, d]``.
         """
         return self.embedding.logits(hidden, self.bias)
 
     def topk(self, hidden: Tensor, k: int) -> TopK:
-        """The ``k`` largest logits of each hidden state, in descending order, equal ones by lowest id.
+        """Return the ``k`` largest logits of each hidden state in descending order.
 
-        As ``torch.topk(head(hidden), k)``, which promises no order of ties. Where the table does not learn (in eval
-        mode, frozen, and in the exported file) the logits are never all in memory.
+        The lowest id is first among equal logits. The result equals ``torch.topk(head(hidden), k)``, which leaves the
+        order of ties open. For a table that is frozen or in eval mode, and in the exported file, the logits are never
+        all in memory.
 
         Args:
-            hidden: [*, d].
-            k: how many, 1 to 1000 and at most n; a constant of the exported model.
+            hidden: ``[*, d]``.
+            k: number of logits, 1 to 1000 and at most n; a constant of the exported model.
 
         Returns:
-            ``values`` [*, k], in the dtype of the logits, differentiable, and ``ids`` [*, k], int64. Where hidden
-            states are not finite or a bias is NaN, the ids are some k different ones.
+            ``values`` ``[*, k]`` in the dtype of the logits, differentiable, and ``ids`` ``[*, k]``, int64. If hidden
+            states are not finite or a bias is NaN, the ids are k arbitrary, different ones.
 
         Raises:
-            BadInputError: for hidden states that are not float [*, d], or another ``k``.
+            BadInputError: for hidden states that are not float ``[*, d]``, or another ``k``.
         """
         return self.embedding.topk(hidden, k, self.bias)
 
 
 def checked_batch(head: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Hidden states [B, d] and the row that is right for each, int64 [B], of a loss on an output layer.
+    """Return hidden states [B, d] and the right row of each, int64 [B], for a loss of an output layer.
 
     Args:
         head: the output layer.
-        hidden: [*, d].
-        targets: ids of rows, integers [*]; where they are -100, as torch's losses have it, the state is left out.
+        hidden: ``[*, d]``.
+        targets: ids of rows, integers ``[*]``; states with the target -100 are left out, as in torch's losses.
 
     Raises:
-        BadInputError: if ``head`` is no `TiedOutput`, or for other shapes or types.
+        BadInputError: if ``head`` is not a `TiedOutput`, or for other shapes or types.
         IdOutOfRangeError: for a target outside the table.
     """
     if not isinstance(head, TiedOutput):

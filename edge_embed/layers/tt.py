@@ -1,4 +1,4 @@
-"""`TTEmbedding`: an embedding table learned as the cores of a tensor train.
+"""`TTEmbedding`, an embedding table trained as the cores of a tensor train.
 
     E[(i_1 ... i_N), (j_1 ... j_N)] = G_1[i_1, :, j_1, :] G_2[i_2, :, j_2, :] ... G_N[i_N, :, j_N, :]
 
@@ -27,47 +27,47 @@ from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
 
-_RANKS = range(1, MAX_STATE + 1)  # of more no packed form is made
+_RANKS = range(1, MAX_STATE + 1)  # packed forms have no larger ranks
 
 
 @suggests_keywords
 class TTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is a product of a few small cores.
 
-    The layer has two states. *Trainable* keeps ``cores``, parameters [I_k, R_{k-1}, J_k, R_k]. *Frozen* (after
-    `freeze` or `from_packed`) keeps the same numbers as buffers ``core_0`` ... and no longer learns. The dense table
-    is never built, neither in training nor later.
+    The layer has two states. A trainable layer holds ``cores``, parameters [I_k, R_{k-1}, J_k, R_k]. A frozen layer
+    (after `freeze` or `from_packed`) holds the same numbers as buffers ``core_0`` ... and can no longer be trained. The
+    dense table is never materialised, neither in training nor later.
 
-    Rows whose ids share leading digits share cores, so the order of the vocabulary matters; the paper sorts it by
-    frequency. Ids that are ordered so already need no more; for others ``row_order`` gives the table an order of its
-    own (`edge_embed.fitting.order` makes some), which is stored and exported with it, 4 bytes a row.
+    Rows whose ids share leading digits share cores, so the order of the vocabulary matters. The paper sorts the
+    vocabulary by frequency. Other ids need a ``row_order``, which gives the rows of the table an order of their own.
+    `edge_embed.fitting.order` computes such orders. The order is stored and exported with the table, at 4 bytes a row.
 
-    Its compression ratio is n d / sum_k I_k R_{k-1} J_k R_k, where the n numbers of a ``row_order`` count too.
+    The compression ratio is n d / sum_k I_k R_{k-1} J_k R_k. A ``row_order`` adds n numbers to the denominator.
 
-    A checkpoint of another n is refused, as every layer does it. Cores alone do not tell n: ``state_dict()`` notes it
-    in the metadata that ``torch.save`` writes, but a safetensors file has tensors only and is not checked.
+    A checkpoint of another n is refused, as by every layer. Cores alone do not determine n: ``state_dict()`` records it
+    in the metadata that ``torch.save`` writes. A safetensors file has only tensors, so its n is not checked.
 
     Args:
-        num_embeddings: rows n.
-        embedding_dim: d.
-        rank: R_1 ... R_{N-1}, or one R for all, of which is cut off what the shapes cannot use; the paper takes 16 for
-            small vocabularies and 64 to 192 for large ones.
+        num_embeddings: number of rows n.
+        embedding_dim: width d of a row.
+        rank: R_1 ... R_{N-1}, or one R for all, which is reduced to the largest useful rank of the shapes. The paper
+            uses 16 for small vocabularies and 64 to 192 for large ones.
         row_shape: I_1 ... I_N with a product of at least n; by default even factors of n rounded up.
         col_shape: J_1 ... J_N with the product d; by default even factors of d.
         num_cores: N, 2 to 6; by default that of a given shape, else 3.
-        padding_idx: this row is exactly zero and gets no gradient.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient.
         device: as for ``nn.Embedding``.
-        dtype: as for ``nn.Embedding``; export wants float32 or float16.
-        ratio: in place of ``rank``: the largest R that makes ``compression_ratio`` at least this.
-        row_order: int64 [n]: for each id its row in the cores, a permutation where the padding row keeps its place.
+        dtype: as for ``nn.Embedding``; export requires float32 or float16.
+        ratio: alternative to ``rank``: selects the largest R with a ``compression_ratio`` of at least this.
+        row_order: row in the cores of each id, int64 [n], a permutation that keeps the place of the padding row.
 
     Shape:
-        ids of any integer dtype and any shape (*), 0-d and empty included -> (*, d).
+        ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
 
     Raises:
-        BadInputError: for impossible sizes, a ratio that no rank reaches, a ``row_order`` that is no such
+        BadInputError: for impossible sizes, a ratio that no rank reaches, a ``row_order`` that is not such a
             permutation, or ids that are not integers.
-        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator its own gather asserts).
+        IdOutOfRangeError: for ids below 0 or at least n (on an accelerator, its own gather asserts).
     """
 
     cores: nn.ParameterList
@@ -105,7 +105,7 @@ class TTEmbedding(CompressedEmbedding):
         self.reset_parameters()
 
     def _set_row_order(self, row_order: Tensor | None, device: torch.device | str | None = None) -> None:
-        """Keep an order as a buffer, which is no part of ``state_dict()`` where there is none."""
+        """Store an order as a buffer; ``state_dict()`` contains the buffer only if there is an order."""
         if row_order is not None:
             if not isinstance(row_order, Tensor):
                 got = f"got a {type(row_order).__name__}"
@@ -125,7 +125,7 @@ class TTEmbedding(CompressedEmbedding):
             )
 
     def _checked_ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
-        """R_0 ... R_N, if they are ranks and a table of them can be packed later."""
+        """Return R_0 ... R_N after a check that a table of these ranks can be packed."""
         ranks = self._ranks(rank)
         TTShape(self.num_embeddings, self.row_shape, self.col_shape, ranks)
         return ranks
@@ -133,7 +133,7 @@ class TTEmbedding(CompressedEmbedding):
     _is_ring: ClassVar[bool] = False
 
     def _ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
-        """R_0 ... R_N; of one R for all no R_k is more than the rows or columns of the matrix that it separates."""
+        """Return R_0 ... R_N. One R for all is limited to the rows or columns of the matrix at each R_k."""
         count = len(self.row_shape)
         if isinstance(rank, Sequence):
             return 1, *factorization.checked_numbers("rank", rank, count - 1), 1
@@ -143,13 +143,13 @@ class TTEmbedding(CompressedEmbedding):
 
     @staticmethod
     def _rank_for(ranks: Sequence[int]) -> Sequence[int]:
-        """The argument ``rank`` that makes R_0 ... R_N."""
+        """Return the argument ``rank`` for R_0 ... R_N."""
         if ranks[0] != 1:
             raise BadInputError(f"R_0 = {ranks[0]}, expected 1: a tensor ring is taken by TREmbedding")
         return ranks[1:-1]
 
     def _rank_with(self, ratio: float) -> int:
-        """The largest R, one for all, with a compression ratio of at least ``ratio``."""
+        """Return the largest R, one for all, with a compression ratio of at least ``ratio``."""
         if not is_number(ratio) or not 1 <= ratio < math.inf:
             raise BadInputError(f"ratio must be a number of at least 1, got {ratio!r:.80}")
         found = bisect_right(_RANKS, -ratio, key=lambda rank: -self._ratio(self._ranks(rank)))
@@ -165,15 +165,15 @@ class TTEmbedding(CompressedEmbedding):
         return self.num_embeddings * self.embedding_dim / (sum(map(math.prod, self._shapes(ranks))) + ordered)
 
     def _shapes(self, ranks: Sequence[int]) -> list[tuple[int, int, int, int]]:
-        """[I_k, R_{k-1}, J_k, R_k] of all cores."""
+        """Return [I_k, R_{k-1}, J_k, R_k] of all cores."""
         return list(zip(self.row_shape, ranks, self.col_shape, ranks[1:], strict=False))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the cores anew, normal, so that the variance in E is 2 / (rows + columns), as Glorot's (eq. 2).
+        """Draw new normal cores so that the variance in E is 2 / (rows + columns), as Glorot's (eq. 2).
 
-        A number of E is a sum over all paths r_0 ... r_{N-1} (in a ring R_0 of them are summed by the trace); each path
-        has the variance of a product of N core numbers, and no two are correlated.
+        A number of E is a sum over all paths r_0 ... r_{N-1} (the trace of a ring sums over R_0 of them). Each path has
+        the variance of a product of N core numbers, and paths are uncorrelated.
         """
         count, paths = len(self.cores), math.prod(self.ranks[:-1])
         variance = 2 / (math.prod(self.row_shape) + self.embedding_dim)
@@ -191,24 +191,27 @@ class TTEmbedding(CompressedEmbedding):
         order: CoreOrder = "edge-embed",
         col_shape: Sequence[int] | None = None,
     ) -> Self:
-        """A trainable layer over a copy of ``cores`` made elsewhere, of one type.
+        """Return a trainable layer over a copy of ``cores`` from another source, all of one dtype.
 
-        Cores do not tell the order of their digits, and in another one the rows are wrong: it has to be named.
-        `edge_embed.layers.core_orders` draws all of them. The order of this layer is
+        Cores do not determine the order of their digits, and with a wrong order the rows are wrong. Name the library in
+        ``order``. `edge_embed.layers.core_orders` shows all orders. The order of this layer is
 
             id = (i_1 I_2 + i_2) I_3 + i_3     column = (j_1 J_2 + j_2) J_3 + j_3     core k: [I_k, R_{k-1}, J_k, R_k]
 
         Args:
             cores: G_1 ... G_N.
-            num_embeddings: rows n; with ``tt-pytorch-rows`` and ``hetu``, whose rows take an order, I_1 ... I_N.
+            num_embeddings: rows n; must be I_1 ... I_N for ``tt-pytorch-rows`` and ``hetu``, whose rows need an order.
             padding_idx: as for the layer.
-            row_order: as for the layer; for each id its row in the numbering of ``order``.
+            row_order: as for the layer: for each id its row in the numbering of ``order``.
             order: ``edge-embed``, ``paper`` (eq. 1 and appendix A), ``tt-pytorch``, ``tt-pytorch-rows`` (which gathers
                 rows by ind2sub), ``tltorch``, ``fbtt`` or ``hetu``.
-            col_shape: J_1 ... J_N of cores of ``fbtt`` and ``hetu``, which do not tell it.
+            col_shape: J_1 ... J_N for cores of ``fbtt`` and ``hetu``, which do not determine it.
+
+        Returns:
+            A trainable layer with one parameter for each core.
 
         Raises:
-            BadInputError: if they are no tensors, or do not fit one another, or n, or ``order``; if ``row_order`` is no
+            BadInputError: if cores are not tensors, or do not fit each other, n or ``order``; if ``row_order`` is not a
                 permutation.
         """
         if not all(isinstance(core, Tensor) for core in cores):
@@ -228,7 +231,7 @@ class TTEmbedding(CompressedEmbedding):
         return layer
 
     def _placed(self, row_order: Tensor | None, order: CoreOrder) -> Tensor | None:
-        """An order of rows in the numbering of a library, in that of the cores."""
+        """Convert an order of rows from the numbering of a library to that of the cores."""
         places = core_orders.row_places(self.row_shape, order)
         if places is None:
             return row_order
@@ -244,10 +247,10 @@ class TTEmbedding(CompressedEmbedding):
 
     @classmethod
     def from_packed(cls, packed: PackedTT) -> Self:
-        """A frozen layer over the cores and the order of ``packed``, which are copied.
+        """Return a frozen layer with a copy of the cores and the order of ``packed``.
 
         Raises:
-            BadInputError: if it is of another method.
+            BadInputError: if ``packed`` is a table of another method.
         """
         check_form(packed, PackedTT)
         shapes = [core.shape for core in packed.cores]
@@ -264,7 +267,7 @@ class TTEmbedding(CompressedEmbedding):
         padding_idx: int | None,
         dtype: torch.dtype | None = None,
     ) -> Self:
-        """A layer without numbers for cores of ``shapes``."""
+        """Return a layer without numbers for cores of ``shapes``."""
         if not all(len(shape) == 4 for shape in shapes):
             raise BadInputError(f"cores: got shapes {[list(shape) for shape in shapes]}, expected [I, R, J, R'] each")
         rows, befores, columns, afters = zip(*shapes, strict=True)
@@ -278,22 +281,22 @@ class TTEmbedding(CompressedEmbedding):
 
     @property
     def frozen(self) -> bool:
-        """Whether the cores are buffers and no longer learn."""
+        """Return whether the cores are buffers and can no longer be trained."""
         return "core_0" in self._buffers
 
     @property
     def compression_ratio(self) -> float:
-        """Numbers of the dense table over numbers of the cores and of ``row_order``; without it the paper's ratio."""
+        """Numbers of the dense table over numbers of cores and ``row_order``; without an order, the paper's ratio."""
         return self._ratio(self.ranks)
 
     @property
     def spare_rows(self) -> int:
-        """Rows that the cores have beyond n, which no id reaches."""
+        """Number of rows of the cores beyond n, which no id reaches."""
         return math.prod(self.row_shape) - self.num_embeddings
 
     @property
     def stored_type(self) -> torch.dtype:
-        """Type of the cores."""
+        """Dtype of the cores."""
         return self._cores()[0].dtype
 
     def _cores(self) -> list[Tensor]:
@@ -302,23 +305,26 @@ class TTEmbedding(CompressedEmbedding):
         return list(self.cores)
 
     def to_packed(self) -> PackedTT:
-        """The packed form: the cores as they are."""
+        """Return the packed form: the cores as they are."""
         return tt.pack(self._cores(), self.num_embeddings, self.padding_idx, self.row_order)
 
     def freeze(self, value_type: StoredType | None = None) -> Self:
-        """Make the cores buffers, in place.
+        """Turn the cores into buffers, in place.
 
         Args:
-            value_type: ``"float16"`` halves the cores and rounds them; rows keep the type of the layer. By default
-                cores stay as they are.
+            value_type: ``"float16"`` rounds the cores to half the size; rows keep the dtype of the layer. By default
+                cores stay the same.
+
+        Returns:
+            The layer itself.
 
         Raises:
-            BadInputError: if a number is not finite, also after rounding, or of a type that is not stored.
+            BadInputError: if a number is not finite before or after rounding, or its dtype cannot be stored.
         """
         cores = [core.detach() for core in self._cores()]
         if value_type is not None:
             cores = [rounded(core, value_type) for core in cores]
-        # Refuses what cannot be stored, before anything is lost.
+        # Raise for numbers that cannot be stored before the layer changes.
         tt.pack(cores, self.num_embeddings, self.padding_idx, self.row_order)
         self._become_frozen(cores)
         return self
@@ -330,13 +336,13 @@ class TTEmbedding(CompressedEmbedding):
             self.register_buffer(f"core_{k}", core)
 
     def _noted(self) -> dict[str, Any]:
-        """Cores of the same shapes hold tables of several sizes."""
+        """Return n, because cores of the same shapes hold tables of several sizes."""
         return {"num_embeddings": self.num_embeddings}
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
-        """A frozen checkpoint makes this layer frozen, so that it can be loaded by constructing the model.
+        """Make the layer frozen or ordered if the checkpoint is, so that a newly constructed model can load it.
 
-        So does the order of an ordered one; cores are taken together with their order or not at all.
+        Cores are loaded together with their order or not at all.
         """
         if not self._is_noted(state_dict, prefix, rest):
             return
@@ -353,7 +359,7 @@ class TTEmbedding(CompressedEmbedding):
                 self._set_row_order(order, self._cores()[0].device)
             except BadInputError as error:
                 rest[-1].append(f"{prefix}{error}")
-                state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # nor are the cores taken
+                state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))  # refuse the cores too
                 return
         if isinstance(stored, Tensor):
             self._become_frozen([torch.zeros_like(core, dtype=stored.dtype) for core in self._cores()])
@@ -365,17 +371,17 @@ class TTEmbedding(CompressedEmbedding):
         return tt.ORDERED, (self._cores(), self.row_order, self.num_embeddings, self.padding_idx)
 
     def training_rows(self, ids: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Rows [B, d] of ids int64 [B] by eq. (1)."""
+        """Return the rows [B, d] of ids int64 [B] by eq. (1)."""
         return tt.chain(ids if self.row_order is None else tt.placed(ids, self.row_order), self._cores())
 
     def training_block(self, begin: int, end: int, own: Tensor, counts: Tensor, update: bool, memory: Memory) -> Tensor:
-        """Rows that follow each other have most digits in common, but in an order of their own."""
+        """Return consecutive rows, which share most digits unless the table has an order of its own."""
         if self.row_order is not None:
             return self.training_rows(own, counts, update, memory)
         return tt.block(begin, end, self._cores())
 
     def extra_repr(self) -> str:
-        """Sizes and state, as ``print(model)`` shows them."""
+        """Return sizes and state for ``print(model)``."""
         optional = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         ordered = "" if self.row_order is None else ", ordered"
         return (

@@ -1,11 +1,11 @@
-"""`Yogi`: the optimiser that the paper of ANT trained with; torch has none of that name.
+"""`Yogi`, the optimiser of the ANT paper, which torch does not include.
 
     m = beta1 m + (1 - beta1) g
     v = v - (1 - beta2) sign(v - g^2) g^2
     p = p - step m,    step = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)
 
-Sources: "Adaptive Methods for Nonconvex Optimization" (NeurIPS 2018), Algorithm 2; the corrections for the first steps
-t = 1, 2, ... and where v begins are those of the code that the authors of "Anchor & Transform" (ICLR 2021) released.
+Sources: "Adaptive Methods for Nonconvex Optimization" (NeurIPS 2018), Algorithm 2. The corrections for the first steps
+t = 1, 2, ... and the initial v are from the code that the authors of "Anchor & Transform" (ICLR 2021) released.
 """
 
 import math
@@ -24,19 +24,20 @@ from edge_embed.layers.table import is_number
 
 @suggests_keywords
 class Yogi(Optimizer):
-    """As Adam, but v grows and falls by a share of g^2 however large v is, so that it forgets a rare gradient slowly.
+    """Adam with an additive update of the second moment v, which forgets rare gradients slowly.
 
-    The defaults are those of the paper of ANT. Parameters without a gradient keep their state.
+    In each step v grows or falls by a share of g^2, however large v is. The defaults are those of the ANT paper.
+    Parameters without a gradient keep their state.
 
     Args:
         params: parameters or groups of them, as for ``torch.optim.Adam``.
         lr: learning rate.
-        betas: decay of the mean m of the gradients, and how fast v follows their squares; both in [0, 1).
-        eps: added to the root of v; the less, the larger are steps where gradients are small.
-        initial_accumulator_value: v before the first step, above 0 or 0.
+        betas: decay of the mean m of the gradients, and decay of v; both in [0, 1).
+        eps: constant added to the root of v; a smaller one makes larger steps for small gradients.
+        initial_accumulator_value: v before the first step, at least 0.
 
     Raises:
-        BadInputError: if a number is outside its range, of a group too, or a parameter is complex; in `step`, if a
+        BadInputError: if a number is outside its range, also in a group, or a parameter is complex; in `step`, if a
             gradient is sparse.
     """
 
@@ -53,7 +54,10 @@ class Yogi(Optimizer):
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; what it does not give is as for the first ones.
+        """Add a parameter group; omitted options have the defaults of the optimiser.
+
+        Args:
+            param_group: parameters and options, as for ``torch.optim.Adam``.
 
         Raises:
             BadInputError: if a number is outside its range, or a parameter is complex.
@@ -66,7 +70,14 @@ class Yogi(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One step; ``closure`` computes the loss again, as for other optimisers."""
+        """Run one step.
+
+        Args:
+            closure: function that computes the loss again and returns it, as for other optimisers.
+
+        Returns:
+            The loss of ``closure``, or None without one.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -78,7 +89,7 @@ class Yogi(Optimizer):
         return loss
 
     def _move(self, group: Mapping[str, Any], parameters: list[Tensor]) -> None:
-        """All parameters of a group together: on a GPU, one kernel each for many of them."""
+        """Update all parameters of a group together: on a GPU, each kernel then processes many of them."""
         gradients = [_dense(parameter) for parameter in parameters]
         states = [self._counted(group, parameter) for parameter in parameters]
         means = [state["exp_avg"] for state in states]
@@ -94,10 +105,10 @@ class Yogi(Optimizer):
         torch._foreach_addcdiv_(parameters, means, roots, [-corrected_rate(group, state) for state in states])
 
     def _counted(self, group: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
-        """State of a parameter, made before its first step, with this step counted."""
+        """Return the state of a parameter with this step counted; create it before the first step."""
         state: dict[str, Any] = self.state[parameter]
         if not state:
-            state["step"] = torch.tensor(0.0)  # as torch's own optimisers keep it, so that checkpoints are alike
+            state["step"] = torch.tensor(0.0)  # same form as in torch's optimisers, so checkpoints are alike
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.full_like(parameter, group["initial_accumulator_value"])
         state["step"] += 1
@@ -105,7 +116,7 @@ class Yogi(Optimizer):
 
 
 def corrected_rate(group: Mapping[str, Any], state: Mapping[str, Any]) -> float:
-    """The learning rate with the corrections of the first steps; over sqrt(v) + eps it is the step of each number."""
+    """Return the learning rate corrected for the first steps; over sqrt(v) + eps it is the step of each number."""
     (beta1, beta2), count = group["betas"], float(state["step"])
     rate: float = float(group["lr"]) * math.sqrt(1 - beta2**count) / (1 - beta1**count)
     return rate
@@ -133,7 +144,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def _check(name: str, value: object, below: float = math.inf) -> None:
     if isinstance(value, Tensor) and value.numel() == 1:
-        value = value.item()  # torch takes a rate as a tensor
+        value = value.item()  # torch allows a tensor as learning rate
     if not is_number(value) or not 0 <= value < below:
         expected = "a finite number of at least 0" if below == math.inf else f"numbers from 0 to below {below}"
         raise BadInputError(f"{name} must be {expected}, got {value!r:.80}")

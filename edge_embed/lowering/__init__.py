@@ -1,1 +1,1 @@
-"""Lowering: from the training form of a program to packed tables, one file a method."""
+"""Lowering: replaces the training form of a program by packed tables, one file for each method."""

@@ -1,4 +1,4 @@
-"""ANT: every form of a table -> `PackedANT`."""
+"""Lowering of ANT: packs every form of a table as `PackedANT`."""
 
 from typing import Any
 

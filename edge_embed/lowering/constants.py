@@ -1,7 +1,7 @@
-"""What a graph computes from its weights alone, whatever its inputs are: which nodes, of what size, and their values.
+"""Constants of a graph: nodes computed from weights alone, with their sizes and values.
 
-Values come from the interpreter of the program. Sizes are known before anything is computed: a graph of a few bytes
-could ask for a tensor of terabytes.
+Values come from the interpreter of the program. Sizes are known before anything is computed, because a graph of a few
+bytes could request a tensor of terabytes.
 """
 
 import math
@@ -19,16 +19,16 @@ from edge_embed.program.program import Program, ProgramInterpreter, ProgramModul
 from edge_embed.steps import step
 
 _ATEN = torch.ops.aten
-_GROWTH = 4  # a result may have so many times the bytes of all weights
-_LEAST_BYTES = 64 << 20  # that every result may have
-_LOOKUPS = {_ATEN.embedding.default, _ATEN.embedding_bag.padding_idx}  # of whatever ids: uses of a table
+_GROWTH = 4  # maximum bytes of a result, times the bytes of all weights
+_LEAST_BYTES = 64 << 20  # allowed for every result
+_LOOKUPS = {_ATEN.embedding.default, _ATEN.embedding_bag.padding_idx}  # of any ids: uses of a table
 
 
 class Constants:
-    """The constants of a program.
+    """Constants of a program.
 
     Args:
-        program: its graph must not change while this is used.
+        program: its graph must not change while this object is used.
     """
 
     def __init__(self, program: Program) -> None:
@@ -43,25 +43,25 @@ class Constants:
                 self._add(node, fakes)
 
     def __contains__(self, node: object) -> bool:
-        """Whether a node is one: a weight, or computed from nothing else."""
+        """Return whether a node is a constant: a weight, or computed from constants only."""
         return node in self._fakes
 
     def sources(self, node: fx.Node) -> frozenset[str]:
-        """Names of the weights that a constant is computed from."""
+        """Return the names of the weights that a constant is computed from."""
         return self._sources[node]
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
-        """Of a constant; () of one that is no tensor."""
+        """Return the shape of a constant; () if it is not a tensor."""
         fake = self._fakes[node]
         return tuple(fake.shape) if isinstance(fake, Tensor) else ()
 
     def dtype(self, node: fx.Node) -> torch.dtype | None:
-        """Of a constant; None of one that is no tensor."""
+        """Return the dtype of a constant; None if it is not a tensor."""
         fake = self._fakes[node]
         return fake.dtype if isinstance(fake, Tensor) else None
 
     def value(self, node: fx.Node) -> Tensor:
-        """The value of a constant; a weight is not copied.
+        """Return the value of a constant; a weight is not copied.
 
         Raises:
             BadInputError: if its operators fail on these weights.
@@ -71,15 +71,15 @@ class Constants:
         if node not in self._values:
             try:
                 self._values[node] = self._run(node)
-            except Exception as error:  # whatever operators raise
+            except Exception as error:  # operators raise anything
                 names = ", ".join(sorted(self._sources[node]))
                 raise BadInputError(f"what the model computes from {names} alone fails: {one_line(error)}") from error
         return self._values[node]
 
     def example(self, node: fx.Node) -> Tensor | None:
-        """The value of any node on the example inputs; None where it has none."""
+        """Return the value of any node for the example inputs; None if it has none."""
         if node not in self._values:
-            with suppress(Exception):  # whatever operators raise on examples that do not fit
+            with suppress(Exception):  # operators raise anything for unsuitable examples
                 self._values[node] = self._run(node)
         return self._values.get(node)
 
@@ -89,7 +89,7 @@ class Constants:
             self._sources[node] = frozenset([str(node.target)])
         elif node.op == "call_function" and _is_folded(node) and all(item in self for item in node.all_input_nodes):
             result: Any = None
-            with suppress(Exception):  # sizes that depend on values, or arguments that do not fit
+            with suppress(Exception):  # sizes that depend on values, or unsuitable arguments
                 result = node.target(  # type: ignore[operator]
                     *fx.node.map_arg(node.args, self._fakes.__getitem__),
                     **fx.node.map_arg(node.kwargs, self._fakes.__getitem__),
@@ -99,7 +99,7 @@ class Constants:
                 self._sources[node] = frozenset().union(*map(self._sources.__getitem__, node.all_input_nodes))
 
     def _run(self, node: fx.Node) -> Tensor:
-        """Compute one node from all that it needs."""
+        """Compute one node from all nodes that it needs."""
         needed, waiting = {node}, [node]
         while waiting:
             new = set(waiting.pop().all_input_nodes) - needed
@@ -118,14 +118,14 @@ class Constants:
         return result
 
     def _with_examples(self) -> Iterator[tuple[fx.Node, Tensor | None]]:
-        """All nodes; those of inputs with their example."""
+        """Yield all nodes; those of inputs with their example."""
         examples = iter(self._program.example_inputs)
         for node in self._program.module.graph.nodes:
             yield node, next(examples) if node.op == "placeholder" else None
 
 
 def _is_folded(node: fx.Node) -> bool:
-    """Whether a node is arithmetic: packed tables, and look-ups of whatever ids, are uses of a table."""
+    """Return whether a node is arithmetic. Packed tables and lookups of any ids are uses of a table instead."""
     return node.target is operator.getitem or (
         isinstance(node.target, torch._ops.OpOverload)
         and node.target.namespace == "aten"
@@ -134,6 +134,6 @@ def _is_folded(node: fx.Node) -> bool:
 
 
 def _nbytes(result: Any) -> int:
-    """Of all tensors of a result, each as large as it looks."""
+    """Return the bytes of all tensors of a result, each at its full shape."""
     parts = result if isinstance(result, list | tuple) else [result]
     return sum(math.prod(part.shape) * part.dtype.itemsize for part in parts if isinstance(part, Tensor))

@@ -1,8 +1,8 @@
-"""The dense tables of a program.
+"""Dense tables of a program.
 
-A table [n, d] is a weight, or what the graph computes from weights alone, of which it looks rows up or reduces bags, or
-with all rows of which it multiplies (a head): see `edge_embed.lowering.table_uses`. One whose weights another operator
-takes as well has to stay: they would lie beside what is packed.
+A table [n, d] is a weight, or is computed from weights alone. The graph looks up its rows, reduces bags of them, or
+multiplies with all rows (an output layer): see `edge_embed.lowering.table_uses`. A table whose weights have another use
+as well is not compressed: the weights would stay beside the packed table.
 """
 
 from collections.abc import Collection, Iterator, Set
@@ -23,22 +23,22 @@ from edge_embed.program.program import Program, dtype_name
 
 _ATEN = torch.ops.aten
 _TURNS = {_ATEN.t.default, _ATEN.numpy_T.default, _ATEN.transpose.int, _ATEN.permute.default}
-_PART = 4  # weights of less than such a part of what a table is computed from may stay beside it
-_MOST_NUMBERS = 2  # times those of its weights, that a computed table may have
-_LARGEST = 3  # weights that are told of
+_PART = 4  # weights below this part of a table's sources may stay beside it
+_MOST_NUMBERS = 2  # maximum numbers of a computed table, times those of its weights
+_LARGEST = 3  # number of weights in a message
 _LOOKUPS = "nn.Embedding, nn.EmbeddingBag, w[ids], index_select, gather, take_along_dim or one_hot(ids, n) @ w"
 
 
 @dataclass(eq=False)
 class UsedTable:
-    """A table, as the graph has it.
+    """Table as it is in the graph.
 
     Attributes:
         weight: [n, d].
         sources: names of the weights that it is computed from.
         calls: its uses.
-        label: the name of a weight of its own.
-        name: that the user knows.
+        label: name of its largest weight, made unique.
+        name: name shown to the user.
     """
 
     weight: Tensor
@@ -49,7 +49,7 @@ class UsedTable:
 
     @property
     def looks_up(self) -> bool:
-        """Whether rows are looked up."""
+        """Return whether rows are looked up."""
         return any(call.use != "logits" for call in self.calls)
 
     @property
@@ -63,15 +63,16 @@ class UsedTables:
     """All tables of a program with their uses.
 
     Args:
-        program: it stays as it is.
+        program: it is not changed.
+        wanted: names of tables that will be packed even without lookups.
 
     Attributes:
-        constants: of its graph.
-        tables: in its order.
+        constants: constants of its graph.
+        tables: tables in the order of the program.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.constants = program, Constants(program)
+    def __init__(self, program: Program, wanted: Collection[str] = ()) -> None:
+        self.program, self.constants, self._wanted = program, Constants(program), wanted
         self._uses: dict[fx.Node, list[Call | fx.Node]] = {}
         for node in program.module.graph.nodes:
             if node in self.constants and self.constants.sources(node):
@@ -82,26 +83,34 @@ class UsedTables:
         self._name()
 
     def heavy(self, table: UsedTable) -> list[str]:
-        """The largest weights that a table is computed from: to keep one of them beside it would save little."""
+        """Return the largest source weights of a table.
+
+        Keeping one of them beside the packed table would save little.
+        """
         sizes = {name: self.program.module.weight(name).nbytes for name in table.sources}
         return [name for name, size in sizes.items() if _PART * size >= sum(sizes.values())]
 
     def stored_bytes(self, table: UsedTable) -> int:
-        """Of a table, or of the weights that it is computed from, where these are fewer."""
+        """Return the bytes of a table, or of the weights that it is computed from, whichever is smaller."""
         return min(table.weight.nbytes, sum(self.program.module.weight(name).nbytes for name in table.sources))
 
     def others(self, table: UsedTable) -> dict[fx.Node, str]:
-        """Nodes that take a heavy weight of a table, but rows of no table, by what they take."""
+        """Return nodes that use a heavy weight of a table outside lookups of tables, with the name of the weight."""
         heavy = self.heavy(table)
         return {node: name for name in heavy for node in self._takers(name, besides=table)}
 
+    def heads_among(self, nodes: Collection[fx.Node]) -> list[str]:
+        """Return the names of the tables that the nodes multiply with, if all of them do."""
+        owners = {call.node: table.name for call, table in self._of_call.items()}
+        return list(dict.fromkeys(owners[node] for node in nodes)) if all(node in owners for node in nodes) else []
+
     def spelled(self, name: str) -> str:
-        """``words.weight, float32 [2000, 32] of 256,000 bytes``."""
+        """Return a description such as ``words.weight, float32 [2000, 32] of 256,000 bytes``."""
         weight = self.program.module.weight(name)
         return f"{name}, {dtype_name(weight.dtype)} {list(weight.shape)} of {weight.nbytes:,} bytes"
 
     def largest(self) -> str:
-        """The largest weights and what takes them, in words: what to tell where there is no table."""
+        """Return a message about the largest weights and their uses, for a model without a table."""
         weights = {str(node.target): self.program.module.weight(str(node.target)) for node in self._weights()}
         names = sorted(weights, key=lambda name: -weights[name].nbytes)[:_LARGEST]
         if not names:
@@ -121,7 +130,7 @@ class UsedTables:
         return iter(self.program.module.graph.find_nodes(op="get_attr"))
 
     def _takers(self, name: str, besides: UsedTable | None = None) -> Iterator[fx.Node]:
-        """What takes a weight, transposed or not; but what leads to uses of tables, where one of these is given."""
+        """Yield the uses of a weight, transposed or not, except uses of tables if ``besides`` is given."""
         waiting = [node for node in self._weights() if node.target == name]
         while waiting:
             node = waiting.pop()
@@ -134,14 +143,14 @@ class UsedTables:
                         yield user
 
     def _taken(self, constant: fx.Node, besides: UsedTable | None) -> list[fx.Node]:
-        """What takes a constant itself, as `_takers`."""
+        """Return the direct uses of a constant, as `_takers`."""
         uses = self._uses.get(constant, [])
         calls = [use for use in uses if isinstance(use, Call)]
         found = [call.node for call in calls if besides is None or not self._is_table_call(call, besides)]
         return [use for use in uses if isinstance(use, fx.Node)] + found
 
     def _made_of(self, constant: fx.Node) -> Iterator[fx.Node]:
-        """A constant, and all that are computed from it."""
+        """Yield a constant and all constants computed from it."""
         waiting, seen = [constant], {constant}
         while waiting:
             node = waiting.pop()
@@ -152,12 +161,12 @@ class UsedTables:
 
     def _is_table_call(self, call: Call, table: UsedTable) -> bool:
         owner = self._of_call.get(call)
-        return owner is not None and (owner is table or owner.looks_up)
+        return owner is not None and (owner is table or owner.looks_up or owner.name in self._wanted)
 
     def _found(self) -> list[UsedTable]:
         calls = [use for uses in self._uses.values() for use in uses if isinstance(use, Call)]
         found: list[UsedTable] = []
-        for call in sorted(calls, key=lambda call: call.use == "logits"):  # heads follow the tables of rows
+        for call in sorted(calls, key=lambda call: call.use == "logits"):  # output layers come after lookups
             if not self._may_be_table(call):
                 continue
             table = UsedTable(call.table(self.constants.value(call.constant)), self.constants.sources(call.constant))
@@ -171,14 +180,14 @@ class UsedTables:
         return sorted(found, key=lambda table: order[self._main(table)])
 
     def _may_be_table(self, call: Call) -> bool:
-        """Whether a table is looked for, which computes it: of integers only what `nn.Embedding` takes."""
+        """Return whether a use is worth computing its table; tables of integers only count for `nn.Embedding`."""
         dtype = self.constants.dtype(call.constant)
         if call.use == "logits":
             return dtype is not None and dtype.is_floating_point and self._is_turned(call.constant)
         return dtype is not None and (dtype.is_floating_point or call.is_embedding)
 
     def _is_turned(self, constant: fx.Node) -> bool:
-        """Whether a head takes a weight itself, perhaps transposed, or what rows are looked up of as well."""
+        """Return whether an output layer uses a weight, perhaps transposed, or a table that also has lookups."""
         while constant.target in _TURNS:
             constant = constant.all_input_nodes[0]
         uses = (use for other, uses in self._uses.items() if self._share(constant, other) for use in uses)
@@ -191,7 +200,7 @@ class UsedTables:
         return any(_is_same_memory(table.weight, self.program.module.weight(name)) for name in table.sources)
 
     def _main(self, table: UsedTable) -> str:
-        """The largest of its weights."""
+        """Return the name of its largest weight."""
         return max(sorted(table.sources), key=lambda name: self.program.module.weight(name).nbytes)
 
     def _name(self) -> None:
@@ -206,20 +215,20 @@ class UsedTables:
 
 
 def program_tables(program: Program, wanted: Collection[str] = ()) -> list[FoundTable]:
-    """All tables of a program, in its order, with the weights of its linear layers.
+    """Return all tables of a program in its order, including weights of its linear layers.
 
     Args:
-        program: it stays as it is.
-        wanted: names of tables that are to be compressed even if no rows are looked up: no rotation goes into those.
+        program: it is not changed.
+        wanted: names of tables that will be compressed even without lookups; no rotation is folded into these.
     """
-    used = UsedTables(program)
+    used = UsedTables(program, wanted)
     packed = set[str]().union(*(table.sources for table in used.tables if table.name in wanted))
     outputs = list(output_layers(used))
     return [_described(used, table, packed, table in outputs) for table in used.tables]
 
 
 def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: bool) -> FoundTable:
-    """A table, where weights of these names are going to be packed."""
+    """Describe a table; ``packed`` has the names of the weights that will be packed."""
     lookups, bags, heads = (
         [call.padding_idx for call in table.calls if call.use == use] for use in ("rows", "bag", "logits")
     )
@@ -236,7 +245,7 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: 
 
 
 def obstacle(used: UsedTables, table: UsedTable) -> str:
-    """Why a table stays as it is, empty if it need not."""
+    """Return the reason why a table cannot be compressed, or an empty string."""
     if not table.weight.is_floating_point():
         return f"its numbers are {dtype_name(table.weight.dtype)}, expected floats"
     if not table.weight.numel():
@@ -251,15 +260,18 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
     if others := used.others(table):
         takers = list(dict.fromkeys(map(spelled, others)))
         kept = "; ".join(map(used.spelled, dict.fromkeys(others.values())))
+        heads = used.heads_among(others)
+        options = " ".join(f"--module {name}" for name in (table.name, *heads))
+        names = f", or give all names ({options})" if heads else ""
         return (
             f"{' and '.join(takers)} {'takes' if len(takers) == 1 else 'take'} it too, so that it would stay beside a "
-            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own"
+            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own{names}"
         )
     return ""
 
 
 def _rotates(used: UsedTables, table: UsedTable, packed: Set[str]) -> Rotates:
-    """What becomes of a rotation of the rows of a table."""
+    """Return the place of a rotation of a table's rows."""
     if any(call.use == "bag" and call.leading[3] == "max" for call in table.calls):
         return "never"
     is_alone = len(table.calls) == 1 and table.calls[0].use != "logits" and is_plain(table.calls[0], used.constants)
@@ -268,7 +280,7 @@ def _rotates(used: UsedTables, table: UsedTable, packed: Set[str]) -> Rotates:
 
 
 def spelled(node: fx.Node) -> str:
-    """A node that takes a weight, for a message."""
+    """Return a description of a node that uses a weight, for a message."""
     return str(node.target) if node.op == "call_function" else "the output of the model"
 
 
@@ -278,7 +290,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _is_same(one: UsedTable, other: UsedTable) -> bool:
-    """Whether two are one table, however it was computed."""
+    """Return whether two uses share one table, computed in any way."""
     if one.sources != other.sources or one.weight.shape != other.weight.shape or one.weight.dtype != other.weight.dtype:
         return False
     return _is_same_memory(one.weight, other.weight) or torch.equal(one.weight, other.weight)

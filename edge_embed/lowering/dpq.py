@@ -1,4 +1,4 @@
-"""DPQ: a table that learns, is frozen, or has scales for its rows -> `PackedDPQ`."""
+"""Lowering of DPQ: packs a table that is trainable, frozen, or has scales of rows as `PackedDPQ`."""
 
 from typing import Any
 

@@ -1,10 +1,12 @@
-"""A rotation of the rows of a packed table, in the graph of a program.
+"""Rotation of the rows of a packed table in the graph of a program.
 
-    rows = P R                          a product beside a look-up or a bag of sums or means
-    logits = (h R^T) P^T                in front of a head
-    (P R) W^T = P (W R^T)^T             or none: where one layer alone takes all rows, its weight W [m, d] turns instead
+    rows = P R                          a product beside a lookup or a bag of sums or means
+    logits = (h R^T) P^T                before an output layer
+    (P R) W^T = P (W R^T)^T             no product: if one layer is the only user of all rows, its weight W [m, d] is
+    rotated
 
-A layer is a linear or a recurrent one; copies, which dropout of a saved model is, may lie between it and the table.
+The layer is a linear or a recurrent one. Copies, which dropout in a saved model becomes, may lie between table and
+layer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +18,12 @@ from torch import Tensor, fx
 from edge_embed.ops.recurrent import OPERATORS as RECURRENT
 
 _ATEN = torch.ops.aten
-_HAS_BIASES, _IS_BIDIRECTIONAL = 3, 7  # places of a recurrent operator's arguments
-_WEIGHTS = 2  # of a direction of a layer: of what it takes, and of its state
+_HAS_BIASES, _IS_BIDIRECTIONAL = 3, 7  # positions of a recurrent operator's arguments
+_WEIGHTS = 2  # weights of one direction of a layer: of input and of state
 
 
 def turned_weights(rows: fx.Node) -> list[str]:
-    """Names of the weights that a rotation of these rows can go into; none where something else takes the rows too."""
+    """Return the names of the weights that a rotation of these rows can be folded into, or none."""
     taken = list(_takers(rows))
     if len(taken) != 1 or taken[0] is None:
         return []
@@ -30,18 +32,18 @@ def turned_weights(rows: fx.Node) -> list[str]:
 
 
 def turned(weight: Tensor, rotation: Tensor) -> Tensor:
-    """W [m, d] -> W R^T."""
+    """Return W R^T for W [m, d]."""
     return (weight.double() @ rotation.double().T).to(weight.dtype)
 
 
 def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtype, is_head: bool = False) -> fx.Node:
-    """Rows P R, or of a head hidden states h R^T: in float32, and then in this type.
+    """Return rows P R, or hidden states h R^T for an output layer, computed in float32 and converted to ``dtype``.
 
     Args:
-        graph: where it is added.
+        graph: graph to which the nodes are added.
         rows: P or h [*, d].
         rotation: R [d, d], float32 or float16.
-        dtype: of the result.
+        dtype: dtype of the result.
         is_head: whether they are hidden states.
     """
     wide = torch.promote_types(dtype, torch.float32)
@@ -53,7 +55,7 @@ def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtyp
 
 
 def _takers(rows: fx.Node) -> Iterator[Sequence[fx.Node] | None]:
-    """For each node that takes the rows, the weights that these are multiplied with; None where it does otherwise."""
+    """Yield for each user of the rows the weights that multiply them; None for any other use."""
     for user in rows.users:
         if user.target == _ATEN.sym_size.int:
             continue
@@ -68,7 +70,7 @@ def _takers(rows: fx.Node) -> Iterator[Sequence[fx.Node] | None]:
 
 
 def _first_weights(args: tuple[Any, ...]) -> list[fx.Node]:
-    """Of the first layer of a recurrent operator, for each direction the one that what comes in is multiplied with."""
+    """Return the input weights of the first layer of a recurrent operator, one for each direction."""
     each = 2 * _WEIGHTS if args[_HAS_BIASES] else _WEIGHTS
     directions = 2 if args[_IS_BIDIRECTIONAL] else 1
     return [args[2][each * direction] for direction in range(directions)]

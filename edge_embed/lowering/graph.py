@@ -1,4 +1,4 @@
-"""Rewrites a program so that every compressed embedding is one operator over packed tensors."""
+"""Rewriting of a program, after which every compressed embedding is one operator over packed tensors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ METHODS: Parts[Method] = Parts("lowering")
 
 @dataclass(frozen=True)
 class Call:
-    """What an operator does: the method, the form of its table, and the use."""
+    """Meaning of an operator: the method, the form of its table, and the use."""
 
     method: Method
     form: TableOperators
@@ -34,7 +34,7 @@ class Call:
 
     @property
     def leading(self) -> int:
-        """How many arguments come before those of the table."""
+        """Number of arguments before those of the table."""
         return len(LEADING[self.use])
 
 
@@ -51,7 +51,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def table_of(node: fx.Node) -> str:
-    """The name of the table of a lowered call: its tensors are ``<table>.<tensor>``."""
+    """Return the name of the table of a lowered call: its tensors are ``<table>.<tensor>``."""
     weights: list[fx.Node] = []
     fx.node.map_arg(node.args[CALLS[node.target].leading :], weights.append)
     return table_of_tensor(str(weights[0].target))
@@ -59,12 +59,12 @@ def table_of(node: fx.Node) -> str:
 
 @dataclass(frozen=True, repr=False)
 class LoweredProgram:
-    """A program over packed tables.
+    """Program over packed tables.
 
     Attributes:
-        program: the same inputs and outputs; its graph calls the packed operators.
+        program: program with the same inputs and outputs, whose graph calls the packed operators.
         tables: packed forms by name.
-        reports: one entry per embedding of the model, lowered or left.
+        reports: one entry for each embedding of the model, lowered or left.
     """
 
     program: Program
@@ -72,28 +72,28 @@ class LoweredProgram:
     reports: tuple[TableRecord, ...]
 
     def __repr__(self) -> str:
-        """A line a table, without its numbers."""
+        """Return one line for each table, without its numbers."""
         lines = (f"{report.name}: {self.tables.get(report.name, report.reason)}" for report in self.reports)
         return "\n".join(("LoweredProgram", *lines))
 
     def stored_names(self) -> set[str]:
-        """Names of the packed tensors of all tables."""
+        """Return the names of the packed tensors of all tables."""
         return {stored_name(name, tensor) for name, packed in self.tables.items() for tensor in packed.tensors()}
 
     def zero_tables(self) -> list[str]:
-        """Names of the tables of which all rows are zero."""
+        """Return the names of the tables whose rows are all zero."""
         return [report.name for report in self.reports if report.is_zero]
 
 
 def lower_program(program: Program, progress: Progress = lambda name, done, total: None) -> LoweredProgram:
-    """Pack every compressed embedding; the given program stays as it is.
+    """Pack every compressed embedding; the given program is not changed.
 
     Args:
-        program: in the training form, or lowered already.
-        progress: called with (table name, rows done, rows in all).
+        program: program in the training form, or lowered already.
+        progress: called with (table name, rows done, total rows).
 
     Raises:
-        BadInputError: if a table holds what the packed form cannot: NaN, other value types, codes out of range.
+        BadInputError: if the packed form cannot hold a table: NaN, other dtypes of values, codes out of range.
     """
     return _Lowering(program, progress).run()
 
@@ -131,7 +131,7 @@ class _Lowering:
 
     def _lower(self, node: fx.Node, call: Call) -> None:
         leading, arguments = node.args[: call.leading], node.args[call.leading :]
-        key = (call.form.name, repr(fx.node.map_arg(arguments, _target)))  # one table, however it is used
+        key = (call.form.name, repr(fx.node.map_arg(arguments, _target)))  # one table for all its uses
         if key not in self._tables:
             self._tables[key] = self._pack(call, arguments)
         name = self._tables[key]
@@ -176,7 +176,7 @@ class _Lowering:
     def _table_name(self, arguments: tuple[Any, ...]) -> str:
         weights: list[fx.Node] = []
         fx.node.map_arg(arguments, weights.append)
-        name = unique = owner_of(_target(weights[0])).replace("/", ".")  # which no name of a packed table has
+        name = unique = owner_of(_target(weights[0])).replace("/", ".")  # not allowed in names of packed tables
         while unique in self._packed:  # the same weights with another padding row are another table
             unique = f"{name}_{len(self._packed)}"
         return unique

@@ -1,4 +1,4 @@
-"""What a compression method tells the lowering pass about itself."""
+"""Interface between a compression method and the lowering pass."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,21 +13,22 @@ OnBlock = Callable[[int], None]
 
 
 class Packer(Protocol):
-    """Packs one table from the arguments that say in its operators' schemas which table it is."""
+    """Function that packs one table from those arguments of its operators that identify the table."""
 
     def __call__(self, arguments: list[Any], on_block: OnBlock) -> PackedTable:
-        """Pack the table; ``on_block`` is told the rows done so far."""
+        """Pack the table; ``on_block`` is called with the number of finished rows."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method's part in lowering.
+    """Implementation of lowering for one method.
 
     Attributes:
-        name: the word for the method at every stage.
-        packers: for each form of table that a saved program may hold, how it is packed.
-        operators: those over the tensors of a packed table, which are among ``packers`` too.
-        arguments: the arguments of a packed table in a call of ``operators``: (packed, its tensors in the graph).
+        name: name of the method at every stage.
+        packers: packing function of each form of table that a saved program may hold.
+        operators: function that returns the operators over the tensors of a packed table; they are keys of ``packers``
+            too.
+        arguments: function of (packed, its tensors in the graph) that returns the arguments for ``operators``.
     """
 
     name: str

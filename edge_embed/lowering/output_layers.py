@@ -1,7 +1,7 @@
-"""Output layers that no look-up shares: weights [n, d] that scores of n rows are computed with, and nothing else.
+"""Output layers without a shared lookup: weights [n, d] that only compute scores of n rows.
 
-A linear layer within a model has the same operators. What tells them apart is that nothing behind an output layer is
-multiplied with weights again, and that it has more rows than columns.
+A linear layer inside a model has the same operators. Two properties distinguish an output layer: it has more rows than
+columns, and no later operator multiplies its result with weights.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from torch import fx
 from edge_embed.fitting.worth import WORTH
 
 if TYPE_CHECKING:
-    from edge_embed.lowering.dense_tables import UsedTable, UsedTables  # which tells of these
+    from edge_embed.lowering.dense_tables import UsedTable, UsedTables  # which imports this module
 
 
 def output_layers(used: "UsedTables") -> Iterator["UsedTable"]:
-    """Yield output layers with at least 5 % of the parameters, the share that `compress` takes by default."""
+    """Yield output layers with at least 5 % of the parameters, the share that `compress` uses by default."""
     calls = {call.node for table in used.tables for call in table.calls}
     for table in used.tables:
         rows, columns = table.size
@@ -26,7 +26,7 @@ def output_layers(used: "UsedTables") -> Iterator["UsedTable"]:
 
 
 def _leads_to(node: fx.Node, others: set[fx.Node]) -> bool:
-    """Whether one of the others is computed from a node."""
+    """Return whether one of the others is computed from a node."""
     waiting, seen = [*node.users], set(node.users)
     while waiting:
         user = waiting.pop()

@@ -1,4 +1,4 @@
-"""How a graph uses a table: the operators that look rows up, reduce bags, or multiply with all rows.
+"""Uses of a table in a graph: operators that look up rows, reduce bags, or multiply with all rows.
 
     embedding(E, ids)                 E[ids], E[:, ids], index_select(E, dim, ids)       rows
     gather(E, 0, ids[:, None].expand) take_along_dim(E, ids[:, None], 0)                 rows
@@ -27,7 +27,7 @@ _EMBEDDING, _BAG, _LINEAR = _ATEN.embedding.default, _ATEN.embedding_bag.padding
 _INDEX = {_ATEN.index.Tensor, _ATEN._unsafe_index.Tensor}
 _MATMUL = {_ATEN.matmul.default, _ATEN.mm.default}
 _VIEWS = {_ATEN.view.default, _ATEN.reshape.default, _ATEN._unsafe_view.default}
-_SAME = {  # the same numbers, in another type or memory
+_SAME = {  # the same numbers in another dtype or memory
     *(_ATEN._to_copy.default, _ATEN.to.dtype, _ATEN.to.dtype_layout, _ATEN.to.other, _ATEN.type_as.default),
     *(_ATEN.clone.default, _ATEN.contiguous.default, _ATEN.detach.default, _ATEN.alias.default),
 }
@@ -39,14 +39,14 @@ Outside = Literal["refused", "from the end", "zero"]
 
 @dataclass(frozen=True)
 class Ids:
-    """Ids that are looked up, as the graph has them.
+    """Ids of a lookup in the graph.
 
     Attributes:
         node: integers.
-        drops_last: whether they have one dimension more, of size 1, at the end.
-        sizes: what they are expanded or viewed to, then; None to leave them as they are.
-        is_view: whether it is a view.
-        outside: what ids below 0 and from n on give: an error, the rows counted from the end, or zeros.
+        drops_last: whether they have an additional last dimension of size 1.
+        sizes: sizes to which they are then expanded or viewed; None to leave them unchanged.
+        is_view: whether ``sizes`` is a view.
+        outside: result of ids below 0 and from n on: an error, rows counted from the end, or zeros.
     """
 
     node: fx.Node
@@ -61,14 +61,14 @@ class Call:
     """One use of a table.
 
     Attributes:
-        use: what it computes.
-        constant: the table, as the graph has it.
-        node: whose result it is: of a bag, the first of its four results.
-        leading: what the operator of a packed table takes first; of a bag with whether offsets end with the number of
-            ids.
-        axis: of the constant, along which its rows lie.
-        rank: of the ids, where sizes of the constant lie around theirs in the result; None where that is [*ids, d].
-        bias: what is added to the result, or None.
+        use: result that it computes.
+        constant: the table in the graph.
+        node: node of the result; of a bag, the first of its four results.
+        leading: arguments before those of the table in the operator of a packed table. For a bag they include whether
+            offsets end with the number of ids.
+        axis: axis of the constant along which its rows lie.
+        rank: rank of the ids if sizes of the constant lie around theirs in the result; None for a result [*ids, d].
+        bias: node that is added to the result, or None.
         padding_idx: the padding row of this use.
     """
 
@@ -83,23 +83,23 @@ class Call:
 
     @property
     def is_embedding(self) -> bool:
-        """Whether it is ``nn.Embedding`` or ``nn.EmbeddingBag``."""
+        """Return whether it is ``nn.Embedding`` or ``nn.EmbeddingBag``."""
         return self.use == "bag" or self.node.target == _EMBEDDING
 
     def table(self, value: Tensor) -> Tensor:
-        """The constant as rows [n, d]; a view, where that is possible."""
+        """Return the constant as rows [n, d], as a view if possible."""
         if value.ndim == 2:
             return value if self.axis == 0 else value.t()
         return value.movedim(self.axis, 0).reshape(value.shape[self.axis], -1)
 
 
 def is_plain(call: Call, constants: Constants) -> bool:
-    """Whether rows that are looked up are the result, without another shape and without a bias."""
+    """Return whether the result consists of looked-up rows, without another shape and without a bias."""
     return call.bias is None and (call.use != "rows" or rows_shape(call, constants) == ((), ()))
 
 
 def rows_shape(call: Call, constants: Constants) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes before and behind those of the ids in a result that is no [*ids, d]; else none."""
+    """Return the sizes before and behind those of the ids in a result that is not [*ids, d]; else empty ones."""
     shape = constants.shape(call.constant)
     before, behind = shape[: call.axis], shape[call.axis + 1 :]
     is_usual = call.rank is None or (not before and len(behind) == 1)
@@ -107,10 +107,10 @@ def rows_shape(call: Call, constants: Constants) -> tuple[tuple[int, ...], tuple
 
 
 def uses_of(constants: Constants, constant: fx.Node, user: fx.Node) -> Iterator[Call | fx.Node]:
-    """What one node does with a constant: several things where it reduces bags or makes copies first.
+    """Yield the uses of a constant by one node, several if the node reduces bags or makes copies first.
 
     Yields:
-        uses of a table, and nodes that take it for something else.
+        uses of a table, and nodes with other uses of it.
     """
     if user.op == "call_function" and user.target == _BAG:
         yield from _bags(constant, user)
@@ -135,7 +135,7 @@ def _call(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None
     if user.target == _ATEN.index_select.default:
         return _selected(constants, constant, user)
     if user.target == _ATEN.gather.default:
-        is_copies = constant.target == _ATEN.expand.default  # so many as a batch has that is fixed
+        is_copies = constant.target == _ATEN.expand.default  # the number of copies is a fixed batch size
         return _gathered(constants, constant.all_input_nodes[0] if is_copies else constant, user, constant)
     if user.target == _ATEN.take_along_dim.default:
         return _taken(constants, constant, user)
@@ -143,12 +143,12 @@ def _call(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None
 
 
 def _args(node: fx.Node) -> Any:
-    """The arguments of a node: whether they fit its operator was checked as it was read."""
+    """Return the arguments of a node, which were checked against its operator when the file was read."""
     return node.args
 
 
 def _row(padding_idx: int | None) -> int | None:
-    """A padding row; torch writes -1 for none."""
+    """Return a padding row or None; torch writes -1 for none."""
     return None if padding_idx is None or padding_idx < 0 else padding_idx
 
 
@@ -168,20 +168,20 @@ def _bags(constant: fx.Node, user: fx.Node) -> Iterator[Call | fx.Node]:
 
 
 def _indexed(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    """``E[ids]``, ``E[:, ids]``."""
+    """Match ``E[ids]``, ``E[:, ids]``."""
     source, indices = _args(user)
     given = [(axis, ids) for axis, ids in enumerate(indices) if ids is not None]
     if source is not constant or len(given) != 1:
         return None
     ((axis, ids),) = given
     example = constants.example(ids)
-    if example is None or example.dtype not in _INTEGERS:  # a mask takes rows where it is true
+    if example is None or example.dtype not in _INTEGERS:  # a mask selects the rows at which it is true
         return None
     return Call("rows", constant, user, (Ids(ids, outside="from the end"),), axis, example.ndim)
 
 
 def _selected(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    """``index_select(E, dim, ids)``."""
+    """Match ``index_select(E, dim, ids)``."""
     source, axis, ids = _args(user)
     example = constants.example(ids)
     if source is not constant or example is None:
@@ -195,7 +195,7 @@ def _from_zero(axis: int, shape: Sequence[int]) -> int:
 
 
 def _gathered(constants: Constants, constant: fx.Node, user: fx.Node, source: fx.Node) -> Call | None:
-    """``gather(E, 0, ids[:, None].expand(-1, d))``, where the source is E or copies of it: each id takes a row."""
+    """Match ``gather(E, 0, ids[:, None].expand(-1, d))`` of E or copies of it: each id selects a row."""
     if user.target != _ATEN.gather.default:
         return None
     taken, axis, spread = _args(user)[:3]
@@ -213,7 +213,7 @@ def _gathered(constants: Constants, constant: fx.Node, user: fx.Node, source: fx
 
 
 def _taken(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    """``take_along_dim(E, ids[:, None], 0)``."""
+    """Match ``take_along_dim(E, ids[:, None], 0)``."""
     source, ids, *axis = _args(user)
     shape = constants.shape(constant)
     is_one = ids.target == _ATEN.unsqueeze.default or (ids.target in _VIEWS and _args(ids)[1][-1:] == [1])
@@ -223,7 +223,7 @@ def _taken(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | Non
 
 
 def _has_rows_at(shape: Sequence[int], axis: int | None = None) -> bool:
-    """Whether a constant is [..., n, d] with nothing but ones in front, and rows lie along this axis."""
+    """Return whether a constant is [..., n, d] with only ones before n, and rows lie along this axis."""
     is_there = axis is not None and len(shape) > 1 and _from_zero(axis, shape) == len(shape) - 2
     return is_there and math.prod(shape[:-2]) == 1
 
@@ -234,7 +234,7 @@ def _last_size(constants: Constants, node: fx.Node) -> int | None:
 
 
 def _multiplied(constants: Constants, constant: fx.Node, user: fx.Node) -> Call | None:
-    """``h @ C``, ``h @ C.t() + bias``: logits, or rows of what is one-hot."""
+    """Match ``h @ C``, ``h @ C.t() + bias``: logits, or rows if h is one-hot."""
     product = _product(constant, user)
     if product is None:
         return None
@@ -246,7 +246,7 @@ def _multiplied(constants: Constants, constant: fx.Node, user: fx.Node) -> Call 
 
 
 def _product(constant: fx.Node, user: fx.Node) -> tuple[fx.Node, int, Any] | None:
-    """Of a product with a constant: the other factor, the axis of the constant that is summed over, and a bias."""
+    """Return for a product with a constant the other factor, the summed axis of the constant, and a bias."""
     args = _args(user)
     if user.all_input_nodes.count(constant) != 1 or user.kwargs:
         return None
@@ -262,7 +262,7 @@ def _product(constant: fx.Node, user: fx.Node) -> tuple[fx.Node, int, Any] | Non
 
 
 def _einsum(constant: fx.Node, equation: str, given: Sequence[fx.Node]) -> tuple[fx.Node, int, None] | None:
-    """``einsum("bsd,nd->bsn", h, E)``."""
+    """Match ``einsum("bsd,nd->bsn", h, E)``."""
     left, _, result = equation.replace(" ", "").partition("->")
     factors = dict(zip(given, left.split(","), strict=False))
     table = factors.pop(constant, "")
@@ -280,7 +280,7 @@ def _einsum(constant: fx.Node, equation: str, given: Sequence[fx.Node]) -> tuple
 
 
 def _one_hot(constants: Constants, node: Any, depth: int) -> Ids | None:
-    """The ids that something [..., n] is one-hot of, if it is."""
+    """Return the ids of a one-hot [..., n], or None if the node is something else."""
     while isinstance(node, fx.Node) and node.target in _SAME:
         node = node.args[0]
     if not isinstance(node, fx.Node):
@@ -299,7 +299,7 @@ def _one_hot(constants: Constants, node: Any, depth: int) -> Ids | None:
 
 
 def _of_eye(constants: Constants, eye: fx.Node, indices: Sequence[fx.Node | None], depth: int) -> Ids | None:
-    """``eye(n)[ids]``."""
+    """Match ``eye(n)[ids]``."""
     if eye not in constants or constants.shape(eye) != (depth, depth) or len(indices) != 1 or indices[0] is None:
         return None
     example, value = constants.example(indices[0]), constants.value(eye)
@@ -309,7 +309,7 @@ def _of_eye(constants: Constants, eye: fx.Node, indices: Sequence[fx.Node | None
 
 
 def _compared(constants: Constants, args: Sequence[fx.Node], depth: int) -> Ids | None:
-    """``ids[..., None] == arange(n)``, which is zero for other ids."""
+    """Match ``ids[..., None] == arange(n)``, which is zero for other ids."""
     for ids, numbers in (args, reversed(args)):
         shape = constants.shape(numbers) if numbers in constants else ()
         example = constants.example(ids) if shape[-1:] == (depth,) == (math.prod(shape),) else None

@@ -1,4 +1,4 @@
-"""TT: cores are stored as they are trained, an order of rows in a narrower type -> `PackedTT`."""
+"""Lowering of TT: packs cores as they are trained, with an order of rows as int32, as `PackedTT`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The compression methods: what each one is called, and where its part in every stage is found."""
+"""The compression methods: their names and the places of their parts in every stage."""
 
 from edge_embed.methods.ant import ANT
 from edge_embed.methods.dpq import DPQ, OPQ, ROWS

@@ -1,4 +1,4 @@
-"""DPQ, codes of groups of columns: as it is learned, and as k-means (dpq), after a rotation (opq), rounding (rows)."""
+"""DPQ, codes of groups of columns: trained, or by k-means (dpq), after a rotation (opq), by rounding (rows)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,8 @@
-"""Compression methods by name, and the part that each has in a stage.
+"""Registry of compression methods and of their parts in each stage.
 
-A stage looks the part up where it comes to a table: ``Parts("lowering")["dpq"]``. A part is an object of the stage's
-own type, in the stage's own folder. It is named by its module and its name there, and imported when it is first asked
-for: a list of methods loads neither torch nor onnx.
+A stage looks up a part when it needs it: ``Parts("lowering")["dpq"]``. A part is an object of the stage's own class in
+the stage's own folder. It is registered by module and name and imported on first use, so a list of methods loads
+neither torch nor onnx.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ STAGES: Mapping[str, str] = {
     "compress_bench": "others to compress beside",
 }
 
-# How large a file of the operator library may be, stripped: with core methods alone, and with any others.
+# Maximum size of the stripped operator library: with core methods only, and with any others.
 CORE_BYTES, MOST_BYTES = 300_000, 500_000
 
 Part = TypeVar("Part")
@@ -38,12 +38,12 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Method:
-    """A compression method.
+    """Compression method.
 
     Attributes:
-        name: the word for it at every stage, on the command line and in files.
-        parts: for each stage that it takes part in, ``package.module:NAME`` of its part.
-        words: of reports about its tables; None for a way to fit tables whose packed form is another method's.
+        name: name of the method at every stage, on the command line and in files.
+        parts: ``package.module:NAME`` of its part, for each stage that it takes part in.
+        words: words of reports about its tables; None for a method whose tables have another method's packed form.
         is_core: whether its kernels are in the operator library of at most `CORE_BYTES`.
     """
 
@@ -58,10 +58,10 @@ _COLLECTIONS: "list[Collected[Any, Any]]" = []
 
 
 def register(method: Method) -> None:
-    """Make a method known to every stage that it has a part for.
+    """Register a method in every stage that it has a part for.
 
     Raises:
-        BadInputError: another one has its name, or it names a stage that there is not.
+        BadInputError: its name is taken, or a stage is unknown.
     """
     if method.name in _METHODS:
         raise BadInputError(f"method: got a second {method.name!r}, expected another name than {', '.join(_METHODS)}")
@@ -72,13 +72,13 @@ def register(method: Method) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a method that `register` made known."""
+    """Remove a method that `register` added."""
     del _METHODS[name]
     _forget_collections()
 
 
 def words_of(name: str) -> Words:
-    """The words of reports about tables of a method."""
+    """Return the words of reports about tables of a method."""
     words = _METHODS[name].words
     if words is None:
         raise BadInputError(f"method {name}: got a way to fit tables, expected one with a packed form of its own")
@@ -86,13 +86,13 @@ def words_of(name: str) -> Words:
 
 
 def most_library_bytes(names: Iterable[str]) -> int:
-    """How large an operator library may be that has these methods."""
+    """Return the maximum size of an operator library with these methods."""
     are_core = all(name in _METHODS and _METHODS[name].is_core for name in names)
     return CORE_BYTES if are_core else MOST_BYTES
 
 
 class Parts(Mapping[str, Part], Generic[Part]):
-    """The parts in one stage by name of the method, in the order in which methods were registered."""
+    """Parts in one stage by name of the method, in the order of registration."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
@@ -101,7 +101,7 @@ class Parts(Mapping[str, Part], Generic[Part]):
         """Import a part.
 
         Raises:
-            KeyError: there is no such method.
+            KeyError: the method is unknown.
             BadInputError: it has no part in this stage.
         """
         if name not in self:
@@ -124,7 +124,7 @@ class Parts(Mapping[str, Part], Generic[Part]):
 
 
 class Collected(Mapping[Key, Part], Generic[Key, Part]):
-    """A mapping made of the parts of all methods: when it is first read, and again after a method was registered."""
+    """Mapping collected from the parts of all methods on first use, and again after a method was registered."""
 
     def __init__(self, collect: Callable[[], Iterable[tuple[Key, Part]]]) -> None:
         self._collect, self._known = collect, None
@@ -151,7 +151,7 @@ class Collected(Mapping[Key, Part], Generic[Key, Part]):
         return len(self._items)
 
     def forget(self) -> None:
-        """Collect again when it is read next."""
+        """Collect again on the next use."""
         self._known = None
 
 

@@ -1,4 +1,4 @@
-"""TT, tensor-train cores: rows are products of their slices. A ring (tr) and two cores (low_rank) are stored so too."""
+"""TT, tensor-train cores: rows are products of their slices. Rings (tr) and two cores (low_rank) are stored alike."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -7,15 +7,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Words:
-    """How a report speaks of a table.
+    """Words that a report uses for a table.
 
     Attributes:
-        kind: of table, after "a table that is": ``product-quantised``.
-        layout: the sizes of a packed form in a few letters, from its attributes.
-        selects: the stored numbers that tell rows apart.
-        made_of: the stored numbers that rows are made of.
-        begin: how the names of the tensors begin that hold those.
-        smaller: how a user gets a smaller table.
+        kind: kind of table, after "a table that is": ``product-quantised``.
+        layout: function that returns the sizes of a packed form in a few letters, from its attributes.
+        selects: name of the stored numbers that distinguish rows.
+        made_of: name of the stored numbers that rows are computed from.
+        begin: prefix of the names of the tensors that hold those.
+        smaller: advice for a smaller table.
     """
 
     kind: str
@@ -27,12 +27,12 @@ class Words:
 
 
 def method_words(method: str, embedding_dim: int, settings: Mapping[str, Any]) -> str:
-    """The method of a table; ``rows (as dpq)`` for rounded rows, which files store as DPQ of one column a group.
+    """Return the method of a table; ``rows (as dpq)`` for rounded rows, stored as DPQ with one column a group.
 
     Args:
         method: ``dpq``, ...
         embedding_dim: columns d.
-        settings: of the packed form: ``num_groups``, ``num_row_scales``, ...
+        settings: settings of the packed form: ``num_groups``, ``num_row_scales``, ...
     """
     is_rounded = method == "dpq" and settings.get("num_row_scales") and settings.get("num_groups") == embedding_dim
     return "rows (as dpq)" if is_rounded else method

@@ -1,1 +1,1 @@
-"""Torch operators that stay one opaque node in a saved program: one file a method, plus recurrent layers."""
+"""Torch operators that stay one opaque node in a saved program: one file for each method, plus recurrent layers."""

@@ -1,12 +1,12 @@
-"""Anchor & Transform (ANT): rows of a trainable and of a frozen table, and packing.
+"""Anchor & Transform (ANT): rows of trainable and frozen tables, and packing.
 
     E = max(T, 0) A                      trainable; T >= 0 while `edge_embed.layers.proximal` trains it
     E[i] = scale * sum_t w_t A[a_t]      frozen; t runs over the nonzeros of row i of T, stored in CSR
 
-Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1); rows of T
-are taken first and then multiplied with A (appendix H).
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), eq. (1). Rows of T are
+selected first and then multiplied with A (appendix H).
 
-Shapes: n rows, d embedding dim, A anchors, B ids; nnz nonzeros of T, m of them in the rows asked for.
+Shapes: n rows, d embedding dim, A anchors, B ids; nnz nonzeros of T, m nonzeros of the requested rows.
 """
 
 import logging
@@ -29,22 +29,22 @@ from edge_embed.packed.ant_transform import csr_from_dense
 _LOG = logging.getLogger(__name__)
 WeightType = Literal["float32", "float16", "int8"]
 
-# Nonzeros that are added one after the other: the sum of thousands would lose bits.
+# Nonzeros added one after the other: a longer running sum would lose precision.
 _PIECE = 32
 _BLOCK_NUMBERS = 1 << 20
 
-# torch gathers no uint16 and uint32; the signed type of the same width does, and these bits take the sign away.
+# torch cannot gather uint16 and uint32. It can gather the signed type of the same width; the mask removes the sign.
 _SIGNED = {torch.uint16: (torch.int16, 0xFFFF), torch.uint32: (torch.int32, 0xFFFFFFFF)}
 
 
 def products(weights: Tensor, anchors: Tensor, multiply: Callable[[Tensor, Tensor], Tensor] = torch.matmul) -> Tensor:
-    """Rows of weights times the anchors (eq. 1): [B, A], [A, d] -> [B, d]; sums of half precision are float32."""
+    """Return weights times anchors (eq. 1): [B, A], [A, d] -> [B, d]; half precision is summed in float32."""
     wide = torch.promote_types(anchors.dtype, torch.float32)
     return multiply(weights.to(wide), anchors.to(wide)).to(anchors.dtype)
 
 
 def trainable_rows(ids: Tensor, transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Tensor:
-    """Rows of a trainable table: transform [n, A], anchors [A, d] -> [*ids, d]; differentiable."""
+    """Return rows of a trainable table: transform [n, A], anchors [A, d] -> [*ids, d]; differentiable."""
     check_id_range(ids, transform.shape[0])
     chosen = functional.embedding(ids.reshape(-1).long(), transform)  # [B, A]
     return finish_rows(products(chosen.clamp(min=0), anchors, pairwise.product), ids, padding_idx)
@@ -59,7 +59,7 @@ def frozen_rows(
     anchors: Tensor,
     padding_idx: int | None,
 ) -> Tensor:
-    """Rows of a frozen table -> [*ids, d]; memory for the nonzeros of these rows and for the rows, no more.
+    """Return rows of a frozen table [*ids, d], in memory for the rows and their nonzeros only.
 
     Args:
         ids: integers of any shape.
@@ -67,13 +67,13 @@ def frozen_rows(
         anchor_ids: uint8, uint16 or uint32 [nnz].
         weights: float or int8 [nnz].
         weight_scale: float32 [1].
-        anchors: [A, d], of the type of the rows.
-        padding_idx: the row that is zero, or None.
+        anchors: [A, d], in the dtype of the rows.
+        padding_idx: the row of zeros, or None.
 
     Raises:
-        BadInputError: if a row's range lies outside the table, or an anchor id is A or more; it names the row.
+        BadInputError: if a row's range lies outside the table, or an anchor id is A or more; the message names the row.
     """
-    if torch.compiler.is_dynamo_compiling() or anchors.is_meta:  # the number of nonzeros is not known there
+    if torch.compiler.is_dynamo_compiling() or anchors.is_meta:  # the number of nonzeros is unknown there
         opaque: Tensor = FROZEN.rows(ids, row_offsets, anchor_ids, weights, weight_scale, anchors, padding_idx)
         return opaque
     check_id_range(ids, row_offsets.shape[0] - 1)
@@ -81,7 +81,7 @@ def frozen_rows(
     begins = row_offsets.index_select(0, flat).long()  # [B]
     counts = row_offsets.index_select(0, flat + 1).long() - begins  # [B]
     _check_ranges(flat, begins, counts, weights.shape[0])
-    bags = functional.pad(counts.cumsum(0), (1, 0))  # [B + 1], where each row begins among the m
+    bags = functional.pad(counts.cumsum(0), (1, 0))  # [B + 1], start of each row among the m
     positions = torch.arange(int(bags[-1]), device=flat.device)
     positions += (begins - bags[:-1]).repeat_interleave(counts)  # [m]
     chosen = _gathered(anchor_ids, positions)  # [m]
@@ -92,7 +92,7 @@ def frozen_rows(
 
 
 def _sums(anchor_ids: Tensor, weights: Tensor | None, anchors: Tensor, counts: Tensor) -> Tensor:
-    """Weighted sums of anchors: [m] of both, counts [B] -> [B, d]; see `edge_embed.ops.pairwise` for the pieces."""
+    """Return weighted sums of anchors: [m] of both, counts [B] -> [B, d]; `edge_embed.ops.pairwise` explains pieces."""
     pieces = (counts + _PIECE - 1).div(_PIECE, rounding_mode="floor").clamp(min=1)  # [B]
     order = torch.arange(int(pieces.sum()), device=counts.device)  # [P]
     within = order - (pieces.cumsum(0) - pieces).repeat_interleave(pieces)  # [P], 0, 1, ... in each row
@@ -109,7 +109,7 @@ def _sums(anchor_ids: Tensor, weights: Tensor | None, anchors: Tensor, counts: T
 
 
 def _gathered(anchor_ids: Tensor, positions: Tensor) -> Tensor:
-    """Anchor ids of some nonzeros: int64 [m]."""
+    """Return the anchor ids of some nonzeros: int64 [m]."""
     if anchor_ids.dtype not in _SIGNED:
         return anchor_ids.index_select(0, positions).long()
     signed, mask = _SIGNED[anchor_ids.dtype]
@@ -141,17 +141,18 @@ def pack(
     weight_type: WeightType | None = None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> PackedANT:
-    """Lower a trainable table: the nonzeros of max(T, 0) in CSR.
+    """Pack a trainable table: the nonzeros of max(T, 0) in CSR.
 
     Args:
         transform: [n, A].
         anchors: float32 or float16 [A, d].
-        padding_idx: the row that is zero, or None.
-        weight_type: of the stored nonzeros, by default that of ``transform``; what rounds to zero is dropped.
+        padding_idx: the row of zeros, or None.
+        weight_type: dtype of the stored nonzeros, by default that of ``transform``; weights that round to zero are
+            dropped.
         on_block: called with the number of finished rows after each block.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite or too large for its type, or of a type that is not stored.
+        BadInputError: if a weight is NaN, infinite or too large for its dtype, or its dtype cannot be stored.
     """
     packed = sparse_form(transform, anchors, padding_idx, weight_type, on_block)
     if not len(packed.weights):
@@ -166,7 +167,7 @@ def sparse_form(
     weight_type: WeightType | None = None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> PackedANT:
-    """The same, without a warning where every row is zero."""
+    """Pack as `pack` does, without a warning for a table of zeros."""
     stored_anchors, stored = stored_array(anchors), stored_array(transform)
     if _any_negative(stored, on_block):
         stored = np.where((stored < 0) & np.isfinite(stored), stored.dtype.type(0), stored)
@@ -177,7 +178,7 @@ def sparse_form(
 
 
 def _any_negative(transform: "np.ndarray[Any, np.dtype[Any]]", on_block: Callable[[int], None]) -> bool:
-    """Whether an entry is below 0; reads blocks of rows, since the array may be a mapped file."""
+    """Return whether an entry is below 0; reads blocks of rows, since the array may be a memory-mapped file."""
     step = max(1, _BLOCK_NUMBERS // transform.shape[1])
     for begin in range(0, len(transform), step):
         if (transform[begin : begin + step] < 0).any():
@@ -187,21 +188,21 @@ def _any_negative(transform: "np.ndarray[Any, np.dtype[Any]]", on_block: Callabl
 
 
 def _check_kept(before: int, after: int) -> None:
-    """Refuse a rounding that drops most of a table: one large weight sets the step of all."""
+    """Raise if rounding drops most of a table: one large weight sets the step of all weights."""
     if 2 * after < before:
         lost = f"{before - after:,} of {before:,} weights would round to zero"
         raise BadInputError(f"{lost}, since the largest weight sets the step of all: use weight_type float16")
 
 
 def with_weight_type(packed: PackedANT, weight_type: WeightType) -> PackedANT:
-    """Store the nonzeros in another type; what rounds to zero is dropped.
+    """Convert the nonzeros to another dtype; weights that round to zero are dropped.
 
     Raises:
-        BadInputError: if there is no such type, or a weight is too large for it.
+        BadInputError: if the dtype is unknown, or a weight is too large for it.
     """
     weights = packed.weights * packed.weight_scale  # [nnz], float32
     if not len(weights):
-        weights = np.zeros(1, np.float32)  # the type is all that changes
+        weights = np.zeros(1, np.float32)  # only the dtype changes
     kept, _, stored, scale = csr_from_dense(weights[:, np.newaxis], None, weight_type)
     _check_kept(len(packed.weights), len(stored))
     chosen = packed.anchor_ids[np.diff(kept)[: len(packed.anchor_ids)] > 0]

@@ -1,17 +1,17 @@
-"""Mixtures of anchor sets (ANT, appendix E): rows, and the one sparse linear transform that has the same rows.
+"""Mixtures of anchor sets (ANT, appendix E): rows, and the sparse linear transform with the same rows.
 
     E = sum_m mix(T_m) A_m        mix: softmax over each row, or none; T >= 0
 
-Without mix the sets are one set, side by side. A softmax gives every anchor a weight, also where T_m is zero, but the
-anchors at the minimum of a row share the smallest one, p: with the mean anchor of the set beside the others,
+Without mix, the sets side by side are one set. A softmax gives every anchor a weight, even where T_m is zero. The
+anchors at the minimum of a row share the smallest weight p, so the mean anchor of the set can stand for them:
 
     softmax(t) A_m = (|A_m| p) mean(A_m) + sum_k (softmax(t)_k - p) a_k
 
-only entries of T_m above the minimum of their row need a number, and the weights of a set still sum to 1.
+Only entries of T_m above the minimum of their row then need a number, and the weights of a set still sum to 1.
 
-Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), appendices E and J.1. Ours:
-the sum with the mean anchor, and sparsemax in place of softmax ("From Softmax to Sparsemax", Martins and Astudillo,
-ICML 2016, Algorithm 1), which makes weights zero by itself.
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), appendices E and J.1. Two
+parts are ours: the sum with the mean anchor, and sparsemax in place of softmax ("From Softmax to Sparsemax", Martins
+and Astudillo, ICML 2016, Algorithm 1), which makes weights exactly zero.
 
 Shapes: n rows, d embedding dim, M sets of A_1 ... A_M anchors, A in all, B rows of T.
 """
@@ -33,11 +33,11 @@ Mixing = Literal["linear", "softmax", "sparsemax"]
 
 
 def sparsemax(scores: Tensor) -> Tensor:
-    """The point of the simplex that is nearest to each row: [*, A] -> [*, A]; differentiable."""
+    """Return the point of the simplex nearest to each row: [*, A] -> [*, A]; differentiable."""
     ordered = scores.sort(dim=-1, descending=True).values
     above = ordered.cumsum(-1) - 1
     counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-    kept = (counts * ordered > above).sum(-1, keepdim=True).clamp(min=1)  # none only where a score is not finite
+    kept = (counts * ordered > above).sum(-1, keepdim=True).clamp(min=1)  # 0 only if a score is not finite
     return (scores - above.gather(-1, kept - 1) / kept).clamp(min=0)
 
 
@@ -49,19 +49,19 @@ _MIX: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def check_mixing(mixing: object) -> None:
-    """Raise `BadInputError` unless there is such a mixing."""
+    """Raise `BadInputError` unless the mixing is known."""
     if mixing not in get_args(Mixing):
         raise BadInputError(f"mixing must be one of {', '.join(get_args(Mixing))}, got {mixing!r:.80}")
 
 
 def mixed(transform: Tensor, set_sizes: Sequence[int], mixing: str) -> Tensor:
-    """Weights of all anchors, from rows of T: [B, A] -> [B, A]; differentiable."""
+    """Return the weights of all anchors from rows of T: [B, A] -> [B, A]; differentiable."""
     parts = transform.clamp(min=0).split(list(set_sizes), -1)
     return torch.cat([_MIX[mixing](part) for part in parts], -1)
 
 
 def linear_form(transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mixing: str) -> tuple[Tensor, Tensor]:
-    """The same rows as a linear transform of one set of anchors.
+    """Return weights and anchors of one set that give the same rows linearly.
 
     Args:
         transform: rows of T, [B, A].
@@ -70,7 +70,8 @@ def linear_form(transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mi
         mixing: one of `Mixing`.
 
     Returns:
-        Weights [B, A] and anchors [A, d], or, of a softmax, [B, A + M] and [A + M, d] with the mean of each set last.
+        Weights [B, A] and anchors [A, d]; for a softmax [B, A + M] and [A + M, d], with the mean of each set at the
+        end.
     """
     check_mixing(mixing)
     if sum(set_sizes) != anchors.shape[0] or anchors.shape[0] != transform.shape[1] or min(set_sizes, default=0) < 1:
@@ -83,7 +84,7 @@ def linear_form(transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mi
     for part, given in zip(weights.split(sizes, -1), transform.clamp(min=0).split(sizes, -1), strict=True):
         least = part.amin(-1, keepdim=True)  # [B, 1]
         difference, at_least = part - least, given <= given.amin(-1, keepdim=True)
-        above.append(difference - difference.detach().masked_fill(~at_least, 0.0))  # exactly zero there, and it learns
+        above.append(difference - difference.detach().masked_fill(~at_least, 0.0))  # exactly 0 there, with a gradient
         shared.append(least * part.shape[-1])
     means = [part.mean(0, keepdim=True) for part in anchors.split(sizes)]
     return torch.cat((*above, *shared), -1), torch.cat((anchors, *means))
@@ -92,7 +93,7 @@ def linear_form(transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mi
 def mixture_rows(
     ids: Tensor, transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mixing: str, padding_idx: int | None
 ) -> Tensor:
-    """Rows of a trainable mixture, as its packed form has them: ids of any shape -> [*ids, d]; differentiable."""
+    """Return rows of a trainable mixture, equal to those of its packed form: ids -> [*ids, d]; differentiable."""
     check_id_range(ids, transform.shape[0])
     chosen = functional.embedding(ids.reshape(-1).long(), transform)  # [B, A]
     rows = products(*linear_form(chosen, anchors, set_sizes, mixing), pairwise.product)

@@ -1,8 +1,8 @@
-"""Bags: rows reduced to one vector a bag, as ``nn.EmbeddingBag`` does it.
+"""Bags: reduces rows to one vector for each bag, as ``nn.EmbeddingBag`` does.
 
     sum_b = sum_i w_i E[ids_i]      mean_b = sum_i E[ids_i] / count_b      max_b = max_i E[ids_i]
 
-over the positions i in offsets[b] ... offsets[b + 1] - 1 whose id is not the padding row. Empty bags are zero.
+The positions i run from offsets[b] to offsets[b + 1] - 1, without those of the padding row. Empty bags are zero.
 """
 
 import torch
@@ -17,7 +17,8 @@ MODES = ("sum", "mean", "max")
 def check_offsets(offsets: Tensor, count: int) -> None:
     """Raise `BadInputError` unless int64 [B + 1] ``offsets`` run from 0 up to ``count`` and never fall.
 
-    Looks at host tensors only, and not while ``torch.compile`` traces, as `edge_embed.ops.ids.check_id_range`.
+    The check covers only CPU tensors and is skipped while ``torch.compile`` traces, like
+    `edge_embed.ops.ids.check_id_range`.
     """
     if torch.compiler.is_compiling() or offsets.device.type != "cpu":
         return
@@ -36,18 +37,18 @@ def check_offsets(offsets: Tensor, count: int) -> None:
 def reduce_bags(
     rows: Tensor, ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, padding_idx: int | None
 ) -> Tensor:
-    """Rows [N, d] of ids [N] -> [B, d]; differentiable in rows and sample weights.
+    """Reduce rows [N, d] of ids [N] to [B, d]; differentiable in rows and sample weights.
 
     Args:
-        rows: one row a position.
-        ids: the ids they belong to, to skip the padding row.
-        offsets: int64 [B + 1]: where each bag begins, and N.
+        rows: one row for each position.
+        ids: ids of the rows, which identify the padding row.
+        offsets: int64 [B + 1]: the start of each bag, and N.
         sample_weights: [N] with mode ``"sum"``, or None.
         mode: one of `MODES`.
-        padding_idx: the id that does not count, or None.
+        padding_idx: id that is ignored, or None.
     """
     positions = torch.arange(rows.shape[0], device=rows.device)  # [N]
-    if padding_idx is not None:  # torch skips one index; it gets a row of its own, behind the others
+    if padding_idx is not None:  # torch skips one index: an additional row at the end
         positions = torch.where(ids == padding_idx, rows.shape[0], positions)
         rows = functional.pad(rows, (0, 0, 0, 1))  # [N + 1, d]
     return functional.embedding_bag(

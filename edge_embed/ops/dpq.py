@@ -1,12 +1,12 @@
-"""Differentiable product quantisation (DPQ): selection and packing.
+"""Differentiable product quantisation (DPQ): selection of values by code, and packing.
 
     c_j = the code of the key nearest to q_j    (eq. 1, `edge_embed.ops.dpq_distance`)
-    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each V_j in int8, or one for the row
+    H = [V_1[c_1], ..., V_D[c_D]]               (eq. 2), times a scale for each int8 V_j, or one for the row
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
 
-Shapes: n rows, d embedding dim, D groups of value width s = d/D, K codes per group; queries and keys have a width of
-their own, D w and w (in the paper's default w = s); G = D, or 1 when subspaces are shared; B ids.
+Shapes: n rows, d embedding dim, D groups of value width s = d/D, K codes per group, B ids. Queries and keys have their
+own widths D w and w (w = s by default, as in the paper). G = D, or 1 for shared subspaces.
 """
 
 from collections.abc import Callable
@@ -36,14 +36,15 @@ _BLOCK_BYTES = 4 << 20
 
 
 def select(value: Tensor, code: Tensor) -> Tensor:
-    """Value rows selected by index (eq. 2): value [G, K, s], code [B, D] -> [B, d]."""
-    # Few rows are selected often: on the host the gradient of ``embedding`` takes eight times that of ``index_select``.
+    """Return the values selected by code (eq. 2): value [G, K, s], code [B, D] -> [B, d]."""
+    # Few values are selected often: on the CPU the gradient of ``embedding`` takes eight times that of
+    # ``index_select``.
     rows = value.flatten(0, 1).index_select(0, value_indices(value, code))  # [B D, s]
     return rows.reshape(*code.shape[:-1], code.shape[-1] * value.shape[-1])
 
 
 def value_indices(value: Tensor, code: Tensor) -> Tensor:
-    """Where in ``value.flatten(0, 1)`` the choices of code [B, D] are, [B D]; value is [G, K, s]."""
+    """Return the positions in ``value.flatten(0, 1)`` of code [B, D], as [B D]; value is [G, K, s]."""
     stored_groups, num_codes, _ = value.shape
     if stored_groups > 1:
         code = code + num_codes * torch.arange(stored_groups, device=code.device)
@@ -60,10 +61,10 @@ def trainable_rows(
     metric: str,
     padding_idx: int | None,
 ) -> Tensor:
-    """Inference rows of a trainable table: ids of any shape -> [*ids, d] in the dtype of ``value``."""
+    """Return inference rows of a trainable table: ids of any shape -> [*ids, d] in the dtype of ``value``."""
     check_id_range(ids, query.shape[0])
-    # A row costs D K distances: with more ids than rows, each row once is less. Skipped while ``torch.compile`` traces,
-    # where the number of ids may not be known.
+    # A row costs D K distances: with more ids than rows, computing each row once is cheaper. This is skipped while
+    # ``torch.compile`` traces, because the number of ids may be unknown.
     if not torch.compiler.is_compiling() and ids.numel() > query.shape[0]:
         every = torch.arange(query.shape[0], device=query.device)
         table = trainable_rows(every, query, key, value, mean, variance, metric, padding_idx)  # [n, d]
@@ -81,15 +82,15 @@ def frozen_rows(
     num_groups: int,
     padding_idx: int | None,
 ) -> Tensor:
-    """Rows of a frozen table -> [*ids, d].
+    """Return rows of a frozen table [*ids, d].
 
     Args:
         ids: integers of any shape.
         packed_codes: uint8 [n, row_bytes].
         value: float or int8 [G, K, s].
         value_scales: float32 [G] of int8 values, or None.
-        num_groups: D.
-        padding_idx: the row that is zero, or None.
+        num_groups: number of groups D.
+        padding_idx: the row of zeros, or None.
     """
     check_id_range(ids, packed_codes.shape[0])
     packed_rows = packed_codes.index_select(0, ids.reshape(-1).long())  # [B, row_bytes]
@@ -112,18 +113,18 @@ def scaled_rows(
     unused_columns: int,
     padding_idx: int | None,
 ) -> Tensor:
-    """`frozen_rows` of a table whose rows have scales, or whose last group is narrower -> [*ids, d].
+    """Return `frozen_rows` of a table whose rows have scales, or whose last group is narrower: [*ids, d].
 
     Args:
         ids: integers of any shape.
-        packed_codes: as there, and so are the next two and the number of groups.
+        packed_codes: uint8 [n, row_bytes].
         value: float or int8 [G, K, s].
         value_scales: float32 [G] of int8 values, or None.
-        row_scale_codes: uint8 [n], or None where rows have no scales.
+        row_scale_codes: uint8 [n], or None if rows have no scales.
         row_scales: float32 [S], or None.
-        num_groups: D.
-        unused_columns: at the end of the last group, D s - d.
-        padding_idx: the row that is zero, or None.
+        num_groups: number of groups D.
+        unused_columns: number of columns at the end of the last group, D s - d.
+        padding_idx: the row of zeros, or None.
     """
     flat = ids.reshape(-1)  # [B]
     rows = frozen_rows(flat, packed_codes, value, value_scales, num_groups, None)  # [B, D s]
@@ -139,7 +140,7 @@ def unpack(rows: Tensor, bits: int, num_groups: int) -> Tensor:
     """Unpack code rows uint8 [B, row_bytes] -> int64 [B, D] (layout: ``packed/FORMAT.md``)."""
     start = bits * torch.arange(num_groups, device=rows.device)  # [D], first bit of each code
     word = torch.zeros(rows.shape[0], num_groups, dtype=torch.int64, device=rows.device)
-    for offset in range(-(-(7 + bits) // 8)):  # a code touches at most this many bytes
+    for offset in range(-(-(7 + bits) // 8)):  # a code spans at most this many bytes
         byte = (start // 8 + offset).clamp(max=rows.shape[1] - 1)
         word |= rows.index_select(1, byte).long() << (8 * offset)
     return (word >> (start % 8)) & ((1 << bits) - 1)
@@ -155,21 +156,21 @@ def pack(
     padding_idx: int | None,
     on_block: Callable[[int], None] = lambda rows: None,
 ) -> PackedDPQ:
-    """Lower a trainable table: codes of all rows by inference statistics, packed row by row.
+    """Pack a trainable table: the codes of all rows by inference statistics, packed row by row.
 
     Args:
         query: [n, D w], read in blocks (it may be a memory-mapped file).
-        key: [G, K, w]; where keys and values are tied the value table itself.
+        key: [G, K, w]; the value table itself if keys and values are tied.
         value: [G, K, s].
         mean: [K] or [D, K], running mean of the distances, or None without batch norm.
-        variance: as ``mean``: running variance, or None.
-        metric: of `edge_embed.ops.dpq_distance`.
-        padding_idx: the row that is zero, or None.
+        variance: running variance, of the shape of ``mean``, or None.
+        metric: a metric of `edge_embed.ops.dpq_distance`.
+        padding_idx: the row of zeros, or None.
         on_block: called with the number of finished rows after each block.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite, the values are neither float32 nor float16, or there is no such
-            metric.
+        BadInputError: if a weight is NaN or infinite, the values are neither float32 nor float16, or the metric is
+            unknown.
     """
     known = known_metric(metric)
     values = stored_array(value)
@@ -190,12 +191,12 @@ def pack(
         if not block.isfinite().all():
             row = begin + int((~block.isfinite()).any(-1).nonzero()[0])
             raise BadInputError(f"query row {row} holds NaN or infinity: train the table again")
-        # numpy's argmax is vectorised, torch's was measured 7 times slower at K = 256
+        # numpy's argmax is vectorised; torch's was measured 7 times slower at K = 256
         code = distances(block, weights, known).cpu().numpy().argmax(-1).T  # [step, D]
         packed[begin : begin + len(code)] = bit_packing.pack(code, bits)
         return begin + len(code)
 
-    # Blocks side by side, each on one thread: torch's own threads wait for each other after every small step.
+    # Blocks run side by side with one thread each: torch's own threads wait for each other after every small step.
     with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for done in pool.map(pack_block, range(0, n, step)):
             on_block(done)
@@ -214,10 +215,10 @@ def pack_scaled(
     unused_columns: int,
     padding_idx: int | None,
 ) -> PackedDPQ:
-    """The packed form of a frozen table, whose arguments are those of `scaled_rows`.
+    """Pack a frozen table, given as the arguments of `scaled_rows`.
 
     Raises:
-        BadInputError: if they do not fit each other, or values are of a type that is not stored.
+        BadInputError: if they do not fit each other, or the dtype of the values cannot be stored.
     """
     values = value.detach().cpu().numpy() if value.dtype == torch.int8 else stored_array(value)
     return PackedDPQ(
@@ -235,15 +236,15 @@ def pack_scaled(
 def pack_frozen(
     codes: Tensor, value: Tensor, value_scales: Tensor | None, num_groups: int, padding_idx: int | None
 ) -> PackedDPQ:
-    """`pack_scaled` with the arguments of `frozen_rows`."""
+    """Pack a frozen table, given as the arguments of `frozen_rows`."""
     return pack_scaled(codes, value, value_scales, None, None, num_groups, 0, padding_idx)
 
 
 def with_value_type(value: Tensor, value_scales: Tensor | None, value_type: ValueType) -> tuple[Tensor, Tensor | None]:
-    """Values [G, K, s] in another type, and the scales [G] of int8.
+    """Return the values [G, K, s] in another dtype, and the scales [G] of int8 or None.
 
     Raises:
-        BadInputError: if there is no such type, or a value is not finite in it.
+        BadInputError: if the dtype is unknown, or a value is not finite in it.
     """
     check_float_type("value_type", value_type, tuple(VALUE_BYTES))
     if value_scales is not None:

@@ -1,4 +1,4 @@
-"""Distances of DPQ: how near query sub-vectors are to keys, normalised, and which key is the nearest (eq. 1).
+"""Distances of DPQ: normalised similarity of query sub-vectors to keys, and the code of the nearest key (eq. 1).
 
     dot        r_j(k) = <q_j, K_jk>               (eq. 3)
     euclidean  r_j(k) = -|q_j - K_jk|^2           (eq. 6; the square changes no code)
@@ -6,10 +6,10 @@
 
     c_j = argmax_k norm(r_j)(k)
 
-``norm`` is the batch norm over distances of appendix C, which is without scale and centre in the authors' released
-code: one mean and variance per choice k, shared by all groups, or for each group its own.
+``norm`` is the batch norm over distances of appendix C, without scale and centre as in the authors' released code. It
+has one mean and variance per code k, shared by all groups, or one per group and code.
 
-Shapes: B queries, D groups of key width s, K codes per group; G = D, or 1 when subspaces are shared.
+Shapes: B queries, D groups of key width s, K codes per group; G = D, or 1 for shared subspaces.
 """
 
 from collections.abc import Callable, MutableMapping, Sequence
@@ -27,15 +27,15 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 NORM_EPS = 1e-5
 _LEAST_LENGTH = 1e-12  # a vector shorter than this has no direction
-# Models saved before there were metrics name the variant.
+# Models saved before metrics existed name the variant.
 _METRIC_OF: dict[str, Metric] = {"sx": "dot", "vq": "euclidean"}
 
 
 def known_metric(name: str) -> Metric:
-    """The metric of an operator's argument.
+    """Return the metric of an operator's argument.
 
     Raises:
-        BadInputError: if there is no such metric.
+        BadInputError: if the metric is unknown.
     """
     for metric in METRICS:
         if _METRIC_OF.get(name, name) == metric:
@@ -44,17 +44,17 @@ def known_metric(name: str) -> Metric:
 
 
 def responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """Similarity of every query sub-vector to every key of its group: [B, D s] -> [D, B, K], larger is nearer.
+    """Return similarities of query sub-vectors to all keys of their group: [B, D s] -> [D, B, K], larger is nearer.
 
-    ``weights`` [G, f, K] are those of `affine`, or `normalized` ones.
+    ``weights`` [G, f, K] are the result of `affine` or `normalized`.
     """
     return features(query, weights.shape[1], metric).transpose(1, 2) @ weights
 
 
 def features(query: Tensor, num_features: int, metric: Metric) -> Tensor:
-    """What distances are linear in, for each group: (q, |q|^2, 1), or (q, 1) where |q|^2 plays no part: [D, f, B].
+    """Return the features that distances are linear in, [D, f, B]: (q, |q|^2, 1), or (q, 1) if |q|^2 plays no part.
 
-    Queries come last, as sub-vectors are short: a sum over their few numbers is then one over whole vectors.
+    Queries are the last axis because sub-vectors are short: a sum over a sub-vector is then a sum of long vectors.
     """
     groups = query.t().contiguous().unflatten(0, (-1, width_of(num_features, metric)))  # [D, s, B]
     if metric == "cosine":
@@ -64,9 +64,10 @@ def features(query: Tensor, num_features: int, metric: Metric) -> Tensor:
 
 
 def affine(key: Tensor, metric: Metric) -> Tensor:
-    """Distances to keys [G, K, s] as one matrix product with `features`: [G, f, K], the last row by itself.
+    """Return weights [G, f, K]: distances to keys [G, K, s] are their product with `features`, a single matrix product.
 
-    A pass over all distances, for the norm or for a squared length, would cost as much as the product.
+    The last row is the constant term. A separate pass over all distances, for the norm or a squared length, would cost
+    as much as the product.
     """
     if metric == "euclidean":
         square = key.square().sum(-1, keepdim=True)
@@ -77,7 +78,7 @@ def affine(key: Tensor, metric: Metric) -> Tensor:
 
 
 def normalized(weights: Tensor, mean: Tensor | None, variance: Tensor | None) -> Tensor:
-    """Weights [G, f, K] of distances by statistics [K] or [D, K]; the latter give [D, f, K], also of shared keys."""
+    """Normalise weights [G, f, K] of distances by statistics [K] or [D, K]; [D, K] gives [D, f, K], also for G = 1."""
     if mean is None or variance is None:
         return weights
     num_codes = weights.shape[-1]
@@ -87,18 +88,18 @@ def normalized(weights: Tensor, mean: Tensor | None, variance: Tensor | None) ->
 
 
 def training_responses(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """Distances [D, K, B] of queries [B, D s] by weights [G, f, K], in the type of the queries.
+    """Return the distances [D, K, B] of queries [B, D s] by weights [G, f, K], in the dtype of the queries.
 
-    Choices come before queries: what goes over the choices, a softmax or `nearest`, is then done for many queries at a
-    time, which is faster where choices are few.
+    Codes come before queries. A pass over the codes, such as a softmax or `nearest`, then processes many queries at a
+    time, which is faster for few codes.
     """
-    parts = features(query.to(weights.dtype), weights.shape[1], metric)  # a norm is too much for float16
+    parts = features(query.to(weights.dtype), weights.shape[1], metric)  # a norm exceeds the range of float16
     return (weights.transpose(1, 2) @ parts).to(query.dtype)
 
 
 @torch.no_grad()
 def training_codes(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """Codes of queries [B, D s] in training, [D, B] of `dpq_kernels.code_type`."""
+    """Return the codes of queries [B, D s] in training, [D, B] of `dpq_kernels.code_type`."""
     if serves(query, weights):
         return dpq_kernels.nearest(dpq_kernels.distances(query, weights, metric))
     return nearest(training_responses(query, weights, metric)).to(dpq_kernels.code_type(weights.shape[-1]))
@@ -106,7 +107,7 @@ def training_codes(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
 
 @torch.no_grad()
 def remembered_codes(memory: MutableMapping[str, Tensor], find: Callable[[], Tensor]) -> Tensor:
-    """`training_codes` that are found the first time, and kept from then on."""
+    """Return `training_codes` from ``memory``, which the first call fills by ``find``."""
     if "code" not in memory:
         memory["code"] = find()
     return memory["code"]
@@ -114,10 +115,10 @@ def remembered_codes(memory: MutableMapping[str, Tensor], find: Callable[[], Ten
 
 @torch.no_grad()
 def nearest(response: Tensor) -> Tensor:
-    """Codes of distances [D, K, B]: int64 [D, B]; the lowest k wins a tie.
+    """Return the codes of distances [D, K, B]: int64 [D, B]; the lowest k wins a tie.
 
-    The argmax by means that torch has vectorised: each largest one is marked, and of the marks that of the lowest k
-    counts most. Where distances are NaN it is the last k.
+    This is an argmax from operations that torch has vectorised: every largest distance is marked, and the mark of the
+    lowest k has the highest rank. NaN distances select the last k.
     """
     num_codes = response.shape[1]
     marks = torch.empty_like(response, dtype=torch.float32)
@@ -129,12 +130,12 @@ def nearest(response: Tensor) -> Tensor:
 def batch_statistics(
     query: Tensor, weights: Tensor, metric: Metric, counts: Tensor, per_group: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance of distances, those of a query counted ``counts`` [B] times, and of how many.
+    """Return mean, variance and number of distances, with each query counted ``counts`` [B] times.
 
-    They are taken from mean and covariance of the few features that distances are linear in, by weights [G, f, K].
+    They are computed from mean and covariance of the few features that distances are linear in, by weights [G, f, K].
 
     Returns:
-        Mean and variance [K] over groups and queries, or [D, K] over queries; their number, of rank 0.
+        Mean and variance [K] over groups and queries, or [D, K] over queries; their number, a scalar.
     """
     weight = counts.to(weights.dtype)  # [B]
     total = weight.sum()
@@ -148,7 +149,7 @@ def batch_statistics(
 
 
 def feature_moments(query: Tensor, shares: Tensor, num_features: int, metric: Metric) -> tuple[Tensor, Tensor]:
-    """Mean [D, f] and covariance [D, f, f] of the features of queries [B, D s], with shares [B] that add up to 1."""
+    """Return mean [D, f] and covariance [D, f, f] of the features of queries [B, D s], with shares [B] of sum 1."""
     if serves(query, shares):
         found: tuple[Tensor, Tensor] = _FeatureMoments.apply(query, shares, num_features, metric)  # type: ignore[no-untyped-call]
         return found
@@ -188,15 +189,15 @@ class _FeatureMoments(torch.autograd.Function):
 def learned_by_torch(
     function: Callable[..., Any], inputs: Sequence[Tensor], gradients: Sequence[Tensor]
 ) -> tuple[Tensor | None, ...]:
-    """What inputs of a function learn from gradients of what it gives, where that is to be differentiated itself."""
-    inputs = [each.view_as(each) for each in inputs]  # one may come of another
+    """Return the gradients of the inputs of a function by torch, such that the gradients are differentiable too."""
+    inputs = [each.view_as(each) for each in inputs]  # one input may be a view of another
     wanted = [each for each in inputs if each.requires_grad]
     learned = iter(torch.autograd.grad(function(*inputs), wanted, gradients, create_graph=True))
     return tuple(next(learned) if each.requires_grad else None for each in inputs)
 
 
 def _directions(vectors: Tensor, dim: int) -> Tensor:
-    """Vectors along a dimension, divided by their lengths; one without a direction is zero, and learns nothing."""
+    """Divide vectors along a dimension by their lengths; one without a direction becomes zero, with zero gradient."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))  # squares of float16 underflow
     square = wide.square().sum(dim, keepdim=True)
     has_direction = square > _LEAST_LENGTH**2
@@ -204,21 +205,21 @@ def _directions(vectors: Tensor, dim: int) -> Tensor:
 
 
 def codes(query: Tensor, key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:
-    """Codes of query rows [B, D s] as they are at inference: int64 [B, D]; the lowest k wins a tie."""
+    """Return the codes of query rows [B, D s] at inference: int64 [B, D]; the lowest k wins a tie."""
     return distances(query, inference_weights(key, mean, variance, metric), metric).max(dim=-1).indices.t()
 
 
 def distances(query: Tensor, weights: Tensor, metric: Metric) -> Tensor:
-    """Normalised distances of query rows [B, D s] at inference: float32 [D, B, K], larger is nearer.
+    """Return normalised distances of query rows [B, D s] at inference: float32 [D, B, K], larger is nearer.
 
-    ``weights`` [G, f, K] are those of `inference_weights`. Distances are summed in float64 and compared in float32:
-    the order of summation depends on the batch, and one flipped code replaces a whole sub-vector, so what differs by
-    float64 rounding alone has to be a tie.
+    ``weights`` [G, f, K] are the result of `inference_weights`. Distances are summed in float64 and compared in
+    float32. The order of summation depends on the batch, and one flipped code replaces a whole sub-vector. Distances
+    that differ only by float64 rounding must therefore be ties.
     """
     return responses(query.double(), weights, metric).float()
 
 
 def inference_weights(key: Tensor, mean: Tensor | None, variance: Tensor | None, metric: Metric) -> Tensor:
-    """Those of distances normalised by running statistics, float64 [G or D, f, K]."""
+    """Return the weights of distances normalised by running statistics, float64 [G or D, f, K]."""
     mean, variance = (None if each is None else each.double() for each in (mean, variance))
     return normalized(affine(key.double(), metric), mean, variance)

@@ -1,10 +1,10 @@
-"""Training steps of DPQ in C++ (runtime_ops/training/training.h): one pass where torch takes dozens of small steps.
+"""Training steps of DPQ in C++ (runtime_ops/training/training.h): one pass in place of dozens of small torch steps.
 
-They compute what `edge_embed.ops.dpq_distance` and `edge_embed.ops.dpq_straight_through` define, of float32 tensors on
-the CPU. `serves` says whether they are there for some tensors; those modules go by way of torch otherwise.
+They compute the definitions of `edge_embed.ops.dpq_distance` and `edge_embed.ops.dpq_straight_through` for float32
+tensors on the CPU. `serves` returns whether they support some tensors; otherwise those modules use torch.
 
-Shapes: B queries, D groups of key width w and value width s, f features of a query, K codes per group; G = D, or 1 when
-subspaces are shared.
+Shapes: B queries, D groups of key width w and value width s, f features of a query, K codes per group; G = D, or 1 for
+shared subspaces.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ from edge_embed.runtime.library import installed_library
 
 _POINTER, _SIZE, _INT32, _FLOAT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_float
 _METRICS = ("dot", "euclidean", "cosine")  # as numbered in training.h
-_FEW = 64  # queries whose mean is near enough to that of all
-_LEAST_WORK = 1 << 22  # products of a part that is worth a thread of its own: half a millisecond
+_FEW = 64  # queries whose mean is close enough to that of all
+_LEAST_WORK = 1 << 22  # products of a part that justifies its own thread: half a millisecond
 
 
 class _Distances(ctypes.Structure):
@@ -49,7 +49,7 @@ class _Codes(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The library, or None where it was not built: everything works without, slower."""
+    """Return the library, or None if it was not built: everything then runs in torch, more slowly."""
     try:
         loaded = installed_library("edge_embed_training")
     except EdgeEmbedError:
@@ -70,13 +70,13 @@ def _library() -> ctypes.CDLL | None:
 
 
 def serves(*tensors: Tensor) -> bool:
-    """Whether the kernels are there for these tensors. What records the steps of torch has to see them."""
+    """Return whether the kernels support these tensors. While torch records its steps they do not: it must see them."""
     is_recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     return not is_recorded and all(_is_plain(tensor) for tensor in tensors) and _library() is not None
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Float32 in the memory of the host, and nothing that only looks like it."""
+    """Return whether a tensor is float32 in CPU memory, and not a subclass or wrapper that only looks like it."""
     return (
         tensor.dtype == torch.float32
         and tensor.device.type == "cpu"
@@ -86,12 +86,12 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def width_of(num_features: int, metric: str) -> int:
-    """Key width w of f features."""
+    """Return the key width w of f features."""
     return num_features - (2 if metric == "euclidean" else 1)
 
 
 class Distances(NamedTuple):
-    """Between queries and keys: ``query`` [B, D w], ``weights`` [G, f, K] of `edge_embed.ops.dpq_distance.affine`."""
+    """Distances of ``query`` [B, D w] to keys, by ``weights`` [G, f, K] of `edge_embed.ops.dpq_distance.affine`."""
 
     query: Tensor
     weights: Tensor
@@ -99,22 +99,22 @@ class Distances(NamedTuple):
 
     @property
     def num_queries(self) -> int:
-        """Queries B."""
+        """Number of queries B."""
         return len(self.query)
 
     @property
     def num_groups(self) -> int:
-        """Groups D."""
+        """Number of groups D."""
         return self.query.shape[1] // self.width
 
     @property
     def width(self) -> int:
-        """Columns w of a key."""
+        """Width w of a key."""
         return width_of(self.weights.shape[1], self.metric)
 
     @property
     def struct(self) -> _Distances:
-        """What the library takes; ``query`` and ``weights`` have to be contiguous, and outlive it."""
+        """Argument of the library; ``query`` and ``weights`` must be contiguous and outlive it."""
         stored_groups, _, num_codes = self.weights.shape
         sizes = self.num_queries, self.num_groups, self.width, num_codes
         kinds = _METRICS.index(self.metric), stored_groups > 1
@@ -122,33 +122,33 @@ class Distances(NamedTuple):
 
 
 def distances(query: Tensor, weights: Tensor, metric: str) -> Distances:
-    """`Distances` of tensors that need not be contiguous."""
+    """Return `Distances` of tensors that need not be contiguous."""
     return Distances(query.detach().contiguous(), weights.detach().contiguous(), metric)
 
 
 def code_type(num_codes: int) -> torch.dtype:
-    """Of codes in training: uint8 or int32, as they are kept from the way forward for the way back."""
+    """Return the dtype of codes in training, uint8 or int32: they are kept from the forward to the backward pass."""
     return torch.uint8 if num_codes <= 256 else torch.int32
 
 
 def nearest(of: Distances) -> Tensor:
-    """Codes [D, B] of `code_type`."""
+    """Return codes [D, B] of `code_type`."""
     codes = _no_codes(of)
     _run(of, "nearest", lambda part: (*part, _codes(codes), None))
     return codes
 
 
 def nearest_and_leads(of: Distances) -> tuple[Tensor, Tensor]:
-    """`nearest`, and by how much each is nearer than the next one, [D, B]; NaN or infinite if none is."""
+    """Return `nearest` and the lead of each code over the next one, [D, B]; NaN or infinite if there is no next one."""
     codes, leads = _no_codes(of), torch.empty(of.num_groups, of.num_queries)
     _run(of, "nearest", lambda part: (*part, _codes(codes), leads.data_ptr()))
     return codes, leads
 
 
 def rows(value: Tensor, codes: Tensor) -> Tensor:
-    """Rows [B, D s] of the values [G, K, s] of codes [D, B] of `code_type`, in one piece."""
+    """Return rows [B, D s] of the values [G, K, s] of codes [D, B] of `code_type`, contiguous."""
     (num_groups, num_queries), (_, num_codes, width) = codes.shape, value.shape
-    # Sizes alone are read of these.
+    # The function only reads the sizes of these tensors.
     of = Distances(value.new_empty(()).expand(num_queries, num_groups), value.new_empty(0, 2, num_codes), "dot")
     struct, found = _values(value), torch.empty(num_queries, num_groups * width)
     _run(of, "rows", lambda part: (ctypes.byref(struct), _codes(codes), *part, found.data_ptr()))
@@ -158,7 +158,7 @@ def rows(value: Tensor, codes: Tensor) -> Tensor:
 def soft_backward(
     of: Distances, value: Tensor, codes: Tensor, temperature: float, gradient: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What query [B, D w], weights [G, f, K] and values [G, K, s] learn from a gradient of rows [B, D s]."""
+    """Return gradients of query [B, D w], weights [G, f, K] and values [G, K, s] from a gradient of rows [B, D s]."""
     struct = _values(value)
     gradient, query_gradient = gradient.contiguous(), torch.empty_like(of.query)
     of_weights, of_values = _sums(of, of.weights), _sums(of, value)
@@ -176,7 +176,7 @@ def soft_backward(
 
 
 def centroid_backward(query: Tensor, value: Tensor, codes: Tensor, shares: Tensor) -> Tensor:
-    """What values [G, K, s] learn from queries [B, D s] that chose them, of which each has a share [B]."""
+    """Return the gradient of values [G, K, s] from the queries [B, D s] that chose them, with shares [B]."""
     of = Distances(query.contiguous(), value.new_empty(0, value.shape[2] + 1, value.shape[1]), "dot")
     struct, shares = _values(value), shares.contiguous()
     learned = _sums(of, value)
@@ -190,9 +190,9 @@ def centroid_backward(query: Tensor, value: Tensor, codes: Tensor, shares: Tenso
 
 
 def moments(query: Tensor, shares: Tensor, num_features: int, metric: str) -> tuple[Tensor, Tensor]:
-    """Mean [D, f] and covariance [D, f, f] of the features of queries [B, D w], with shares [B] that add up to 1.
+    """Return mean [D, f] and covariance [D, f, f] of the features of queries [B, D w], with shares [B] that sum to 1.
 
-    Both in one pass, about an origin that is near: the mean of the first queries.
+    Both are computed in one pass about a nearby origin: the mean of the first queries.
     """
     few = query[:_FEW]
     origin = torch.zeros(query.shape[1] // width_of(num_features, metric), num_features)
@@ -208,7 +208,7 @@ def moments(query: Tensor, shares: Tensor, num_features: int, metric: str) -> tu
 
 
 def _products(query: Tensor, shares: Tensor, origin: Tensor, metric: str) -> Tensor:
-    """Sums of products of features from an origin [D, f], float64 [D, f, f]."""
+    """Return sums of products of features relative to an origin [D, f], float64 [D, f, f]."""
     of = _without_weights(query, origin.shape[1], metric)
     sums, shares = _sums(of, query.new_empty(of.num_groups, *of.weights.shape[1:])), shares.contiguous()
     _run(of, "products", lambda part, to: (shares.data_ptr(), origin.data_ptr(), *part, to), sums)
@@ -223,7 +223,7 @@ def moments_backward(
     of_centre: Tensor,
     of_covariance: Tensor,
 ) -> Tensor:
-    """What queries [B, D w] learn from the gradients [D, f] and [D, f, f] of `moments`."""
+    """Return the gradient of queries [B, D w] from the gradients [D, f] and [D, f, f] of `moments`."""
     of, shares = _without_weights(query, centre.shape[1], metric), shares.contiguous()
     learned = torch.empty_like(of.query)
     of_centre, both = of_centre.contiguous(), of_covariance + of_covariance.transpose(1, 2)
@@ -237,7 +237,7 @@ def _without_weights(query: Tensor, num_features: int, metric: str) -> Distances
 
 
 def _values(value: Tensor) -> _Values:
-    """The struct over values [G, K, s], which it keeps alive."""
+    """Return the struct over values [G, K, s], which it keeps alive."""
     values = value.detach().contiguous()
     struct = _Values(values.data_ptr(), values.shape[2], len(values) > 1)
     struct.tensor = values
@@ -259,12 +259,12 @@ def _num_parts(of: Distances) -> int:
 
 
 def _sums(of: Distances, like: Tensor) -> Tensor:
-    """Zeros in float64 for each part: sums over queries go to memory of their own."""
+    """Return float64 zeros for each part: every part sums over its queries in its own memory."""
     return torch.zeros(_num_parts(of), *like.shape, dtype=torch.float64)
 
 
 def _run(of: Distances, name: str, arguments: Callable[..., tuple[Any, ...]], *sums: Tensor) -> None:
-    """Call a function for parts of the queries side by side; ``arguments`` of a part, and its own place in each sum."""
+    """Run a function on parts of the queries side by side; ``arguments`` gets a part and its address in each sum."""
     library = _library()
     assert library is not None
     function, struct = getattr(library, f"ee_training_{name}"), ctypes.byref(of.struct)
@@ -285,10 +285,10 @@ def _side_by_side(run: Callable[[int], int], count: int) -> list[int]:
     try:
         return [part.result() for part in parts]
     finally:
-        wait(parts)  # also when interrupted: they read and write tensors of the caller
+        wait(parts)  # also when interrupted: the parts use tensors of the caller
 
 
 @cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that stay, as to begin them takes as long as a part; a forked process has none of its parent's."""
+    """Return a persistent pool, as starting threads takes as long as a part. A forked process needs its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix=f"dpq-{process}")

@@ -1,6 +1,6 @@
-"""Training rows of DPQ: the value selected on the way forward, a gradient that passes the selection on the way back.
+"""Training rows of DPQ by straight-through estimators: the forward pass selects values, the backward pass skips it.
 
-Shapes: B ids, D groups of value width s = d/D, K codes per group; G = D, or 1 when subspaces are shared.
+Shapes: B ids, D groups of value width s = d/D, K codes per group; G = D, or 1 for shared subspaces.
 """
 
 from collections.abc import MutableMapping
@@ -23,9 +23,9 @@ from edge_embed.ops.logits import row_blocks
 
 
 class _SoftChoice(torch.autograd.Function):
-    """Pass rows [B, d] through, and let distances learn as if the rows were the softmax over them times the values.
+    """Passes rows [B, d] through, with the gradient of distances as if rows were softmax(distances) times values.
 
-    So do the values where ``soft_values`` is true.
+    With ``soft_values`` the values get this gradient too.
     """
 
     @staticmethod
@@ -40,7 +40,7 @@ class _SoftChoice(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         response, value = ctx.saved_tensors
-        if ctx.temperature != 1:  # the largest is moved to 0 first: in float16 a quotient overflows early
+        if ctx.temperature != 1:  # shifted to a maximum of 0: in float16 a quotient overflows early
             response = (response - response.amax(1, keepdim=True)).div_(ctx.temperature)
         probability = response.softmax(1)  # [D, K, B]
         groups = gradient.to(value.dtype).unflatten(-1, (len(response), -1)).permute(1, 2, 0)  # [D, s, B]
@@ -52,13 +52,13 @@ class _SoftChoice(torch.autograd.Function):
 
 
 def _of_soft_value(probability: Tensor, groups: Tensor, value: Tensor) -> Tensor:
-    """What values [G, K, s] learn from p [D, K, B] and a gradient of rows [D, s, B]: p g."""
+    """Return the gradient of values [G, K, s] from p [D, K, B] and a gradient of rows [D, s, B]: p g."""
     learned = probability.to(value.dtype) @ groups.transpose(1, 2)  # [D, K, s]
     return learned if len(value) == len(learned) else learned.sum(0, keepdim=True)
 
 
 class _SoftRows(torch.autograd.Function):
-    """`softmax_rows` by the kernels: distances are computed again on the way back, which is less than to keep them."""
+    """`softmax_rows` by the kernels. The backward pass recomputes distances, which is cheaper than storing them."""
 
     @staticmethod
     def forward(
@@ -94,21 +94,22 @@ def softmax_rows(
     memory: MutableMapping[str, Tensor],
     soft_values: bool = False,
 ) -> Tensor:
-    """SX, eq. (4) and (5), with p = softmax(r_j / tau) and one = onehot(c_j).
+    """Return the rows of SX, eq. (4) and (5), with p = softmax(r_j / tau) and one = onehot(c_j).
 
-        H_j = (p - sg(p - one)) V_j            V_j[c_j] alone learns, as in the authors' code
-        H_j = p V_j - sg(p V_j - V_j[c_j])     all values learn, each by its p: ``soft_values``, as eq. (5) is printed
+        H_j = (p - sg(p - one)) V_j            only V_j[c_j] gets a gradient, as in the authors' code
+        H_j = p V_j - sg(p V_j - V_j[c_j])     all values get one, weighted by p: ``soft_values``, as eq. (5) is printed
 
-    Either is V_j[c_j], and the distances r_j learn from p. The softmax is taken on the way back only.
+    Both equal V_j[c_j], and the distances r_j get their gradient through p. Only the backward pass computes the
+    softmax.
 
     Args:
         query: q, [B, D w].
-        weights: of the distances, [G, f, K] (`edge_embed.ops.dpq_distance`).
+        weights: weights of the distances, [G, f, K] (`edge_embed.ops.dpq_distance`).
         value: V, [G, K, s].
-        metric: of the distances.
+        metric: metric of the distances.
         temperature: tau.
-        memory: where codes may be kept, and taken from by the pass that repeats this one.
-        soft_values: which of the two; the second goes by way of torch always.
+        memory: store for codes, which a pass that repeats this one reads.
+        soft_values: whether to use the second form, which always runs in torch.
 
     Returns:
         [B, d].
@@ -129,9 +130,10 @@ def _soft_choice(response: Tensor, value: Tensor, code: Tensor, temperature: flo
 
 
 class _CentroidRows(torch.autograd.Function):
-    """Values selected, [B, d], with the gradient of the query; to the values the gradient is zero.
+    """Selected values [B, d] with the gradient of the query; the gradient of the values is zero.
 
-    It is zero and not missing: DistributedDataParallel waits for a gradient of each parameter that rows depend on.
+    It is zero and not missing, because DistributedDataParallel waits for a gradient of each parameter that rows depend
+    on.
     """
 
     @staticmethod
@@ -140,7 +142,7 @@ class _CentroidRows(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        # The shape alone: moving averages are moved by the next forward pass, which may come before this backward pass.
+        # Only the shape: the next forward pass moves moving averages and may run before this backward pass.
         ctx.value_shape = inputs[1].shape
         ctx.set_materialize_grads(True)
 
@@ -150,7 +152,7 @@ class _CentroidRows(torch.autograd.Function):
 
 
 def centroid_rows(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
-    """VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), which is V_j[c_j] with the gradient of q_j.
+    """Return the rows of VQ, eq. (7): H_j = q_j - sg(q_j - V_j[c_j]), which is V_j[c_j] with the gradient of q_j.
 
     Args:
         query: [B, d].
@@ -165,7 +167,7 @@ def centroid_rows(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
 
 
 class _SquaredDistance(torch.autograd.Function):
-    """`squared_distance`; the difference of rows is computed again on the way back."""
+    """`squared_distance`, whose backward pass recomputes the difference of rows."""
 
     @staticmethod
     def forward(query: Tensor, value: Tensor, code: Tensor, counts: Tensor) -> Tensor:
@@ -190,7 +192,7 @@ class _SquaredDistance(torch.autograd.Function):
 
 
 def squared_distance(query: Tensor, value: Tensor, code: Tensor, counts: Tensor) -> Tensor:
-    """The sum over b of counts_b |V[c_b] - q_b|^2, from which queries and values learn.
+    """Return the sum over b of counts_b |V[c_b] - q_b|^2, differentiable in queries and values.
 
     Args:
         query: q, [B, d].
@@ -199,31 +201,31 @@ def squared_distance(query: Tensor, value: Tensor, code: Tensor, counts: Tensor)
         counts: integers [B].
 
     Returns:
-        Of rank 0, float32 or wider. No block of more than 2^20 numbers of V[c] is in memory at a time.
+        A scalar, at least float32. Blocks of V[c] in memory have at most 2^20 numbers.
     """
     distance: Tensor = _SquaredDistance.apply(query, value, code, counts)  # type: ignore[no-untyped-call]
     return distance
 
 
 def _wide(query: Tensor) -> torch.dtype:
-    """Type of sums over a batch."""
+    """Return the dtype of sums over a batch."""
     return torch.promote_types(query.dtype, torch.float32)
 
 
 def _selected(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
-    """V[c], [B, d]."""
+    """Return V[c], [B, d]."""
     if dpq_kernels.serves(query, value):
         return dpq_kernels.rows(value, code.contiguous())
     return select(value, code.int().t())
 
 
 def _difference(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
-    """V[c] - q, [B, d] in the type of sums."""
+    """Return V[c] - q, [B, d], in the dtype of sums."""
     return _selected(query, value, code).to(_wide(query)) - query
 
 
 def _of_query(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
-    """-2 weight (V[c] - q), [B, d]."""
+    """Return -2 weight (V[c] - q), [B, d]."""
     learned = torch.empty_like(query)
     for begin, end in row_blocks(*query.shape):
         difference = _difference(query[begin:end], value, code[:, begin:end])
@@ -232,7 +234,7 @@ def _of_query(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Ten
 
 
 def _of_value(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
-    """2 weight (V[c] - q), summed up for each value: [G, K, s]."""
+    """Return 2 weight (V[c] - q), summed for each value: [G, K, s]."""
     if dpq_kernels.serves(query, value, weight):
         return dpq_kernels.centroid_backward(query, value, code.contiguous(), weight)
     learned = torch.zeros_like(value, dtype=weight.dtype).flatten(0, 1)  # [G K, s]

@@ -1,4 +1,4 @@
-"""Checks on the ids that every embedding operator takes."""
+"""Checks of the ids of every embedding operator."""
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ _INDEX_DTYPES = (torch.int32, torch.int64)
 
 
 def integer_ids(ids: Tensor) -> Tensor:
-    """Ids as int32 or int64, which every target knows; narrower and unsigned ones become int64.
+    """Return ids as int32 or int64, which every target supports; narrower and unsigned ones become int64.
 
     Raises:
-        BadInputError: if ``ids`` are no integers.
+        BadInputError: if ``ids`` are not integers.
     """
     if not isinstance(ids, Tensor):
         raise BadInputError(f"ids must be a tensor, got a {type(ids).__name__}: give torch.tensor(ids)")
@@ -24,12 +24,12 @@ def integer_ids(ids: Tensor) -> Tensor:
 def check_id_range(ids: Tensor, num_embeddings: int) -> None:
     """Raise `IdOutOfRangeError` if an id is below 0 or at least ``num_embeddings``.
 
-    Only host tensors are looked at: on an accelerator this would wait for the device, and its own
-    gather asserts instead. Skipped while ``torch.compile`` traces, where the values are not known.
+    Only CPU tensors are checked: on an accelerator this would wait for the device, whose own gather asserts instead.
+    The check is skipped while ``torch.compile`` traces, where the values are unknown.
     """
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
         return
-    while torch._C._functorch.is_functorch_wrapped_tensor(ids):  # of `torch.vmap`: those of all samples
+    while torch._C._functorch.is_functorch_wrapped_tensor(ids):  # under `torch.vmap`: ids of all samples
         ids = torch._C._functorch.get_unwrapped(ids)
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= num_embeddings:

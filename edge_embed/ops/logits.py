@@ -1,4 +1,4 @@
-"""Output heads: hidden E^T from blocks of rows, so that the dense table never exists.
+"""Output layers: hidden E^T from blocks of rows, so that the dense table is never materialised.
 
 logits[*, i] = <hidden[*], E[i]>
 """
@@ -11,13 +11,12 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.ops.pairwise import product
 
-# Elements of a block of rows: large enough for an efficient product, beside which calls count little, small enough to
-# stay in a cache.
+# Elements of a block of rows: large enough for an efficient product with few calls, small enough for the cache.
 _BLOCK_ELEMENTS = 1 << 20
 
 
 def row_blocks(num_embeddings: int, embedding_dim: int) -> Iterator[tuple[int, int]]:
-    """First and last-but-one id of consecutive blocks of rows."""
+    """Yield the first id and the end (exclusive) of consecutive blocks of rows."""
     step = max(1, _BLOCK_ELEMENTS // embedding_dim)
     for begin in range(0, num_embeddings, step):
         yield begin, min(begin + step, num_embeddings)
@@ -34,9 +33,9 @@ def check_hidden(hidden: Tensor, embedding_dim: int) -> None:
 
 
 def in_autocast_type(hidden: Tensor) -> Tensor:
-    """Hidden states in the type that ``nn.Linear`` computes in: that of ``torch.autocast`` below it, else their own.
+    """Convert hidden states to the dtype of an active ``torch.autocast``, in which ``nn.Linear`` computes.
 
-    As there, float64 stays.
+    As in ``nn.Linear``, float64 stays float64.
     """
     if not isinstance(hidden, Tensor) or not hidden.is_floating_point() or hidden.dtype == torch.float64:
         return hidden
@@ -46,7 +45,7 @@ def in_autocast_type(hidden: Tensor) -> Tensor:
 
 
 def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int) -> Tensor:
-    """Logits [*, n] in the dtype of ``hidden`` [*, d]; ``rows`` gives [block, d] for ids [block]."""
+    """Return logits [*, n] in the dtype of ``hidden`` [*, d]; ``rows`` returns [block, d] for ids [block]."""
     check_hidden(hidden, embedding_dim)
     logits = hidden.new_empty(*hidden.shape[:-1], num_embeddings)
     for begin, end, scores in logit_blocks(hidden, rows, num_embeddings, embedding_dim):
@@ -57,7 +56,7 @@ def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embedding
 def logit_blocks(
     hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int
 ) -> Iterator[tuple[int, int, Tensor]]:
-    """First and last-but-one id and logits [*, block] of consecutive blocks of rows, as `block_logits` has them."""
+    """Yield first id, end (exclusive) and logits [*, block] of consecutive blocks of rows, as in `block_logits`."""
     for begin, end in row_blocks(num_embeddings, embedding_dim):
         block = rows(torch.arange(begin, end, device=hidden.device))  # [block, d]
         yield begin, end, product(hidden, block.to(hidden.dtype).t())

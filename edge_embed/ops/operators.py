@@ -1,12 +1,12 @@
-"""The opaque torch operators of a table, one for each use, all made from the function that computes its rows.
+"""Opaque torch operators of a table, one for each use, all derived from the function that computes its rows.
 
     rows    ids [*]                                             -> E[ids]           [*, d]
     bag     ids [N], offsets [B + 1], sample_weights [N], mode  -> reduced E[ids]   [B, d]
     logits  hidden [*, d]                                       -> hidden E^T       [*, n]
     topk    hidden [*, d], bias [n], k                          -> the k largest logits [*, k], and their ids
 
-While a model is captured, a layer calls them on its parameters; lowering finds them in the graph and puts the
-same uses of the packed table in their place. A table's own arguments come last and end with ``padding_idx``.
+During capture, a layer calls them on its parameters. Lowering finds them in the graph and replaces them by the same
+uses of the packed table. The arguments of a table come last and end with ``padding_idx``.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from edge_embed.ops.logits import block_logits
 from edge_embed.ops.topk import TopK, block_topk
 from edge_embed.packed.packed_form import Use
 
-# What comes before the table in the schema of each use.
+# Arguments before those of the table in the schema of each use.
 LEADING: dict[Use, tuple[str, ...]] = {
     "rows": ("Tensor ids",),
     "bag": ("Tensor ids", "Tensor offsets", "Tensor? sample_weights", "str mode"),
@@ -33,16 +33,16 @@ _RETURNS: dict[Use, str] = {"rows": "Tensor", "bag": "Tensor", "logits": "Tensor
 
 @dataclass(frozen=True, eq=False)
 class TableOperators:
-    """The operators over one form of table, trainable or frozen.
+    """Operators over one form of table, trainable or frozen.
 
     Attributes:
-        name: such as ``dpq_frozen``; the operators are ``edge_embed::<name>_<use>``.
-        rows: the operator that looks rows up.
-        bag: the operator that reduces bags of rows.
-        logits: the operator that multiplies with every row.
-        topk: the operator that finds the rows of the largest products.
-        plain: the functions behind them, differentiable where the table is.
-        size: n and d, from the arguments of a table.
+        name: name of the form, such as ``dpq_frozen``; the operators are ``edge_embed::<name>_<use>``.
+        rows: operator that looks up rows.
+        bag: operator that reduces bags of rows.
+        logits: operator that multiplies with every row.
+        topk: operator that finds the rows with the largest products.
+        plain: functions behind the operators, differentiable if the table is.
+        size: function that returns n and d from the arguments of a table.
     """
 
     name: str
@@ -55,11 +55,11 @@ class TableOperators:
 
     @property
     def uses(self) -> dict[Use, Any]:
-        """The operators by use."""
+        """Operators by use."""
         return {"rows": self.rows, "bag": self.bag, "logits": self.logits, "topk": self.topk}
 
     def __call__(self, use: Use, *arguments: Any) -> Any:
-        """Compute a use; opaque while a model is captured."""
+        """Compute a use; opaque during capture."""
         chosen = self.uses if torch.compiler.is_exporting() else self.plain
         return chosen[use](*arguments)
 
@@ -74,11 +74,11 @@ def define(
     """Register the operators of one form of table.
 
     Args:
-        name: of the form.
-        table: the schema of its arguments, ``padding_idx`` last: ``"Tensor codes, ..., int? padding_idx"``.
-        rows: (ids of any shape, *table) -> [*ids, d], the padding row zero; refuses ids out of range.
+        name: name of the form.
+        table: schema of its arguments, ``padding_idx`` last: ``"Tensor codes, ..., int? padding_idx"``.
+        rows: (ids of any shape, *table) -> [*ids, d], with a padding row of zeros; raises for ids out of range.
         size: (*table) -> n and d.
-        like: (*table) -> a tensor of the dtype and device of the rows.
+        like: (*table) -> a tensor with dtype and device of the rows.
     """
 
     def bag(ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, *arguments: Any) -> Tensor:
@@ -116,7 +116,7 @@ def define(
 
 
 def finish_rows(rows: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:
-    """Rows [B, d] of flattened ids -> [*ids, d], the padding row exactly zero."""
+    """Reshape rows [B, d] of flattened ids to [*ids, d], with a padding row of exact zeros."""
     if padding_idx is not None:
         rows = rows.masked_fill((ids.reshape(-1) == padding_idx).unsqueeze(-1), 0.0)
     return rows.reshape(*ids.shape, rows.shape[-1])

@@ -1,9 +1,9 @@
-"""Matrix products whose rounding errors stay small, however long the sums are.
+"""Matrix products with small rounding errors for sums of any length.
 
     A B = A_1 B_1 + A_2 B_2        A = [A_1 A_2],  B = [B_1; B_2], and so on down to short sums
 
-One running float32 sum of K numbers of the same sign is off by up to K / 2 units in the last place, and by about
-sqrt(K) of them in practice; in halves it is log K.
+A running float32 sum of K numbers of the same sign has an error of up to K / 2 ULP, and of about sqrt(K) ULP in
+practice. By halves the error is log K ULP.
 """
 
 from torch import Tensor
@@ -12,7 +12,7 @@ _SHORT = 32
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """[*, M, K], [*, K, N] -> [*, M, N]; differentiable."""
+    """Return the product [*, M, K], [*, K, N] -> [*, M, N]; differentiable."""
     length = left.shape[-1]
     if length <= _SHORT:
         return left @ right

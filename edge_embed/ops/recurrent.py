@@ -1,8 +1,8 @@
-"""LSTM, GRU and RNN as opaque operators, so that an exported program keeps a dynamic length.
+"""LSTM, GRU and RNN as opaque operators, which keep the length dynamic in an exported program.
 
-``torch.export`` unrolls ``nn.LSTM`` and with it freezes the sequence length (pytorch#115092). While
-`opaque_recurrence` is active, the calls these modules make are recorded as one operator each, with the
-schema of the ATen operator they stand for and only its shape rule spelled out anew.
+``torch.export`` unrolls ``nn.LSTM`` and thereby fixes the sequence length (pytorch#115092). While `opaque_recurrence`
+is active, each call of these modules is recorded as one operator. The operator has the schema of its ATen operator;
+only the shape rule is defined here.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _LIBRARY = torch.library.Library("edge_embed", "FRAGMENT")
 
 
 def _output_shape(x: Tensor, hidden: Tensor, bidirectional: bool) -> tuple[Any, ...]:
-    """[..., features] -> [..., directions * hidden_size]; holds for both batch layouts and without a batch."""
+    """Return the shape [..., directions * hidden_size] for [..., features], with either batch layout or no batch."""
     return (*x.shape[:-1], hidden.shape[-1] * (2 if bidirectional else 1))
 
 
@@ -55,7 +55,7 @@ OPERATORS = {name: getattr(torch.ops.edge_embed, name).default for name in ("lst
 
 
 class _Opaque(TorchFunctionMode):
-    """Replaces the functions that recurrent modules call by the operators of this file."""
+    """Replaces the functions that recurrent modules call with the operators of this file."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -67,7 +67,7 @@ class _Opaque(TorchFunctionMode):
 
 
 def _record(name: str, x: Tensor, hx: Any, params: Any, *options: Any) -> Any:
-    if not isinstance(params, list):  # the overload for packed sequences takes (x, batch_sizes, hx, params)
+    if not isinstance(params, list):  # the overload for packed sequences has (x, batch_sizes, hx, params)
         raise BadInputError(_PACKED_SEQUENCES)
     if name == "lstm" and hx[0].shape[-1] != hx[1].shape[-1]:
         raise BadInputError(
@@ -82,7 +82,7 @@ def opaque_recurrence() -> Iterator[None]:
     """Record recurrent layers as opaque operators while this context is active.
 
     Raises:
-        BadInputError: for what ONNX cannot express: ``proj_size`` and packed sequences.
+        BadInputError: for ``proj_size`` and packed sequences, which ONNX cannot express.
     """
     with _Opaque():
         yield

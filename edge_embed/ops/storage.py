@@ -1,4 +1,4 @@
-"""Weights of a layer as arrays of the packed form."""
+"""Conversion of layer weights to arrays of the packed form."""
 
 from typing import Any, Literal
 
@@ -14,10 +14,10 @@ STORED_TYPES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": tor
 
 
 def stored_array(weight: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
-    """A float32 or float16 weight as the packed form keeps it, without a copy where it lies on the host.
+    """Return a float32 or float16 weight as an array of the packed form, without a copy if it is in CPU memory.
 
     Raises:
-        BadInputError: if it has another type.
+        BadInputError: if it has another dtype.
     """
     if weight.dtype not in STORED_TYPES.values():
         expected = f"packed tables hold {' or '.join(STORED_TYPES)}"
@@ -26,10 +26,10 @@ def stored_array(weight: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
 
 
 def rounded(weight: Tensor, stored_type: StoredType) -> Tensor:
-    """A weight in the type it is to be stored in.
+    """Round a weight to the dtype it will be stored in.
 
     Raises:
-        BadInputError: if there is no such type, or a number is too large for it.
+        BadInputError: if the dtype is unknown, or a number is too large for it.
     """
     if stored_type not in STORED_TYPES:
         raise BadInputError(f"got type {stored_type!r:.80}, expected one of {', '.join(STORED_TYPES)}")

@@ -1,8 +1,8 @@
-"""The rows that score highest: the largest logits, merged from blocks of rows so that all of them never exist.
+"""Top-k: the largest logits, merged from blocks of rows so that all logits are never in memory.
 
     values[*, j], ids[*, j] = the j-th largest of logits[*, i] + bias[i], and its i
 
-Equal ones come by lowest id: the best so far stand before a block, whose ids are all above theirs.
+The lowest id is first among equal logits: the best so far come before a block, whose ids are all higher.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from edge_embed.ops.logits import check_hidden, logit_blocks
 
 
 class TopK(NamedTuple):
-    """The largest logits of each hidden state, in descending order, equal ones by lowest id.
+    """The largest logits of each hidden state in descending order, the lowest id first among equal ones.
 
     Attributes:
         values: [*, k].
@@ -27,17 +27,17 @@ class TopK(NamedTuple):
     ids: Tensor
 
 
-# So that a model may return it and be saved.
+# Lets a model return it and still be saved.
 pytree._register_namedtuple(TopK, serialized_type_name="edge_embed.TopK")
 
 
 def largest(logits: Tensor, k: int) -> TopK:
-    """The ``k`` largest of [*, n] -> [*, k], equal ones by lowest position, which ``torch.topk`` does not promise."""
+    """Return the ``k`` largest of [*, n] as [*, k], lowest position first among equals, unlike ``torch.topk``."""
     count = logits.shape[-1]
     last = logits.topk(k).values[..., -1:]  # [*, 1]
-    # What is above the last one counts more than what equals it, that more than the rest, then lower positions more.
+    # Rank: first the entries above the k-th largest, then those equal to it, then the rest; lower positions first.
     order = (2 * (logits > last) + (logits == last).long()) * count - torch.arange(count, device=logits.device)
-    ids = order.topk(k).indices  # [*, k], by position among those above, and among those equal
+    ids = order.topk(k).indices  # [*, k], ordered by position among larger and among equal ones
     values, places = logits.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
     return TopK(values, ids.gather(-1, places))
 
@@ -50,7 +50,7 @@ def block_topk(
     num_embeddings: int,
     embedding_dim: int,
 ) -> TopK:
-    """The largest logits of ``hidden`` [*, d] -> [*, k]; ``rows`` gives [block, d] for ids [block]."""
+    """Return the largest logits of ``hidden`` [*, d] as [*, k]; ``rows`` returns [block, d] for ids [block]."""
     check_hidden(hidden, embedding_dim)
     shape = (*hidden.shape[:-1], 0)
     best = TopK(hidden.new_empty(shape), hidden.new_empty(shape, dtype=torch.int64))

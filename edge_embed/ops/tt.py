@@ -3,10 +3,10 @@
     id = ((i_1 I_2 + i_2) I_3 + i_3) ...       column = ((j_1 J_2 + j_2) J_3 + j_3) ...
     E[id, column] = trace(G_1[i_1, :, j_1, :] G_2[i_2, :, j_2, :] ... G_N[i_N, :, j_N, :])
 
-Source: "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission), eq. (1). The order of
-the indices is that of the packed form: i_1 and j_1 count most. With R_0 = R_N = 1 the trace is the one number there
-is; with more it is a tensor ring (appendix B of the paper). Where rows have an order of their own, the id in eq. (1) is
-row_order[id].
+Source: "Tensorized Embedding Layers for Efficient Model Compression" (ICLR 2020 submission), eq. (1). The order of the
+indices is that of the packed form: i_1 and j_1 are most significant. With R_0 = R_N = 1 the trace is a single number.
+With larger ranks the table is a tensor ring (appendix B of the paper). If rows have their own order, the id in eq. (1)
+is row_order[id].
 
 Shapes: N cores [I_k, R_{k-1}, J_k, R_k], n <= prod I_k rows, d = prod J_k, B ids.
 """
@@ -25,7 +25,7 @@ from edge_embed.packed.tt import PackedTT
 
 
 def digits(ids: Tensor, row_shape: list[int]) -> list[Tensor]:
-    """Row indices i_1 ... i_N of int64 ids [B], each [B]; i_1 counts most."""
+    """Return the row indices i_1 ... i_N of int64 ids [B], each [B]; i_1 is most significant."""
     found = []
     for size in reversed(row_shape[1:]):
         found.append(ids % size)
@@ -34,10 +34,10 @@ def digits(ids: Tensor, row_shape: list[int]) -> list[Tensor]:
 
 
 def chain(ids: Tensor, cores: list[Tensor]) -> Tensor:
-    """Products of the slices of int64 ids [B], from left to right: [B, d] in the type of the cores.
+    """Return the products of the slices of int64 ids [B] from left to right: [B, d] in the dtype of the cores.
 
-    The last product takes the trace with it: R_0 and R_{N-1} are one index there, so that the matrices [R_0, R_0] of
-    a ring, of which the trace needs the diagonal alone, are never made.
+    The last product includes the trace, by joining R_0 and R_{N-1} into one index. The matrices [R_0, R_0] of a ring
+    are never materialised, as the trace needs only their diagonal.
     """
     wide = torch.promote_types(cores[0].dtype, torch.float32)
     ring, columns = cores[0].shape[1], [core.shape[2] for core in cores]
@@ -55,16 +55,16 @@ def chain(ids: Tensor, cores: list[Tensor]) -> Tensor:
 
 
 def block(begin: int, end: int, cores: list[Tensor]) -> Tensor:
-    """`chain` of the ids begin .. end - 1: rows of equal first digits share the products of these.
+    """Return `chain` of the ids begin .. end - 1: rows with equal first digits share the products of these.
 
-    Each core is multiplied once with all that came before it, for all its digits: a few large products in place of one
+    Each core is multiplied once, for all its digits, with everything before it: a few large products in place of one
     for each row.
     """
     wide = torch.promote_types(cores[0].dtype, torch.float32)
     ring, width = cores[0].shape[1], _width(cores)
     first, *others, last = (core.to(wide) for core in cores)
     steps = [math.prod(core.shape[0] for core in cores[place + 1 :]) for place in range(len(cores))]
-    spans = [(begin // step, -(-end // step)) for step in steps]  # of the ids cut off behind each digit
+    spans = [(begin // step, -(-end // step)) for step in steps]  # ranges of ids truncated after each digit
     state = first[slice(*spans[0])].flatten(1, 2)  # [P, R_0 J_1, R_1]
     for place, core in enumerate(others, 1):
         state = _with_every_digit(state, core.flatten(2)).unflatten(-1, core.shape[2:]).flatten(1, 2)
@@ -75,14 +75,14 @@ def block(begin: int, end: int, cores: list[Tensor]) -> Tensor:
 
 
 def _with_every_digit(state: Tensor, slices: Tensor) -> Tensor:
-    """Products of [P, M, R] with slices [I, R, J], in the order of ids: [P I, M, J]."""
+    """Return the products of [P, M, R] with slices [I, R, J], in the order of ids: [P I, M, J]."""
     count, _, columns = slices.shape
     product = pairwise.product(state.flatten(0, 1), slices.transpose(0, 1).flatten(1))  # [P M, I J]
     return product.view(*state.shape[:2], count, columns).transpose(1, 2).flatten(0, 1)
 
 
 def _part(found: Tensor, before: tuple[int, int], span: tuple[int, int], digits: int) -> Tensor:
-    """The part of a span of ids in what was found for all digits behind the span before."""
+    """Return the part of a span of ids from the results for all digits after the previous span."""
     return found[span[0] - before[0] * digits : span[1] - before[0] * digits]
 
 
@@ -91,10 +91,10 @@ def _width(cores: list[Tensor]) -> int:
 
 
 def rows(ids: Tensor, cores: list[Tensor], num_embeddings: int, padding_idx: int | None) -> Tensor:
-    """Rows of a table: ids of any shape -> [*ids, d]; differentiable.
+    """Return rows of a table: ids of any shape -> [*ids, d]; differentiable.
 
     Raises:
-        IdOutOfRangeError: for ids below 0 or at least ``num_embeddings``, though the cores have more rows.
+        IdOutOfRangeError: for ids below 0 or at least ``num_embeddings``, although the cores may have more rows.
     """
     check_id_range(ids, num_embeddings)
     return finish_rows(chain(ids.reshape(-1).long(), cores), ids, padding_idx)
@@ -103,23 +103,24 @@ def rows(ids: Tensor, cores: list[Tensor], num_embeddings: int, padding_idx: int
 def ordered_rows(
     ids: Tensor, cores: list[Tensor], row_order: Tensor, num_embeddings: int, padding_idx: int | None
 ) -> Tensor:
-    """`rows`, of a table with an order of its own: ``row_order`` int32 or int64 [n]."""
+    """Return `rows` of a table with its own order: ``row_order`` int32 or int64 [n]."""
     check_id_range(ids, num_embeddings)
     return rows(placed(ids, row_order), cores, num_embeddings, padding_idx)
 
 
 def placed(ids: Tensor, row_order: Tensor) -> Tensor:
-    """The row of each id."""
+    """Return the row of each id."""
     return row_order.index_select(0, ids.reshape(-1)).reshape(ids.shape)
 
 
 def pack(
     cores: list[Tensor], num_embeddings: int, padding_idx: int | None, row_order: Tensor | None = None
 ) -> PackedTT:
-    """Lower a table: its cores as they are, its order as int32.
+    """Pack a table: its cores unchanged, its order as int32.
 
     Raises:
-        BadInputError: if a weight is NaN or infinite, or neither float32 nor float16; if the order is no permutation.
+        BadInputError: if a weight is NaN or infinite, or neither float32 nor float16; if the order is not a
+            permutation.
     """
     arrays = tuple(stored_array(core) for core in cores)
     order = None if row_order is None else checked_row_order(row_order.cpu().numpy(), num_embeddings, padding_idx)

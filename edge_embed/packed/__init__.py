@@ -1,4 +1,4 @@
-"""Lowered embedding tables in plain numpy: what a phone stores, and the exact oracle for what it computes."""
+"""Packed embedding tables in plain numpy: the form that a device stores, and the exact reference for its results."""
 
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import ANTShape

@@ -1,8 +1,8 @@
-"""ANT, lowered: anchors and a sparse transform in CSR (Liang et al. 2021, Anchor & Transform, section 2).
+"""ANT, packed: anchors and a sparse transform in CSR (Liang et al. 2021, Anchor & Transform, section 2).
 
     row(i) = weight_scale * sum_t weights[t] * anchors[anchor_ids[t]]     t = row_offsets[i] ... row_offsets[i + 1] - 1
 
-That is row i of the paper's T A with T >= 0 sparse. A row without entries is zero; so is the padding row.
+This is row i of the paper's T A with T >= 0 sparse. A row without entries is zero, and so is the padding row.
 """
 
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ _NAMES = ("row_offsets", "anchor_ids", "weights", "weight_scale", "anchors")
 @suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedANT(PackedTable):
-    """An ANT table as five arrays.
+    """Packed ANT table of five arrays.
 
     Attributes:
-        row_offsets: int32 [n + 1]; where the entries of each row begin, from 0 to the number of nonzeros.
+        row_offsets: int32 [n + 1]; start of the entries of each row, from 0 to the number of nonzeros.
         anchor_ids: uint8, uint16 or uint32 [nnz], the smallest that holds A - 1; increasing within a row.
         weights: float32, float16 or int8 [nnz]; positive and finite.
         weight_scale: float32 [1]; 1.0 unless the weights are int8.
-        anchors: float32 or float16 [A, d]; finite. The rows have their type.
+        anchors: float32 or float16 [A, d]; finite. Rows have the same dtype.
         padding_idx: Row that has no entries and is therefore exactly +0.0, or None.
 
     Raises:
-        BadInputError: A shape, dtype, size or value is wrong; it names the row, entry or anchor.
+        BadInputError: A shape, dtype, size or value is wrong; the message names the row, entry or anchor.
     """
 
     row_offsets: NDArray[np.int32]
@@ -70,19 +70,22 @@ class PackedANT(PackedTable):
         weight_type: str = "float32",
         on_block: OnBlock | None = None,
     ) -> Self:
-        """Keep the nonzeros of a trained transform.
+        """Return a table with the nonzeros of a trained transform.
 
         Args:
-            transform: T >= 0, any float type [n, A]. The padding row is stored empty, whatever it is.
+            transform: T >= 0, any float dtype [n, A]. The padding row is stored empty, whatever it holds.
             anchors: float32 or float16 [A, d].
             padding_idx: The row that is exactly zero, or None.
             weight_type: ``float32``, ``float16`` or ``int8``: weights = round(127 T / max T), half to even, and
-                ``weight_scale`` = max T / 127. What rounds to zero is dropped.
-            on_block: Told the rows that are stored, after each block that was read (before any is stored, the
-                transform is read twice).
+                ``weight_scale`` = max T / 127. Weights that round to zero are dropped.
+            on_block: Called with the number of stored rows after each block. The transform is read twice before the
+                first row is stored; the number is 0 until then.
+
+        Returns:
+            The packed table.
 
         Raises:
-            BadInputError: An entry is negative, not finite or beyond the type (it names row and anchor), or a
+            BadInputError: An entry is negative, not finite or beyond the dtype (the message names row and anchor), or a
                 shape or dtype is wrong.
         """
         if transform.ndim != 2 or anchors.ndim != 2 or transform.shape[1] != len(anchors):
@@ -96,7 +99,16 @@ class PackedANT(PackedTable):
     def shape_from(
         cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
     ) -> ANTShape:
-        """Sizes from what a file declares.
+        """Return the sizes that a file declares.
+
+        Args:
+            num_embeddings: Number of rows n.
+            embedding_dim: Number of columns d.
+            attributes: Attributes of the method.
+            value_type: Dtype of the anchors.
+
+        Returns:
+            The checked sizes.
 
         Raises:
             BadInputError: An attribute is missing, unknown or out of range.
@@ -117,10 +129,18 @@ class PackedANT(PackedTable):
     def from_tensors(
         cls, tensors: Mapping[str, NDArray[Any]], attributes: Mapping[str, Any], padding_idx: int | None = None
     ) -> Self:
-        """Build the table from what a file holds.
+        """Return the table of a file's tensors.
+
+        Args:
+            tensors: The five arrays by name.
+            attributes: Attributes of the method.
+            padding_idx: The row that is exactly zero, or None.
+
+        Returns:
+            The checked table.
 
         Raises:
-            BadInputError: Something is missing, or does not fit the rest.
+            BadInputError: A tensor or attribute is missing, or does not fit the others.
         """
         if tensors.keys() != set(_NAMES):
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected {sorted(_NAMES)}")
@@ -137,20 +157,20 @@ class PackedANT(PackedTable):
 
     @property
     def num_embeddings(self) -> int:
-        """Rows n."""
+        """Number of rows n."""
         return len(self.row_offsets) - 1
 
     @property
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Dtype of the rows, ``float32`` or ``float16``."""
         return str(self.anchors.dtype)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The five arrays, not copied."""
+        """Return the five arrays, not copied."""
         return {name: getattr(self, name) for name in _NAMES}
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
+        """Return the rows of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
         return self._sums(ids, magnitudes=False)
 
     def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
@@ -158,16 +178,16 @@ class PackedANT(PackedTable):
         return self._sums(ids, magnitudes=True)
 
     def check_rows(self) -> None:
-        """Read the whole transform, block by block, as a new table does.
+        """Check the whole transform, block by block, as a new table does.
 
         Raises:
-            BadInputError: The offsets do not fit, an anchor id is A or more or not above the one before it in
-                its row, a weight is not positive and finite, or the padding row has entries. It names the row.
+            BadInputError: The offsets do not fit; an anchor id is A or more, or not above the previous one in its row;
+                a weight is not positive and finite; or the padding row has entries. The message names the row.
         """
         check_csr(self.row_offsets, self.anchor_ids, self.weights, self.shape.num_anchors, self.padding_idx)
 
     def _sums(self, ids: ArrayLike, magnitudes: bool) -> NDArray[np.float64]:
-        """Rows, or what their terms sum up to without their signs, in blocks of bounded size."""
+        """Return rows, or the sums of their absolute terms, in blocks of bounded size."""
         ids = checked_ids(ids, self.num_embeddings)
         flat = ids.reshape(-1)
         starts = self.row_offsets[flat].astype(np.int64)  # [B]

@@ -1,4 +1,4 @@
-"""Checks on the sparse transform of an ANT table: every entry is read, in blocks, before any is used."""
+"""Checks of the sparse transform of an ANT table: every entry is read, in blocks, before any is used."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,17 +19,17 @@ def check_csr(
     num_anchors: int,
     padding_idx: int | None,
 ) -> None:
-    """Refuse what no transform is stored as.
+    """Raise `BadInputError` unless the arrays are a valid transform.
 
     Args:
         row_offsets: [n + 1].
         anchor_ids: [nnz].
         weights: [nnz].
-        num_anchors: A.
+        num_anchors: Number of anchors A.
         padding_idx: The row without entries, or None.
 
     Raises:
-        BadInputError: Names the row, and the anchor id or weight.
+        BadInputError: The message names the row, and the anchor id or weight.
     """
     _check_offsets(row_offsets, len(weights))
     for start, stop in _blocks(len(weights)):
@@ -41,7 +41,7 @@ def check_csr(
 
 
 def _check_offsets(offsets: NDArray[np.int32], num_nonzeros: int) -> None:
-    """The first is 0 and the last nnz; with no step back between them, all others lie there too."""
+    """Raise unless the first offset is 0, the last nnz, and none falls: all offsets are then in this range."""
     if offsets[0] != 0:
         raise BadInputError(f"row_offsets: row 0: got offset {offsets[0]}, expected 0")
     for start, stop in _blocks(len(offsets)):
@@ -65,7 +65,7 @@ def _check_anchor_ids(
         raise BadInputError(f"anchor_ids: row {_row_of(offsets, entry)}: {got}, expected 0 to {num_anchors - 1}")
     first = max(start, 1)
     falls = first + np.flatnonzero(ids[first:stop] <= ids[first - 1 : stop - 1])
-    inside = falls[offsets[np.searchsorted(offsets, falls.astype(np.int32))] != falls]  # not where a row begins
+    inside = falls[offsets[np.searchsorted(offsets, falls.astype(np.int32))] != falls]  # except at the start of a row
     if inside.size:
         entry = int(inside[0])
         got = f"got anchor id {ids[entry]} after {ids[entry - 1]} in entry {entry}"

@@ -1,9 +1,9 @@
-"""The sizes of an ANT table: what follows from n, d, the anchors A and the nonzeros, before any array exists.
+"""Sizes of an ANT table, computed from n, d, the anchors A and the nonzeros before any array exists.
 
     nbytes = 4 (n + 1)  +  nnz (id_bytes + weight_bytes)  +  4  +  value_bytes A d
 
-The ANT paper (Liang et al. 2021, section 2.2 and Table 1) counts the numbers that define the table,
-A d + nnz(T), and not the indices of the sparse matrix. The compression ratio follows it.
+The ANT paper (Liang et al. 2021, section 2.2 and Table 1) counts the numbers that define the table, A d + nnz(T),
+without the indices of the sparse matrix. The compression ratio follows it.
 """
 
 import math
@@ -20,21 +20,21 @@ WEIGHT_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 
 
 def anchor_id_type(num_anchors: int) -> str:
-    """Name of the smallest unsigned type that holds A - 1."""
+    """Return the name of the smallest unsigned dtype that holds A - 1."""
     return "uint8" if num_anchors <= 1 << 8 else "uint16" if num_anchors <= 1 << 16 else "uint32"
 
 
 @dataclass(frozen=True)
 class ANTShape:
-    """The numbers and types that fix every size of an ANT table.
+    """Numbers and dtypes that determine every size of an ANT table.
 
     Attributes:
         num_embeddings: Rows n, at least 1.
         embedding_dim: Columns d.
         num_anchors: A, at most 2**32.
-        num_nonzeros: Entries of the transform that are stored, 0 to 2**31 - 1.
-        weight_type: Of the entries: ``float32``, ``float16`` or ``int8``.
-        value_type: Of the anchors, and so of the rows: ``float32`` or ``float16``.
+        num_nonzeros: Number of stored entries of the transform, 0 to 2**31 - 1.
+        weight_type: Dtype of the entries: ``float32``, ``float16`` or ``int8``.
+        value_type: Dtype of the anchors and of the rows: ``float32`` or ``float16``.
 
     Raises:
         BadInputError: One of them is out of range, or a size does not fit 63 bits.
@@ -59,7 +59,7 @@ class ANTShape:
 
     @property
     def anchor_id_type(self) -> str:
-        """Name of the smallest unsigned type that holds A - 1."""
+        """Name of the smallest unsigned dtype that holds A - 1."""
         return anchor_id_type(self.num_anchors)
 
     @property
@@ -72,23 +72,23 @@ class ANTShape:
 
     @property
     def compression_ratio(self) -> float:
-        """32 n d / (32 nnz + 32 A d): the paper's count, without indices; narrower types count their own bits."""
+        """32 n d / (32 nnz + 32 A d): the paper's count, without indices; narrower dtypes count their own bits."""
         entry_bits = 8 * WEIGHT_BYTES[self.weight_type] * self.num_nonzeros
         anchor_bits = 8 * FLOAT_BYTES[self.value_type] * self.num_anchors * self.embedding_dim
         return 32 * self.num_embeddings * self.embedding_dim / (entry_bits + anchor_bits)
 
     @property
     def plain(self) -> Self:
-        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        """Sizes of the table that plain nodes use; other nodes add an order or scales of rows."""
         return self
 
     def with_rows(self, num_embeddings: int) -> Self:
-        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
+        """Return the sizes of a table with this number of rows and the same bytes a row."""
         nonzeros = math.ceil(num_embeddings / self.num_embeddings * self.num_nonzeros)
         return replace(self, num_embeddings=num_embeddings, num_nonzeros=nonzeros)
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors."""
+        """Return the attributes that a file stores beside the tensors."""
         return {
             "num_anchors": self.num_anchors,
             "num_nonzeros": self.num_nonzeros,
@@ -96,7 +96,7 @@ class ANTShape:
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Row offsets, anchor ids, weights, their scale, anchors."""
+        """Return the specs of row offsets, anchor ids, weights, their scale and anchors."""
         return {
             "row_offsets": TensorSpec("int32", (self.num_embeddings + 1,)),
             "anchor_ids": TensorSpec(self.anchor_id_type, (self.num_nonzeros,)),

@@ -1,4 +1,4 @@
-"""A dense transform T >= 0 -> CSR, in blocks of rows; the result is allocated once, at its size.
+"""Conversion of a dense transform T >= 0 to CSR, in blocks of rows; the result is allocated once, at its size.
 
 int8 weights share one scale over the whole table:
 
@@ -22,7 +22,7 @@ _LARGEST_INT8 = 127
 
 
 class CSR(NamedTuple):
-    """A sparse transform, in the order of the packed form."""
+    """Sparse transform in the order of the packed form."""
 
     row_offsets: NDArray[np.int32]
     anchor_ids: NDArray[np.unsignedinteger[Any]]
@@ -36,16 +36,16 @@ def csr_from_dense(
     weight_type: str,
     on_block: OnBlock = lambda done: None,
 ) -> CSR:
-    """Store the nonzeros of a transform.
+    """Return the nonzeros of a transform in CSR.
 
     Args:
-        transform: Any float type [n, A].
-        padding_idx: The row that is stored empty, whatever it is, or None.
+        transform: Any float dtype [n, A].
+        padding_idx: The row that is stored empty, whatever it holds, or None.
         weight_type: ``float32``, ``float16`` or ``int8``.
-        on_block: Told the rows that are stored, after each block that was read.
+        on_block: Called with the number of stored rows after each block that was read.
 
     Raises:
-        BadInputError: An entry is negative, not finite or too large for the type, or there are too many.
+        BadInputError: An entry is negative, not finite or too large for the dtype, or there are too many.
     """
     check_float_type("weight_type", weight_type, tuple(WEIGHT_BYTES))
     if not np.issubdtype(transform.dtype, np.floating) or 0 in transform.shape:
@@ -67,7 +67,7 @@ def csr_from_dense(
 def _checked_largest(
     transform: NDArray[np.floating[Any]], padding_idx: int | None, weight_type: str, on_block: OnBlock
 ) -> float:
-    """The largest entry, once all are known to be finite, not negative and within the type."""
+    """Return the largest entry after a check that all are finite, not negative and within the dtype."""
     stored = np.float16 if weight_type == "float16" else np.float32  # the scale of int8 is float32
     most = min(float(np.finfo(stored).max), float(np.finfo(transform.dtype).max))
     largest = 0.0
@@ -88,7 +88,7 @@ def _row_offsets(
     scale: np.float32,
     on_block: OnBlock,
 ) -> NDArray[np.int32]:
-    """Where each row's entries begin, counted as they will be stored."""
+    """Return the start of each row's entries, counted as they will be stored."""
     offsets = np.zeros(len(transform) + 1, np.int64)
     for rows, block in _weight_blocks(transform, padding_idx, weight_type, scale):
         offsets[rows.start + 1 : rows.stop + 1] = np.count_nonzero(block, axis=1)
@@ -109,14 +109,14 @@ def _refusal(row: int, anchor: int, got: float, weight_type: str) -> str:
 
 
 def _scale(largest: float) -> np.float32:
-    """The largest entry / 127, at least the smallest float32 above zero, so that it divides."""
+    """Return the largest entry / 127, at least the smallest positive float32, because it is a divisor."""
     return max(np.float32(largest / _LARGEST_INT8), np.float32(np.finfo(np.float32).smallest_subnormal))
 
 
 def _weight_blocks(
     transform: NDArray[np.floating[Any]], padding_idx: int | None, weight_type: str, scale: np.float32
 ) -> Iterator[tuple[slice, NDArray[np.floating[Any] | np.int8]]]:
-    """Blocks of rows as they are stored; what is too small for the type is zero."""
+    """Yield blocks of rows as they are stored; entries too small for the dtype are zero."""
     for rows, block in _blocks(transform, padding_idx):
         if weight_type == "int8":
             steps = np.rint(block.astype(np.float64) / np.float64(scale))
@@ -129,7 +129,7 @@ def _weight_blocks(
 def _blocks(
     transform: NDArray[np.floating[Any]], padding_idx: int | None
 ) -> Iterator[tuple[slice, NDArray[np.floating[Any]]]]:
-    """Blocks of rows, with zeros in the padding row."""
+    """Yield blocks of rows, with zeros in the padding row."""
     count, anchors = transform.shape
     step = max(1, BLOCK_NUMBERS // anchors)
     for start in range(0, count, step):

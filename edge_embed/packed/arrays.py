@@ -1,4 +1,4 @@
-"""Checks on the arrays that a packed form is made of."""
+"""Checks of the arrays of a packed form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,17 +14,17 @@ from edge_embed.packed.packed_form import TensorSpec
 def check_floats(
     name: str, array: NDArray[Any], axes: str, rank: int, types: tuple[str, ...] = tuple(FLOAT_BYTES)
 ) -> None:
-    """Refuse an array that rows cannot be made from.
+    """Raise `BadInputError` unless an array has one of the dtypes and the rank.
 
     Args:
-        name: Of the array.
-        array: What should have one of the types, in the byte order of the machine.
-        axes: Its axes in words, for the message.
-        rank: Their number.
-        types: Names of them.
+        name: Name of the array.
+        array: The array, in the byte order of the machine.
+        axes: Names of its axes, for the message.
+        rank: Number of axes.
+        types: Names of the dtypes.
 
     Raises:
-        BadInputError: Type or rank is another.
+        BadInputError: Dtype or rank is another one.
     """
     _check_is_array(name, array)
     if str(array.dtype) not in types or array.ndim != rank:
@@ -38,10 +38,10 @@ def _check_is_array(name: str, array: object) -> None:
 
 
 def check_specs(tensors: Mapping[str, NDArray[Any]], specs: Mapping[str, TensorSpec]) -> None:
-    """Refuse arrays whose type or shape is not what their table needs.
+    """Raise `BadInputError` unless arrays have the dtypes and shapes that their table needs.
 
     Raises:
-        BadInputError: It names the first one.
+        BadInputError: The message names the first wrong array.
     """
     for name, (dtype, shape) in specs.items():
         array = tensors[name]
@@ -51,15 +51,15 @@ def check_specs(tensors: Mapping[str, NDArray[Any]], specs: Mapping[str, TensorS
 
 
 def check_finite(name: str, array: NDArray[np.floating[Any]], axes: tuple[str, ...]) -> None:
-    """Refuse NaN and infinity.
+    """Raise `BadInputError` for NaN and infinity.
 
     Args:
-        name: Of the array.
-        array: Of any shape.
-        axes: What its axes count, for the message: ``("anchor", "column")``.
+        name: Name of the array.
+        array: Array of any shape.
+        axes: Names of what its axes count, for the message: ``("anchor", "column")``.
 
     Raises:
-        BadInputError: It says where the first one lies.
+        BadInputError: The message gives the place of the first one.
     """
     finite = np.isfinite(array)
     if not finite.all():

@@ -1,9 +1,9 @@
-"""Bags of embeddings: the exact oracle of every path that reduces several rows to one, as nn.EmbeddingBag does.
+"""Bags of embeddings: the exact reference for every implementation that reduces rows as nn.EmbeddingBag does.
 
     sum(b) = sum_t w[t] row(ids[t])     mean(b) = sum_t row(ids[t]) / count     max(b) = max_t row(ids[t])
 
-over t = offsets[b] ... offsets[b + 1] - 1, without the ids equal to padding_idx: they are neither added, nor
-counted, nor seen by the maximum. A bag without any other id is zero.
+The positions t run from offsets[b] to offsets[b + 1] - 1. Ids equal to padding_idx are ignored: they are neither added,
+nor counted, nor part of the maximum. A bag without any other id is zero.
 """
 
 from typing import Any
@@ -27,17 +27,17 @@ def bag(
     Args:
         table: Any packed table.
         ids: Integers [N]: all bags, one after the other.
-        offsets: Integers [B + 1]: where each bag begins, and N; the first is 0, none steps back.
+        offsets: Integers [B + 1]: the start of each bag, and N; the first is 0, none steps back.
         mode: ``sum``, ``mean`` or ``max``.
         sample_weights: Floats [N], a factor for each row, with ``sum`` only; None for 1.
 
     Returns:
-        The bags, float64 [B, d], and what bounds the error of another path: for each element the sum of
-        |terms| (of all terms of all its rows, weighted like them), for ``max`` the largest of its rows.
+        The bags, float64 [B, d], and a scale of the rounding error of other implementations: for each element the sum
+        of |terms| (all terms of all its rows, with the same weights), for ``max`` the largest of its rows.
 
     Raises:
-        BadInputError: Ids, offsets, mode or weights are none of the above.
-        IdOutOfRangeError: An id is negative or at least n, also where its weight is zero.
+        BadInputError: Ids, offsets, mode or weights are invalid.
+        IdOutOfRangeError: An id is negative or at least n, even if its weight is zero.
     """
     ids = checked_ids(ids, table.num_embeddings)
     if ids.ndim != 1:
@@ -60,7 +60,7 @@ def bag(
 def _reduced(
     table: PackedTable, ids: NDArray[np.intp], counts: NDArray[np.int64], mode: str, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Bags of ``counts`` ids each, none of them padding: values and magnitudes, [2, bags, d]."""
+    """Return bags of ``counts`` ids each, none of them padding: values and magnitudes, [2, bags, d]."""
     rows = table.rows_float64(ids) * weights[:, np.newaxis]  # [t, d]
     magnitudes = table.magnitudes(ids) * np.abs(weights[:, np.newaxis])  # [t, d]
     function = np.maximum if mode == "max" else np.add
@@ -75,13 +75,13 @@ def checked_offsets(offsets: ArrayLike, num_ids: int) -> NDArray[np.int64]:
 
     Args:
         offsets: [B + 1].
-        num_ids: N.
+        num_ids: Number of ids N.
 
     Returns:
-        The same as int64.
+        The offsets as int64.
 
     Raises:
-        BadInputError: They are no integers, not one-dimensional, step back, or do not run from 0 to N.
+        BadInputError: They are not integers, not one-dimensional, step back, or do not run from 0 to N.
     """
     array: NDArray[Any] = np.asarray(offsets)
     if not np.issubdtype(array.dtype, np.integer) or array.ndim != 1 or not len(array):

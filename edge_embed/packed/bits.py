@@ -6,10 +6,10 @@ A row is one little-endian bit string; bit 0 is the least significant bit of byt
     byte             0                       1
     bit      7 6 5 4 3 2 1 0         7 6 5 4 3 2 1 0
              c c b b b a a a         0 0 0 0 0 0 0 c        a, b, c = codes 0, 1, 2
-             1 0 2 1 0 2 1 0         - spare: 0 -  2        below: which bit of the code
+             1 0 2 1 0 2 1 0         - spare: 0 -  2        below: bit of the code
 
-The functions build that bit string literally, one byte per bit, and leave the rest to ``numpy.packbits``;
-they work in blocks of rows, so that the bit string never needs much memory.
+The functions build this bit string literally, one byte for each bit, and pass it to ``numpy.packbits``. They work in
+blocks of rows, so the bit string needs little memory.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 
 MIN_CODES, MAX_CODES = 2, 65_536
-_BLOCK_BITS = 1 << 20  # bits spelled out at a time (one byte each): stays within a processor's cache
+_BLOCK_BITS = 1 << 20  # bits expanded at a time (one byte each): fits a processor's cache
 
 
 def bits_for(num_codes: int) -> int:
-    """Bits of one code: ceil(log2 K).
+    """Return the bits of one code: ceil(log2 K).
 
     Raises:
         BadInputError: K is not in 2 ... 65,536.
@@ -36,17 +36,17 @@ def bits_for(num_codes: int) -> int:
 
 
 def row_bytes(num_groups: int, bits: int) -> int:
-    """Bytes of one packed row: ceil(D * bits / 8)."""
+    """Return the bytes of one packed row: ceil(D * bits / 8)."""
     return (num_groups * bits + 7) // 8
 
 
 def code_type(bits: int) -> type[np.uint8] | type[np.uint16]:
-    """The smallest unsigned type that holds a code."""
+    """Return the smallest unsigned dtype that holds a code."""
     return np.uint8 if bits <= 8 else np.uint16
 
 
 def row_blocks(num_rows: int, bits_per_row: int) -> Iterator[slice]:
-    """Cut rows into blocks of about a million bits."""
+    """Return an iterator over blocks of rows of about a million bits."""
     step = max(1, _BLOCK_BITS // bits_per_row)
     return (slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step))
 
@@ -62,7 +62,7 @@ def pack(codes: NDArray[np.integer[Any]], bits: int) -> NDArray[np.uint8]:
         uint8 [m, ceil(D * bits / 8)]; spare bits are zero.
 
     Raises:
-        BadInputError: The codes are no integers, not two-dimensional, or one does not fit.
+        BadInputError: The codes are not integers, not two-dimensional, or one does not fit.
     """
     _check_bits(bits)
     if not np.issubdtype(codes.dtype, np.integer) or codes.ndim != 2 or codes.shape[1] == 0:
@@ -85,13 +85,13 @@ def unpack(rows: NDArray[np.uint8], bits: int, num_groups: int) -> NDArray[np.ui
     Args:
         rows: uint8 [..., ceil(D * bits / 8)].
         bits: Bits per code, 1 to 16.
-        num_groups: D.
+        num_groups: Number of groups D.
 
     Returns:
         Codes [..., D], uint8 for up to 8 bits, uint16 above.
 
     Raises:
-        BadInputError: The rows are not uint8 or their width is another.
+        BadInputError: The rows are not uint8, or have another width.
     """
     _check_bits(bits)
     width = row_bytes(num_groups, bits)
@@ -114,15 +114,15 @@ def unpack(rows: NDArray[np.uint8], bits: int, num_groups: int) -> NDArray[np.ui
 
 
 def check_below(codes: NDArray[np.integer[Any]], num_codes: int, first_row: int = 0) -> None:
-    """Refuse a code outside 0 ... K - 1.
+    """Raise `BadInputError` for a code outside 0 ... K - 1.
 
     Args:
         codes: [m, D].
-        num_codes: K.
+        num_codes: Number of codes K per group.
         first_row: Number of the first row, for the message.
 
     Raises:
-        BadInputError: Names the first such row, its group and code.
+        BadInputError: The message names the first such row, its group and code.
     """
     if codes.size == 0 or (codes.min() >= 0 and codes.max() < num_codes):
         return

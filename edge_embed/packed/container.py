@@ -1,4 +1,4 @@
-"""What the ``safetensors`` library leaves to its callers: errors, permissions, the order of an array's bytes."""
+"""Wrapper of the ``safetensors`` library that adds errors, file permissions and byte order."""
 
 import hashlib
 import os
@@ -25,16 +25,16 @@ def write(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str
     try:
         save_file(stored, path, dict(metadata))
     except SafetensorError as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))  # the library keeps it nowhere else
+        number = re.search(r"\(os error (\d+)\)", str(error))  # the only place with the number
         if number:
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
         raise BadInputError(f"the tables cannot be stored: {error}; save fewer in one file") from error
-    path.chmod(mode)  # the library makes files that only their owner may read
+    path.chmod(mode)  # the library creates files that only their owner can read
 
 
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
-    """Open a file and read its header. Nothing is mapped: a mapped file that shrinks would kill the process."""
+    """Open a file and read its header. The file is not mapped: a mapped file that shrinks would kill the process."""
     try:
         with safe_open(path, framework="numpy", backend="pread") as file:
             yield file
@@ -43,10 +43,10 @@ def opened(path: str) -> Iterator[Any]:
 
 
 def sha256(array: NDArray[Any]) -> str:
-    """Hash the bytes of a tensor as they are stored: little-endian, C order."""
+    """Return the hash of a tensor's stored bytes: little-endian, C order."""
     return hashlib.sha256(little_endian(array).data).hexdigest()
 
 
 def little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as it is stored; the same array where it is so already."""
+    """Return the array as it is stored, without a copy if it is stored so already."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))

@@ -1,10 +1,10 @@
-"""DPQ, lowered: integer codes and value tables (Chen, Li and Sun 2020, Differentiable Product Quantization).
+"""DPQ, packed: integer codes and value tables (Chen, Li and Sun 2020, Differentiable Product Quantization).
 
     row(id)[j * s : (j + 1) * s] = values[j, code(id, j)]          for groups j = 0 ... D - 1, s = d / D
 
-Values in int8 are multiplied by value_scales[j], in float32. Rows may have scales, :mod:`edge_embed.packed.row_scales`.
-The last group of an imported table may be narrower: then s > d / D, and columns from d on are no part of a row.
-With shared subspaces one value table serves all groups. SX and VQ, trained or frozen, lower to this form.
+int8 values are multiplied by value_scales[j], in float32. Rows may have scales, :mod:`edge_embed.packed.row_scales`.
+The last group of an imported table may be narrower: then s > d / D, and columns from d on are not part of a row.
+With shared subspaces one value table serves all groups. SX and VQ, trained or frozen, are packed in this form.
 """
 
 from collections.abc import Mapping
@@ -31,22 +31,23 @@ _RARE_TENSORS = ("value_scales", "row_scale_codes", "row_scales")
 @suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedDPQ(PackedTable):
-    """A DPQ table as two arrays, three where values are int8, and two more where rows have scales.
+    """Packed DPQ table of two arrays, plus one for int8 values and two for scales of rows.
 
     Attributes:
         codes: uint8 [n, row_bytes], packed as drawn in :mod:`edge_embed.packed.bits`.
-        values: float32, float16 or int8 [D, K, s], or [1, K, s] when subspaces are shared; finite, and -127 to
-            127. The rows have their type, float32 for int8 and where rows have scales.
-        num_groups: D.
+        values: float32, float16 or int8 [D, K, s], or [1, K, s] for shared subspaces; finite, int8 from -127 to 127.
+            Rows have the same dtype; they are float32 for int8 values and for rows with scales.
+        num_groups: Number of groups D.
         padding_idx: Row that is exactly +0.0 and whose stored bytes are zero, or None.
-        value_scales: float32 [D], or [1], of int8 values: what they are multiplied by; positive. None of others.
-        row_scale_codes: uint8 [n]: which scale each row has, 0 for the padding row; None where rows have none.
-        row_scales: float32 [S], S <= 256: what rows are multiplied by; +0.0 or more. None where rows have none.
-        unused_columns: How many columns at the end of the last group are no part of rows, d = D s - unused_columns.
+        value_scales: float32 [D], or [1], positive: factors of int8 values. None for float values.
+        row_scale_codes: uint8 [n]: code of each row's scale, 0 for the padding row; None without scales of rows.
+        row_scales: float32 [S], S <= 256: factors of rows; +0.0 or more. None without scales of rows.
+        unused_columns: Number of columns at the end of the last group that are not part of rows, d = D s -
+            unused_columns.
 
     Raises:
-        BadInputError: A shape, dtype, size or value is wrong. The codes themselves are checked by
-            :meth:`check_codes`, which reads the whole table.
+        BadInputError: A shape, dtype, size or value is wrong. :meth:`check_codes`, which reads the whole table, checks
+            the codes themselves.
     """
 
     codes: NDArray[np.uint8]
@@ -86,13 +87,16 @@ class PackedDPQ(PackedTable):
         padding_idx: int | None = None,
         value_scales: NDArray[np.float32] | None = None,
     ) -> Self:
-        """Pack integer codes.
+        """Return a table with packed integer codes.
 
         Args:
-            codes: Integers in 0 ... K - 1, shape [n, D]. The padding row is stored as zeros, whatever it is.
+            codes: Integers in 0 ... K - 1, shape [n, D]. The padding row is stored as zeros, whatever it holds.
             values: float32, float16 or int8 [D, K, s] or [1, K, s].
             padding_idx: The row that is exactly zero, or None.
             value_scales: float32 [D] or [1] of int8 values, else None.
+
+        Returns:
+            The packed table.
 
         Raises:
             BadInputError: A code, shape or dtype is wrong.
@@ -109,7 +113,16 @@ class PackedDPQ(PackedTable):
     def shape_from(
         cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
     ) -> DPQShape:
-        """Sizes from what a file declares.
+        """Return the sizes that a file declares.
+
+        Args:
+            num_embeddings: Number of rows n.
+            embedding_dim: Number of columns d.
+            attributes: Attributes of the method.
+            value_type: Dtype of the values.
+
+        Returns:
+            The checked sizes.
 
         Raises:
             BadInputError: An attribute is missing, unknown or out of range.
@@ -118,7 +131,7 @@ class PackedDPQ(PackedTable):
         rare = {"num_row_scales", "unused_columns"} & attributes.keys()
         if attributes.keys() != names | rare:
             raise BadInputError(f"attributes: got {sorted(attributes)}, expected {sorted(names)}")
-        for name in rare:  # left out where it would be zero
+        for name in rare:  # stored only if not zero
             check_count(name, attributes[name])
         shape = DPQShape(
             num_embeddings,
@@ -141,10 +154,18 @@ class PackedDPQ(PackedTable):
         attributes: Mapping[str, Any],
         padding_idx: int | None = None,
     ) -> Self:
-        """Build the table from what a file holds and check every code.
+        """Return the table of a file's tensors after a check of every code.
+
+        Args:
+            tensors: The arrays by name.
+            attributes: Attributes of the method.
+            padding_idx: The row that is exactly zero, or None.
+
+        Returns:
+            The checked table.
 
         Raises:
-            BadInputError: Something is missing, or does not fit the rest.
+            BadInputError: A tensor or attribute is missing, or does not fit the others.
         """
         if tensors.keys() - set(_RARE_TENSORS) != {"codes", "values"}:
             raise BadInputError(f"tensors: got {sorted(tensors)}, expected ['codes', 'values']")
@@ -168,7 +189,7 @@ class PackedDPQ(PackedTable):
 
     @property
     def num_embeddings(self) -> int:
-        """Rows n."""
+        """Number of rows n."""
         return len(self.codes)
 
     @property
@@ -188,16 +209,16 @@ class PackedDPQ(PackedTable):
 
     @property
     def value_type(self) -> str:
-        """Type of the values, ``float32``, ``float16`` or ``int8``."""
+        """Dtype of the values, ``float32``, ``float16`` or ``int8``."""
         return str(self.values.dtype)
 
     @property
     def row_type(self) -> str:
-        """Type of the rows: :attr:`value_type`, or ``float32`` where there are scales."""
+        """Dtype of the rows: :attr:`value_type`, or ``float32`` if there are scales."""
         return super().row_type if self.row_scales is None else "float32"
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The arrays, not copied."""
+        """Return the arrays, not copied."""
         rare = {name: getattr(self, name) for name in _RARE_TENSORS}
         return {
             "codes": self.codes,
@@ -208,14 +229,20 @@ class PackedDPQ(PackedTable):
     def codes_of(self, ids: ArrayLike) -> NDArray[np.uint8 | np.uint16]:
         """Return the codes of some rows: [*ids.shape, D], uint8 up to K = 256, else uint16.
 
+        Args:
+            ids: Integers of any dtype and shape.
+
+        Returns:
+            The unpacked codes.
+
         Raises:
-            BadInputError: The ids are no integers.
+            BadInputError: The ids are not integers.
             IdOutOfRangeError: An id is negative or at least n.
         """
         return unpack(self.codes[checked_ids(ids, self.num_embeddings)], self.bits, self.num_groups)
 
     def rows(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Return the embeddings of ids: the exact oracle for every kernel and exported file.
+        """Return the rows of ids, the exact reference for every kernel and exported file.
 
         Args:
             ids: Integers of any dtype and shape, rank 0 and empty included.
@@ -224,7 +251,7 @@ class PackedDPQ(PackedTable):
             [*ids.shape, d], of :attr:`row_type`. Memory is bounded by a small multiple of that.
 
         Raises:
-            BadInputError: The ids are no integers, or a stored code is not below K.
+            BadInputError: The ids are not integers, or a stored code is not below K.
             IdOutOfRangeError: An id is negative or at least n.
         """
         ids = checked_ids(ids, self.num_embeddings)
@@ -243,7 +270,7 @@ class PackedDPQ(PackedTable):
         return rows
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return :meth:`rows` as float64: every path has them bit by bit, and computes with them."""
+        """Return :meth:`rows` as float64. Every implementation computes with exactly these numbers."""
         return self.rows(ids).astype(np.float64)
 
     def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
@@ -251,10 +278,10 @@ class PackedDPQ(PackedTable):
         return np.abs(self.rows_float64(ids))
 
     def check_codes(self) -> None:
-        """Read the whole table, block by block.
+        """Check all codes, block by block.
 
         Raises:
-            BadInputError: A code is K or more, a spare bit is set, or the padding row is not zero; it names
+            BadInputError: A code is K or more, a spare bit is set, or the padding row is not zero. The message names
                 the row and the group.
         """
         spare_mask = 0xFF << (8 - (8 * self.row_bytes - self.num_groups * self.bits)) & 0xFF
@@ -273,7 +300,7 @@ class PackedDPQ(PackedTable):
 
     @property
     def _largest(self) -> float:
-        """No |number| of a row is larger before the row is scaled."""
+        """Upper bound of |number| of a row before the row is scaled."""
         largest = np.abs(self.values.astype(np.float32)).max(axis=(1, 2))  # [D or 1]
         return float((largest if self.value_scales is None else largest * self.value_scales).max())
 

@@ -1,9 +1,9 @@
-"""The sizes of a DPQ table: what follows from n, d, K, D and sharing, before any array exists.
+"""Sizes of a DPQ table, computed from n, d, K, D and sharing before any array exists.
 
     bits = ceil(log2 K)    row_bytes = ceil(D * bits / 8)    s = (d + u) / D        u unused columns, 0 for most tables
-    nbytes = n * row_bytes + 4 K d        (4 K s when all groups share one value table; 2 for 4 with float16)
+    nbytes = n * row_bytes + 4 K d        (4 K s if all groups share one value table; 2 for 4 with float16)
            = n * row_bytes + (K s + 4) D  with int8 values, which have a float32 scale for each value table
-           + n + 4 S                      where each row has one of S scales
+           + n + 4 S                      if each row has one of S scales
 
 The compression ratio follows the DPQ paper (Chen, Li and Sun 2020, section 3).
 """
@@ -25,17 +25,17 @@ _SCALE_BYTES = 4
 
 @dataclass(frozen=True)
 class DPQShape:
-    """The numbers that fix every size of a DPQ table.
+    """Numbers that determine every size of a DPQ table.
 
     Attributes:
         num_embeddings: Rows n, at least 1.
         embedding_dim: Columns d.
         num_codes: K, 2 to 65,536.
         num_groups: D, a divisor of d + u.
-        shared: One value table for all groups; false with one group, where there is nothing to share.
-        value_type: Of the values: ``float32``, ``float16`` or ``int8``.
-        num_row_scales: S, up to 256 scales, of which each row has one; 0 where rows have none.
-        unused_columns: u, fewer than s: columns at the end of the last group that are no part of rows.
+        shared: Whether all groups share one value table; false for a single group.
+        value_type: Dtype of the values: ``float32``, ``float16`` or ``int8``.
+        num_row_scales: S, number of scales of rows, up to 256; 0 without scales.
+        unused_columns: u, fewer than s: columns at the end of the last group that are not part of rows.
 
     Raises:
         BadInputError: One of them is out of range, or a size does not fit 63 bits.
@@ -71,7 +71,7 @@ class DPQShape:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are the values that their codes select and no more, as in kernels: not scaled, not cut."""
+        """Return whether rows are the selected values without scales and unused columns, as in kernels."""
         return not self.num_row_scales and not self.unused_columns
 
     @property
@@ -91,19 +91,19 @@ class DPQShape:
 
     @property
     def num_value_tables(self) -> int:
-        """First axis of the values: D, or 1 when shared."""
+        """First axis of the values: D, or 1 if shared."""
         return 1 if self.shared else self.num_groups
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of values and of the scales of int8."""
+        """Bytes of the values and of the scales of int8 values."""
         scale_bytes = _SCALE_BYTES if self.value_type == "int8" else 0
         table_bytes = VALUE_BYTES[self.value_type] * self.num_codes * self.sub_dim + scale_bytes
         return self.num_value_tables * table_bytes
 
     @property
     def row_scale_bytes(self) -> int:
-        """Bytes of the scales that rows have, and of the byte that says for each row which."""
+        """Bytes of the scales of rows, and of the byte of each row that selects one."""
         return self.num_embeddings + _SCALE_BYTES * self.num_row_scales if self.num_row_scales else 0
 
     @property
@@ -113,10 +113,10 @@ class DPQShape:
 
     @property
     def compression_ratio(self) -> float:
-        """32 n d / (n D log2 K + 32 K d), or 32 K s when shared: the paper's, by log2 K, not ``bits``.
+        """32 n d / (n D log2 K + 32 K d), or 32 K s if shared: the paper's ratio, by log2 K instead of ``bits``.
 
-        float16 values count 16 bits instead of the second 32, int8 values 8, and scales 32 each; that rows have scales
-        adds 8 n.
+        float16 values count 16 bits instead of the second 32, int8 values 8, and scales 32 each. Scales of rows add 8
+        n.
         """
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
         other_bytes = self.value_bytes + self.row_scale_bytes
@@ -124,16 +124,16 @@ class DPQShape:
 
     @property
     def plain(self) -> Self:
-        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        """Sizes of the table that plain nodes use; other nodes add an order or scales of rows."""
         dim = self.embedding_dim + self.unused_columns
         return replace(self, embedding_dim=dim, num_row_scales=0, unused_columns=0)
 
     def with_rows(self, num_embeddings: int) -> Self:
-        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
+        """Return the sizes of a table with this number of rows and the same bytes a row."""
         return replace(self, num_embeddings=num_embeddings)
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors; what few tables have only where they have it."""
+        """Return the attributes that a file stores beside the tensors; rare ones only if they are not zero."""
         rare = {"num_row_scales": self.num_row_scales, "unused_columns": self.unused_columns}
         return {
             "bits": self.bits,
@@ -144,7 +144,7 @@ class DPQShape:
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Codes uint8 [n, row_bytes], values [D or 1, K, s], scales float32: of int8 values [D or 1], of rows [S]."""
+        """Return the specs of codes uint8 [n, row_bytes], values [D or 1, K, s] and float32 scales [D or 1] and [S]."""
         n, tables = self.num_embeddings, self.num_value_tables
         specs = {
             "codes": TensorSpec("uint8", (n, self.row_bytes)),

@@ -1,4 +1,4 @@
-"""Values of a DPQ table in int8, with one scale for each value table.
+"""int8 values of a DPQ table, with one scale for each value table.
 
 value_scale = max |values| / 127        stored = round(values / value_scale), half to even
 """
@@ -22,7 +22,7 @@ def quantized(values: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int8], NDAr
         values: float32 or float16 [D or 1, K, s].
 
     Returns:
-        int8 of the same shape, -127 to 127, and their scales, float32 [D or 1]; 1 where all values are zero.
+        int8 of the same shape, -127 to 127, and their scales, float32 [D or 1]; a scale is 1 if all values are zero.
 
     Raises:
         BadInputError: A value is not finite.
@@ -38,19 +38,19 @@ def quantized(values: NDArray[np.floating[Any]]) -> tuple[NDArray[np.int8], NDAr
 
 
 def scaled(stored: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What int8 values [..., D, s] stand for, by their scales [D or 1]: a product, rounded once."""
+    """Return int8 values [..., D, s] times their scales [D or 1]: a float32 product, rounded once."""
     return stored.astype(np.float32) * scales[:, np.newaxis]
 
 
 def check_values(values: NDArray[Any], scales: NDArray[np.float32] | None) -> None:
-    """Refuse values of which rows would not be finite, and -128, whose negative is no int8.
+    """Raise `BadInputError` for values that make rows not finite, and for -128, whose negative is not an int8.
 
     Args:
         values: float32, float16 or int8 [D or 1, K, s].
         scales: float32 [D or 1] of int8 values, else None.
 
     Raises:
-        BadInputError: It says where the first one lies.
+        BadInputError: The message gives the place of the first one.
     """
     if scales is None:
         check_finite("values", values, _AXES)

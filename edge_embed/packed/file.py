@@ -1,4 +1,4 @@
-"""Packed tables in one safetensors file; ``FORMAT.md`` beside this file draws every byte."""
+"""Packed tables in one safetensors file; ``FORMAT.md`` beside this file specifies every byte."""
 
 import os
 import stat
@@ -30,16 +30,16 @@ def save_tables(path: StrPath, tables: Mapping[str, PackedTable], *, force: bool
     """Save tables; the same tables give the same bytes.
 
     Args:
-        path: The file to make.
-        tables: By name: printable text without ``/`` (dots are fine: module paths are good names).
-        force: Replace an existing file.
+        path: File to create.
+        tables: Tables by name: printable text without ``/``. Dots are allowed, so module paths are valid names.
+        force: Whether to replace an existing file.
 
     Raises:
         BadInputError: A table or a name is wrong, or the file exists and ``force`` is false.
         OutputError: The file could not be written.
     """
     for name, table in tables.items():
-        with located(f"table {name!r}"):  # a file is written only if it can be read back
+        with located(f"table {name!r}"):  # never write a file that cannot be read back
             METHODS[table.method].from_tensors(table.tensors(), table.attributes(), table.padding_idx)
     tensors = {f"{name}/{key}": array for name, table in tables.items() for key, array in table.tensors().items()}
     metadata = {METADATA_KEY: write_manifest(tables)}
@@ -54,14 +54,15 @@ def load_tables(path: StrPath) -> dict[str, PackedTable]:
         The tables, sorted by name.
 
     Raises:
-        BadInputError: The file cannot be read, is damaged or is not ours: names the file, table and tensor.
+        BadInputError: The file cannot be read, is damaged or is not a packed file. The message names the file, table
+            and tensor.
     """
     with _opened(path) as (file, manifest):
         return {name: _load_table(file, name, entry) for name, entry in manifest.tables.items()}
 
 
 def read_manifest(path: StrPath) -> Manifest:
-    """Read what a file holds from its header alone; the tensors are neither read nor hashed.
+    """Return the manifest from the header of a file; the tensors are neither read nor hashed.
 
     Raises:
         BadInputError: As for :func:`load_tables`, as far as the header and the file size show it.
@@ -71,7 +72,7 @@ def read_manifest(path: StrPath) -> Manifest:
 
 
 def tensor_hashes(path: StrPath) -> Iterator[tuple[str, str, str]]:
-    """Hash what is stored, one tensor in memory at a time; the manifest says what it should be.
+    """Hash the stored tensors, with one tensor in memory at a time; the manifest has the expected hashes.
 
     Yields:
         Table, tensor, and the SHA-256 of its bytes.
@@ -93,7 +94,7 @@ def _opened(path: StrPath) -> Iterator[tuple[Any, Manifest]]:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise BadInputError("is no regular file, expected a packed .safetensors file")
-            with open(path, "rb") as file:  # the library calls every failure to open "not found"
+            with open(path, "rb") as file:  # the library reports every failure to open as "not found"
                 file_size = os.fstat(file.fileno()).st_size
             with opened(name) as tensors:
                 yield tensors, _checked_manifest(tensors, file_size)
@@ -102,7 +103,7 @@ def _opened(path: StrPath) -> Iterator[tuple[Any, Manifest]]:
 
 
 def _checked_manifest(file: Any, file_size: int) -> Manifest:
-    """The library has checked that the tensors tile the file; that they are the right ones is up to us."""
+    """Return the manifest after a check that the tensors match it; the library has checked that they tile the file."""
     metadata = file.metadata() or {}
     if METADATA_KEY not in metadata:
         raise BadInputError(

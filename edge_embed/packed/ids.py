@@ -1,4 +1,4 @@
-"""What every packed form accepts as ids and as padding row."""
+"""Checks of ids and of the padding row for every packed form."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -7,18 +7,18 @@ from edge_embed.errors import BadInputError, IdOutOfRangeError
 
 
 def checked_ids(ids: ArrayLike, num_embeddings: int) -> NDArray[np.intp]:
-    """Check ids and make them indices.
+    """Check ids and return them as indices.
 
     Args:
-        ids: Integers of any dtype and shape; a scalar and an empty array are fine.
-        num_embeddings: The number of rows n.
+        ids: Integers of any dtype and shape, including a scalar and an empty array.
+        num_embeddings: Number of rows n.
 
     Returns:
         The same ids, same shape.
 
     Raises:
-        BadInputError: The ids are no integers (an empty list is none either: give ``np.array([], int)``).
-        IdOutOfRangeError: An id is negative or at least n. Nothing wraps around.
+        BadInputError: The ids are not integers. An empty list is not integer either: use ``np.array([], int)``.
+        IdOutOfRangeError: An id is negative or at least n. Negative ids do not wrap around.
     """
     array = np.asarray(ids)
     if not np.issubdtype(array.dtype, np.integer):
@@ -33,7 +33,7 @@ def checked_ids(ids: ArrayLike, num_embeddings: int) -> NDArray[np.intp]:
 
 
 def check_padding_idx(padding_idx: object, num_embeddings: int) -> None:
-    """Refuse a padding row that is no row.
+    """Raise `BadInputError` unless the padding row is a row of the table or None.
 
     Raises:
         BadInputError: It is neither None nor an int in 0 ... n - 1.

@@ -1,4 +1,4 @@
-"""A table as the output layer of a model: the exact oracle of every path that scores all rows.
+"""A table as the output layer of a model: the exact reference for every implementation that computes logits.
 
 logits[..., i] = sum_c hidden[..., c] row(i)[c]
 """
@@ -14,18 +14,18 @@ from edge_embed.packed.segments import BLOCK_NUMBERS
 
 
 def logits(table: PackedTable, hidden: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Multiply hidden states with every row, in float64 and in blocks of rows: the dense table is never whole.
+    """Multiply hidden states with every row, in float64 and in blocks of rows: the dense table is never materialised.
 
     Args:
         table: Any packed table.
         hidden: Floats [*, d].
 
     Returns:
-        The logits, float64 [*, n], and what bounds the error of another path: the sum of |terms| of each
-        (of all terms of the row, times |hidden|).
+        The logits, float64 [*, n], and a scale of the rounding error of other implementations: the sum of |terms| of
+        each logit (of all terms of the row, times |hidden|).
 
     Raises:
-        BadInputError: The hidden states are no floats, or their last axis is not d.
+        BadInputError: The hidden states are not floats, or their last axis is not d.
     """
     states: NDArray[Any] = np.asarray(hidden)
     dim, count = table.embedding_dim, table.num_embeddings

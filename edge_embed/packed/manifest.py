@@ -1,4 +1,4 @@
-"""The manifest of a packed file: what each table is, as canonical JSON with a hash over itself."""
+"""Manifest of a packed file: a description of each table as canonical JSON, with a hash over itself."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ class Manifest:
     """All tables of a file, sorted by name.
 
     Attributes:
-        tables: By name.
+        tables: Entries by name of the table.
         file_bytes: Size of the file.
     """
 
@@ -48,7 +48,7 @@ class Manifest:
     file_bytes: int
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """Every tensor the file must hold, named ``table/tensor``."""
+        """Return the specs of all tensors that the file must hold, named ``table/tensor``."""
         return {
             f"{name}/{tensor}": spec
             for name, entry in self.tables.items()
@@ -57,11 +57,11 @@ class Manifest:
 
 
 def write_manifest(tables: Mapping[str, PackedTable], before: str | None = None) -> str:
-    """The manifest of some tables.
+    """Return the manifest of some tables.
 
     Args:
-        tables: By name.
-        before: A manifest that is correct, whose tables, of other names, stay in it.
+        tables: Tables by name.
+        before: A valid manifest, whose tables, of other names, are included.
 
     Raises:
         BadInputError: There is no table, or a name cannot be used.
@@ -85,10 +85,10 @@ def write_manifest(tables: Mapping[str, PackedTable], before: str | None = None)
 
 
 def parse_manifest(text: str, file_bytes: int) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Raises:
-        BadInputError: It is damaged, of another version, or names what this version does not know.
+        BadInputError: It is damaged, of another version, or contains keys or values unknown to this version.
     """
     content = _parse_json(text)
     version = content.get("format_version") if isinstance(content, dict) else None
@@ -129,7 +129,7 @@ def _parse_entry(name: str, content: Any) -> TableEntry:
 
 
 def _check_name(name: str) -> None:
-    """A name is printed on terminals and joined to tensor names: printable, and without the separator."""
+    """Raise unless a name is printable and has no separator: it is printed on terminals and joined to tensor names."""
     if not name or "/" in name or not name.isprintable():
         raise BadInputError(f"table name: got {name!r:.80}, expected printable text without '/'")
 
@@ -139,16 +139,16 @@ def _hash(tables: Any) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """JSON spelled the one way: sorted keys, no spaces, ASCII, no NaN."""
+    """Return canonical JSON: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _parse_json(text: str) -> Any:
-    """Read canonical JSON. There is no key twice in it: the second spelling would lack the first of them."""
+    """Parse canonical JSON. It has no duplicate keys: the text encoded again would lack the first of them."""
     try:
         value = json.loads(text)
         is_canonical = _canonical(value) == text
-    except (ValueError, RecursionError) as error:  # bad JSON, a number of 5,000 digits; brackets 1,000 deep
+    except (ValueError, RecursionError) as error:  # bad JSON, a number of 5,000 digits, or brackets 1,000 deep
         raise BadInputError(f"manifest is no valid JSON: {error}") from error
     if not is_canonical:
         raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
@@ -156,7 +156,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _exact_keys(value: Any, names: set[str], what: str) -> dict[str, Any]:
-    """Refuse anything but an object with exactly these keys."""
+    """Raise unless the value is an object with exactly these keys."""
     if not isinstance(value, dict):
         raise BadInputError(f"{what}: got {value!r:.80}, expected an object")
     if value.keys() != names:

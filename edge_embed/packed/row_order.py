@@ -1,9 +1,9 @@
-"""The order of a table's rows where it is not that of ids: for each id its row, a permutation.
+"""Order of a table's rows if it differs from that of ids: the row of each id, a permutation.
 
     row(id) = stored_row(row_order[id])
 
-The padding row keeps its place, row_order[padding_idx] = padding_idx, so that one number says at every stage which row
-is zero.
+The padding row keeps its place, row_order[padding_idx] = padding_idx, so the same number identifies the row of zeros at
+every stage.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from edge_embed.errors import BadInputError
 
 MAX_ORDERED_ROWS = 2**31 - 1
-"""Rows that int32 can number, the one type that every runtime gathers with."""
+"""Largest number of rows for int32, the only index dtype that every runtime gathers with."""
 
 
 def check_ordered_rows(num_embeddings: int) -> None:
-    """Refuse a number of rows that no stored order can have.
+    """Raise `BadInputError` for more rows than a stored order can have.
 
     Raises:
-        BadInputError: It gives both numbers.
+        BadInputError: The message gives both numbers.
     """
     if num_embeddings > MAX_ORDERED_ROWS:
         raise BadInputError(
@@ -30,18 +30,18 @@ def check_ordered_rows(num_embeddings: int) -> None:
 
 
 def checked_row_order(row_order: ArrayLike, num_embeddings: int, padding_idx: int | None) -> NDArray[np.int32]:
-    """Check an order of rows; takes a byte a row beside the result.
+    """Check an order of rows, in a byte a row of memory beside the result.
 
     Args:
-        row_order: Integers [n]: for each id its row.
-        num_embeddings: n.
-        padding_idx: The row that has to keep its place, or None.
+        row_order: Integers [n]: the row of each id.
+        num_embeddings: Number of rows n.
+        padding_idx: The row that must keep its place, or None.
 
     Returns:
-        The same as int32, not copied where it is so already.
+        The order as int32, not copied if it is int32 already.
 
     Raises:
-        BadInputError: It is no permutation of 0 ... n - 1, n is too large for int32, or the padding row moves.
+        BadInputError: It is not a permutation of 0 ... n - 1, n is too large for int32, or the padding row moves.
     """
     check_ordered_rows(num_embeddings)
     order: NDArray[Any] = np.asarray(row_order)

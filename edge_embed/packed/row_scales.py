@@ -1,9 +1,9 @@
-"""Scales of rows: a row is what its table says, times one of a few numbers.
+"""Scales of rows: a row is the row of its table times one of a few numbers.
 
     row(id) = row_scales[row_scale_codes[id]] * plain_row(id)            in float32, rounded once
 
-So product-quantised tables keep the lengths of their rows apart (fastText's quantised norms), and integer rows what
-one step of theirs is worth. At most 256 scales: a byte a row says which.
+Product-quantised tables store the lengths of their rows as scales (fastText's quantised norms), and integer rows store
+their step. There are at most 256 scales: one byte a row selects one.
 """
 
 from typing import Any
@@ -19,23 +19,24 @@ MAX_ROW_SCALES = 256
 
 
 def check_num_row_scales(count: object) -> None:
-    """Refuse a number of scales that one byte a row cannot tell apart.
+    """Raise `BadInputError` for more scales than one byte a row can select.
 
     Raises:
-        BadInputError: It gives the number.
+        BadInputError: The message gives the number.
     """
     check_count("num_row_scales", count, least=0, most=MAX_ROW_SCALES)
 
 
 def check_row_scales(row_scales: NDArray[np.float32], largest: float) -> None:
-    """Refuse scales of which rows would not be finite.
+    """Raise `BadInputError` for scales that make rows not finite.
 
     Args:
         row_scales: float32 [S].
-        largest: The largest |number| of a row before it is scaled.
+        largest: Largest |number| of a row before it is scaled.
 
     Raises:
-        BadInputError: One is below zero, which would make the zeros of a padding row -0.0, or too large; it says which.
+        BadInputError: A scale is too large, or below zero, which would turn the zeros of a padding row into -0.0. The
+            message names the scale.
     """
     check_finite("row_scales", row_scales, ("scale",))
     if np.signbit(row_scales).any():
@@ -52,10 +53,11 @@ def check_row_scales(row_scales: NDArray[np.float32], largest: float) -> None:
 
 
 def check_row_scale_codes(codes: NDArray[np.uint8], num_row_scales: int, padding_idx: int | None) -> None:
-    """Read the whole table.
+    """Check the scale codes of all rows.
 
     Raises:
-        BadInputError: A code is ``num_row_scales`` or more, or that of the padding row is not zero; it names the row.
+        BadInputError: A code is ``num_row_scales`` or more, or that of the padding row is not zero. The message names
+            the row.
     """
     if codes.max() >= num_row_scales:
         row = int((codes >= num_row_scales).argmax())
@@ -65,6 +67,6 @@ def check_row_scale_codes(codes: NDArray[np.uint8], num_row_scales: int, padding
 
 
 def scaled_rows(rows: NDArray[Any], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows [*, d] times their scales [*]."""
+    """Return rows [*, d] times their scales [*]."""
     wide: NDArray[np.float32] = rows.astype(np.float32) * scales[..., np.newaxis]
     return wide

@@ -1,4 +1,4 @@
-"""Sums and maxima over ragged pieces of an array: the entries of CSR rows, the ids of bags."""
+"""Sums and maxima over ragged pieces of an array: entries of CSR rows, ids of bags."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK_NUMBERS = 1 << 20
-"""Numbers held at a time (8 MiB as float64), so that memory follows the result and not the work."""
+"""Numbers in memory at a time (8 MiB as float64), so that memory depends on the result and not on the work."""
 
 
 def blocks_of(counts: NDArray[np.integer[Any]], most: int) -> Iterator[slice]:
-    """Cut pieces into blocks of consecutive pieces with at most ``most`` entries, or one longer piece.
+    """Yield blocks of consecutive pieces with at most ``most`` entries, or one longer piece.
 
     Empty pieces count as one entry.
     """
@@ -25,8 +25,8 @@ def blocks_of(counts: NDArray[np.integer[Any]], most: int) -> Iterator[slice]:
 
 
 def entries_of(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Indices of all entries: starts[0], starts[0] + 1, ... of the first piece, then of the next."""
-    first = np.cumsum(counts) - counts  # where each piece begins in the result
+    """Return the indices of all entries: starts[0], starts[0] + 1, ... of the first piece, then of the next."""
+    first = np.cumsum(counts) - counts  # start of each piece in the result
     indices: NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - first, counts)
     return indices
 
@@ -34,15 +34,15 @@ def entries_of(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[
 def reduce_pieces(
     function: np.ufunc, entries: NDArray[np.float64], counts: NDArray[np.integer[Any]]
 ) -> NDArray[np.float64]:
-    """Reduce each piece by itself.
+    """Reduce each piece.
 
     Args:
         function: ``np.add`` or ``np.maximum``.
         entries: The pieces one after the other, [sum of counts, d].
-        counts: Entries of each piece, [m].
+        counts: Number of entries of each piece, [m].
 
     Returns:
-        float64 [m, d]; 0.0 where a piece is empty.
+        float64 [m, d]; 0.0 for an empty piece.
     """
     result = np.zeros((len(counts), entries.shape[1]))
     some = counts > 0

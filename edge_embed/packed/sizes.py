@@ -1,4 +1,4 @@
-"""Checks on numbers that a file declares, before anything is computed or allocated from them."""
+"""Checks of numbers that a file declares, before anything is computed or allocated from them."""
 
 from edge_embed.errors import BadInputError
 
@@ -7,25 +7,25 @@ MAX_SIZE = 2**63 - 1
 
 
 def check_count(name: str, number: object, least: int = 1, most: int = MAX_SIZE) -> None:
-    """Refuse what is no ``int`` from ``least`` (0 or 1) to ``most``.
+    """Raise `BadInputError` unless a number is an ``int`` from ``least`` (0 or 1) to ``most``.
 
     Raises:
-        BadInputError: It names the number.
+        BadInputError: The message names the number.
     """
     if type(number) is not int or number < least:
         kind = "a positive integer" if least else "zero or a positive integer"
         raise BadInputError(f"{name}: got {number!r:.80}, expected {kind}")
-    if number > MAX_SIZE:  # too long to print, maybe, and so would be its products
+    if number > MAX_SIZE:  # it and its products may be too long to print
         raise BadInputError(f"{name}: got a number of {number.bit_length()} bits, expected at most {most}")
     if number > most:
         raise BadInputError(f"{name}: got {number}, expected at most {most}")
 
 
 def check_total(num_embeddings: int, embedding_dim: int, nbytes: int) -> None:
-    """Refuse a table whose bytes, dense or packed, no 64-bit integer can count.
+    """Raise `BadInputError` for a table whose bytes, dense or packed, exceed a 64-bit integer.
 
     Raises:
-        BadInputError: It gives both sizes.
+        BadInputError: The message gives both sizes.
     """
     dense_bytes = 4 * num_embeddings * embedding_dim
     if max(dense_bytes, nbytes) > MAX_SIZE:

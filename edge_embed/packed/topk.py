@@ -1,6 +1,6 @@
-"""The rows that score highest: the exact oracle of every path that finds them.
+"""Top-k: the exact reference for every implementation that finds the largest logits.
 
-values[*, j], ids[*, j] = the j-th largest of logits[*, i] + bias[i], and its i; equal ones by lowest i
+values[*, j], ids[*, j] = the j-th largest of logits[*, i] + bias[i], and its i; the lowest i first among equal ones
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from edge_embed.packed.logits import logits
 from edge_embed.packed.packed_form import PackedTable
 
 MAX_K = 1000
-"""The most rows that can be asked for."""
+"""Largest k that can be requested."""
 
 
 def check_k(k: object, num_embeddings: int) -> None:
-    """Raise `BadInputError` unless ``k`` is an integer from 1 to 1000, and at most the rows of the table."""
+    """Raise `BadInputError` unless ``k`` is an integer from 1 to 1000, and at most the number of rows."""
     most = min(MAX_K, num_embeddings)
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= most:
         why = "the largest possible" if most == MAX_K else "the rows of the table"
@@ -28,20 +28,20 @@ def check_k(k: object, num_embeddings: int) -> None:
 def topk(
     table: PackedTable, hidden: ArrayLike, k: int, bias: ArrayLike | None = None
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int64]]:
-    """Find the largest logits of each hidden state, in descending order, equal ones by lowest id.
+    """Return the largest logits of each hidden state in descending order, the lowest id first among equal ones.
 
     Args:
         table: Any packed table.
         hidden: Floats [*, d].
-        k: How many, 1 to 1000 and at most n.
-        bias: Floats [n] in the type of ``hidden``, added to the logits; None for none.
+        k: Number of logits, 1 to 1000 and at most n.
+        bias: Floats [n] in the dtype of ``hidden``, added to the logits; None for no bias.
 
     Returns:
-        The values [*, k] in the type of ``hidden``: each logit is exact, rounded once, and once more with its bias;
-        and the ids, int64 [*, k].
+        The values [*, k] in the dtype of ``hidden``, and the ids, int64 [*, k]. Each logit is exact and rounded once,
+        and once more with its bias.
 
     Raises:
-        BadInputError: ``k``, the hidden states or the bias are none of the above.
+        BadInputError: ``k``, the hidden states or the bias are invalid.
     """
     check_k(k, table.num_embeddings)
     states: NDArray[Any] = np.asarray(hidden)

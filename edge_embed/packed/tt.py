@@ -1,10 +1,10 @@
-"""Tensor train and tensor ring, lowered: a few small cores (Hrinchuk et al. 2020, Tensorized Embedding Layers, eq. 1).
+"""Tensor train and tensor ring, packed: a few small cores (Hrinchuk et al. 2020, Tensorized Embedding Layers, eq. 1).
 
     id = (i_1 I_2 + i_2) I_3 + ...        column = (j_1 J_2 + j_2) J_3 + ...        i_1 and j_1 most significant
     row(id)[column] = trace( G_1[i_1, :, j_1, :] G_2[i_2, :, j_2, :] ... G_N[i_N, :, j_N, :] )
 
-With R_0 = R_N = 1 (a tensor train) the product is one number; with more (a tensor ring) it is a matrix. Ids whose
-first digits are equal share numbers, so a table may have an order of its own: its digits are those of row_order[id].
+With R_0 = R_N = 1 (a tensor train) the product is one number; with larger ranks (a tensor ring) it is a matrix. Ids
+with equal first digits share numbers, so a table may have its own order: the digits are then those of row_order[id].
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,17 +27,17 @@ from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES, TTShape
 @suggests_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedTT(PackedTable):
-    """A tensor-train or tensor-ring table as its cores.
+    """Packed tensor-train or tensor-ring table: its cores.
 
     Attributes:
-        cores: N = 2 to 6 arrays, float32 or float16 [I_k, R_{k-1}, J_k, R_k]; finite. The rows have their type.
+        cores: N = 2 to 6 arrays, float32 or float16 [I_k, R_{k-1}, J_k, R_k]; finite. Rows have the same dtype.
         num_embeddings: Rows n; ids from n to I_1 ... I_N - 1 are refused.
         padding_idx: Row that is exactly +0.0, or None.
-        row_order: For each id its row in the cores, a permutation, int32 [n]; None where each id is its row. The
-            padding row keeps its place.
+        row_order: Row in the cores of each id, a permutation, int32 [n]; None if each id is its row. The padding row
+            keeps its place.
 
     Raises:
-        BadInputError: A shape, dtype, size or value is wrong; it names the core.
+        BadInputError: A shape, dtype, size or value is wrong; the message names the core.
     """
 
     cores: tuple[NDArray[np.floating[Any]], ...]
@@ -62,7 +62,16 @@ class PackedTT(PackedTable):
     def shape_from(
         cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
     ) -> TTShape:
-        """Sizes from what a file declares.
+        """Return the sizes that a file declares.
+
+        Args:
+            num_embeddings: Number of rows n.
+            embedding_dim: Number of columns d.
+            attributes: Attributes of the method.
+            value_type: Dtype of the cores.
+
+        Returns:
+            The checked sizes.
 
         Raises:
             BadInputError: An attribute is missing, unknown or out of range, or does not fit n or d.
@@ -87,10 +96,18 @@ class PackedTT(PackedTable):
     def from_tensors(
         cls, tensors: Mapping[str, NDArray[Any]], attributes: Mapping[str, Any], padding_idx: int | None = None
     ) -> Self:
-        """Build the table from what a file holds.
+        """Return the table of a file's tensors.
+
+        Args:
+            tensors: The cores, and the order of rows, by name.
+            attributes: Attributes of the method.
+            padding_idx: The row that is exactly zero, or None.
+
+        Returns:
+            The checked table.
 
         Raises:
-            BadInputError: Something is missing, or does not fit the rest.
+            BadInputError: A tensor or attribute is missing, or does not fit the others.
         """
         row_order = tensors.get("row_order")
         names = [f"core_{k}" for k in range(len(tensors) - (row_order is not None))]
@@ -110,22 +127,22 @@ class PackedTT(PackedTable):
 
     @property
     def value_type(self) -> str:
-        """Type of the rows, ``float32`` or ``float16``."""
+        """Dtype of the rows, ``float32`` or ``float16``."""
         return str(self.cores[0].dtype)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The cores and, where there is one, the order of rows; not copied."""
+        """Return the cores and, if there is one, the order of rows; not copied."""
         return self._named_cores() if self.row_order is None else {**self._named_cores(), "row_order": self.row_order}
 
     def _named_cores(self) -> dict[str, NDArray[np.floating[Any]]]:
         return {f"core_{k}": core for k, core in enumerate(self.cores)}
 
     def rows_float64(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the embeddings of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
+        """Return the rows of ids in float64, [*ids.shape, d]; errors as for :meth:`rows`."""
         return self._products(ids, self.cores)
 
     def magnitudes(self, ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the sum of |products| of every element, float64 [*ids.shape, d]: the same with |cores|."""
+        """Return the sum of |products| of every element, float64 [*ids.shape, d]: the rows of |cores|."""
         return self._products(ids, tuple(np.abs(core) for core in self.cores))
 
     def _products(self, ids: ArrayLike, cores: tuple[NDArray[Any], ...]) -> NDArray[np.float64]:
@@ -144,7 +161,7 @@ class PackedTT(PackedTable):
 
 
 def _chain(cores: tuple[NDArray[Any], ...], digits: tuple[NDArray[np.intp], ...]) -> NDArray[np.float64]:
-    """Multiply the slices of each id from left to right; then the trace.
+    """Multiply the slices of each id from left to right, then take the trace.
 
     Args:
         cores: [I_k, R_{k-1}, J_k, R_k].

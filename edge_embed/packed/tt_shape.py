@@ -1,10 +1,10 @@
-"""The sizes of a tensor-train table: what follows from its row shape, column shape and ranks.
+"""Sizes of a tensor-train table, computed from its row shape, column shape and ranks.
 
     n <= I_1 ... I_N     d = J_1 ... J_N     core k: I_k R_{k-1} J_k R_k numbers     R_0 = R_N
 
-R_0 = 1 is a tensor train, R_0 > 1 a tensor ring. The compression ratio follows the paper (Hrinchuk et al.
-2020, Tensorized Embedding Layers, Table 1): numbers of the full layer / numbers of all cores. The paper sorts its
-vocabulary and stores no order; where one is stored, its n numbers count too.
+R_0 = 1 is a tensor train, R_0 > 1 a tensor ring. The compression ratio follows the paper (Hrinchuk et al. 2020,
+Tensorized Embedding Layers, Table 1): numbers of the full layer / numbers of all cores. The paper sorts its vocabulary
+and stores no order. The n numbers of a stored order are counted too.
 """
 
 import math
@@ -20,24 +20,24 @@ from edge_embed.packed.sizes import MAX_SIZE, check_count, check_total
 
 MIN_CORES, MAX_CORES = 2, 6
 MAX_STATE = 1 << 22
-"""Numbers that a lookup holds per row at most. A few small cores could otherwise ask for any amount of memory."""
+"""Maximum of numbers that a lookup holds per row. Without it, a few small cores could require any amount of memory."""
 
 
 @dataclass(frozen=True)
 class TTShape:
-    """The numbers that fix every size of a tensor-train or tensor-ring table.
+    """Numbers that determine every size of a tensor-train or tensor-ring table.
 
     Attributes:
         num_embeddings: Rows n, at least 1.
         row_shape: I_1 ... I_N with I_1 ... I_N >= n; N = 2 to 6.
         col_shape: J_1 ... J_N; d is their product.
         ranks: R_0 ... R_N, the last equal to the first.
-        value_type: Of the cores, and so of the rows: ``float32`` or ``float16``.
+        value_type: Dtype of the cores and of the rows: ``float32`` or ``float16``.
         has_row_order: Whether the row of each id is stored too, int32 [n].
 
     Raises:
-        BadInputError: One of them is out of range, they do not fit each other, a size does not fit 63 bits,
-            or a lookup would hold more than ``MAX_STATE`` numbers per row.
+        BadInputError: One of them is out of range, or they do not fit each other; a size does not fit 63 bits; or a
+            lookup would hold more than ``MAX_STATE`` numbers per row.
     """
 
     num_embeddings: int
@@ -78,12 +78,12 @@ class TTShape:
 
     @property
     def num_rows(self) -> int:
-        """I_1 ... I_N, at least n; ids from n on are refused all the same."""
+        """I_1 ... I_N, at least n; ids from n on are still refused."""
         return math.prod(self.row_shape)
 
     @property
     def embedding_dim(self) -> int:
-        """Columns d = J_1 ... J_N."""
+        """Number of columns d = J_1 ... J_N."""
         return math.prod(self.col_shape)
 
     @property
@@ -94,7 +94,7 @@ class TTShape:
 
     @property
     def num_parameters(self) -> int:
-        """Numbers in all cores."""
+        """Number of numbers in all cores."""
         return sum(math.prod(spec.shape) for spec in self._core_specs().values())
 
     @property
@@ -104,24 +104,24 @@ class TTShape:
 
     @property
     def compression_ratio(self) -> float:
-        """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's; with float16 cores 16 instead of the second 32.
+        """32 n d / (32 sum_k I_k R_{k-1} J_k R_k), the paper's ratio; with float16 cores 16 instead of the second 32.
 
-        An order of rows adds 32 n to what is divided by.
+        An order of rows adds 32 n to the denominator.
         """
         return 32 * self.num_embeddings * self.embedding_dim / (8 * self.nbytes)
 
     @property
     def plain(self) -> Self:
-        """Sizes of the table which plain nodes see, where nodes around them add an order or scales of rows."""
+        """Sizes of the table that plain nodes use; other nodes add an order or scales of rows."""
         return replace(self, has_row_order=False)
 
     def with_rows(self, num_embeddings: int) -> Self:
-        """Sizes of a table of so many rows, each of which takes what it takes in this one."""
-        row_shape = self.row_shape if num_embeddings == self.num_embeddings else (num_embeddings, 1)  # of low rank
+        """Return the sizes of a table with this number of rows and the same bytes a row."""
+        row_shape = self.row_shape if num_embeddings == self.num_embeddings else (num_embeddings, 1)  # low rank
         return replace(self, num_embeddings=num_embeddings, row_shape=row_shape)
 
     def attributes(self) -> dict[str, Any]:
-        """What a file stores beside the tensors. The cores do not show n."""
+        """Return the attributes that a file stores beside the tensors, including n, which the cores do not show."""
         ordered = {"has_row_order": True} if self.has_row_order else {}
         return {
             "num_embeddings": self.num_embeddings,
@@ -132,7 +132,7 @@ class TTShape:
         }
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
-        """``core_0`` ... ``core_{N-1}``, [I_k, R_{k-1}, J_k, R_k], and ``row_order``, [n], where there is one."""
+        """Return the specs of ``core_0`` ..., [I_k, R_{k-1}, J_k, R_k], and of ``row_order``, [n], if present."""
         ordered = {"row_order": TensorSpec("int32", (self.num_embeddings,))} if self.has_row_order else {}
         return {**self._core_specs(), **ordered}
 

@@ -1,1 +1,1 @@
-"""Saved programs: capturing a model, and reading it back without evaluating anything from the file."""
+"""Saved programs: capture of a model, and a reader that evaluates nothing from the file."""

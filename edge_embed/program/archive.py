@@ -1,8 +1,8 @@
 """Read-only access to the zip archives that torch writes, without unpickling or copying.
 
-Members are stored uncompressed, so a weight is a range of the memory-mapped file. Every member's bounds and
-CRC-32 are checked when the archive is opened: a flipped bit is reported, not computed with. Nothing is
-ever extracted, and nothing is read that the archive's directory does not list exactly once.
+Members are stored uncompressed, so a weight is a range of the memory-mapped file. The bounds and the CRC-32 of every
+member are checked when the archive is opened, so a flipped bit is reported. Nothing is extracted, and only members that
+the archive's directory lists exactly once are read.
 """
 
 import io
@@ -21,19 +21,19 @@ from edge_embed.input_file import mapped
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 1
 _CHECK_BLOCK = 8 << 20
-# The description of a graph takes about 2 KB an operator; parsed JSON takes up to 20 times its text.
+# The description of a graph takes about 2 KB for each operator; parsed JSON takes up to 20 times its text.
 _MAX_JSON_BYTES = 128 << 20
 
 
 class Archive:
-    """The members of one archive by name, without the top folder that torch puts them in.
+    """Members of one archive by name, without the top folder that torch puts them in.
 
     Args:
         path: the file, also named in errors.
-        content: the archive itself where it is a member of the file at ``path``.
+        content: bytes of the archive, if it is a member of the file at ``path``.
 
     Raises:
-        BadInputError: if the file cannot be read or is not a whole, plain archive.
+        BadInputError: if the file cannot be read or is not a complete, plain archive.
     """
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
@@ -47,7 +47,7 @@ class Archive:
                 self.content = content or mapped(file)
         except BadInputError as error:
             raise BadInputError(f"{path}: {error}") from error
-        except Exception as error:  # zipfile raises a dozen unrelated types on a damaged directory
+        except Exception as error:  # zipfile raises many unrelated types for a damaged directory
             if isinstance(error, OSError) and error.strerror:
                 raise BadInputError(f"{path}: cannot be read ({error.strerror})") from error
             raise self.damaged(f"not a whole zip archive ({error})") from error
@@ -73,14 +73,17 @@ class Archive:
                 raise self.damaged(f"the checksum of {self._name(member)} does not match")
 
     def damaged(self, what: str) -> BadInputError:
-        """The error for a file whose structure is not what torch writes."""
+        """Return the error for a file whose structure torch does not write."""
         return BadInputError(f"{self.path}: damaged or not a saved model: {what}; save the model again")
 
     def __contains__(self, name: str) -> bool:
         return name in self._spans
 
     def _name(self, member: zipfile.ZipInfo) -> str:
-        """The name below the top folder; nothing is extracted, so this refuses only what torch never writes."""
+        """Return the name below the top folder.
+
+        Nothing is extracted, so this refuses only names that torch never writes.
+        """
         name = member.orig_filename
         if stat.S_ISLNK(member.external_attr >> 16):
             raise self.damaged(f"member {name!r:.200} is a link")
@@ -89,7 +92,7 @@ class Archive:
         return name.partition("/")[2]
 
     def _span(self, member: zipfile.ZipInfo) -> tuple[int, int]:
-        """First byte and length of a member, after checking its header and bounds."""
+        """Return first byte and length of a member after a check of its header and bounds."""
         stored = member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
         if not stored or member.flag_bits & _ENCRYPTED:
             raise self.damaged(f"member {member.filename} is compressed or encrypted")
@@ -97,7 +100,7 @@ class Archive:
         if not 0 <= member.header_offset <= begin <= len(self.content):
             raise self.damaged(f"member {member.filename} lies outside the file")
         header = _LOCAL_HEADER.unpack(self.content[member.header_offset : begin])
-        begin += header[-2] + header[-1]  # lengths of name and extra field
+        begin += header[-2] + header[-1]  # lengths of the name and the extra field
         if header[0] != b"PK\x03\x04" or begin + member.file_size > len(self.content):
             raise self.damaged(f"member {member.filename} lies outside the file")
         return begin, member.file_size
@@ -110,23 +113,23 @@ class Archive:
         return crc
 
     def release(self) -> None:
-        """Give the pages read so far back to the system; they count as this process's memory otherwise."""
+        """Return the pages read so far to the system; they would count as this process's memory."""
         if isinstance(self.content, mmap.mmap) and hasattr(self.content, "madvise"):
             self.content.madvise(mmap.MADV_DONTNEED)
 
     def span(self, name: str) -> tuple[int, int]:
-        """First byte and length of a member in ``content``."""
+        """Return first byte and length of a member in ``content``."""
         if name not in self._spans:
             raise self.damaged(f"member {name:.200} is missing")
         return self._spans[name]
 
     def read(self, name: str) -> bytes:
-        """The bytes of a member."""
+        """Return the bytes of a member."""
         begin, size = self.span(name)
         return bytes(self.content[begin : begin + size])
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """A member that holds a JSON object."""
+        """Return a member that holds a JSON object."""
         if self.span(name)[1] > _MAX_JSON_BYTES:
             raise self.damaged(f"{name} is too large")
         try:

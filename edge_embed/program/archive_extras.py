@@ -1,4 +1,4 @@
-"""What `edge_embed.save` adds to an archive: names, vocabulary and the user's own strings.
+"""Data that `edge_embed.save` adds to an archive: names, vocabulary and the user's own strings.
 
 Member ``extra/edge_embed.json``::
 
@@ -22,7 +22,7 @@ _MAX_NAME = 256
 
 @dataclass(frozen=True)
 class Extra:
-    """The checked content of ``edge_embed.json``; the defaults are those of an archive made elsewhere."""
+    """Checked content of ``edge_embed.json``; the defaults are those of an archive from another tool."""
 
     dimensions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     """Check the content of ``edge_embed.json``.
 
     Raises:
-        BadInputError: if it is of another version, or a field does not hold what the format says.
+        BadInputError: if it is of another version, or a field does not have the type of the format.
     """
     version = content.get("format_version")
     if version != EXTRA_VERSION or isinstance(version, bool):
@@ -65,7 +65,7 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
 
 
 def is_name(text: Any) -> bool:
-    """Whether a file may use this as the name of a value: short, and nothing that garbles a terminal."""
+    """Return whether a file may use a text as the name of a value: short, and printable on a terminal."""
     return isinstance(text, str) and 0 < len(text) <= _MAX_NAME and text.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""The stored tensors of an archive, as views of the mapped file."""
+"""Stored tensors of an archive, as views of the mapped file."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
 
-# ScalarType numbers of torch's export schema, for the types a weight or a graph value may have.
+# ScalarType numbers of torch's export schema, for the supported dtypes of weights and graph values.
 DTYPES = {
     1: torch.uint8,
     2: torch.int8,
@@ -25,21 +25,21 @@ DTYPES = {
     28: torch.uint16,
     34: torch.uint32,
 }
-# Those that it may not have, for messages.
+# Names of unsupported types, for messages.
 _OTHER_TYPES = {9: "complex32", 10: "complex64", 11: "complex128", 14: "quint8", 15: "qint8", 16: "qint32",
                 29: "float8_e4m3fn", 30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
                 33: "float8_e8m0fnu"}  # fmt: skip
 _STRIDED = 7
 _MAX_RANK = 64
-# An expanded tensor (stride 0) is larger than what is stored. Masks are; a file of a few bytes that
-# would take gigabytes as soon as an operator copies it is not what a model needs.
+# An expanded tensor (stride 0) is larger than its stored bytes, as masks are. A file of a few bytes that would take
+# gigabytes once an operator copies it is refused.
 MAX_EXPANDED_BYTES = 64 << 20
 
 
 def read_tensors(archive: Archive, folder: str, config: str) -> dict[str, Tensor]:
-    """All tensors that ``<folder>/<config>`` lists, by their names in the model.
+    """Return all tensors that ``<folder>/<config>`` lists, by their names in the model.
 
-    Two names over one stored tensor (a shared or tied weight) give the same object.
+    Two names of one stored tensor (a shared or tied weight) give the same object.
     """
     entries = archive.read_json(f"{folder}/{config}").get("config")
     if not isinstance(entries, dict):

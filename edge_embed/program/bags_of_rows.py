@@ -1,8 +1,8 @@
-"""Captures bags that are rows of a matrix of ids as many as it has rows.
+"""Capture of bags that are rows of a matrix of ids, with as many bags as the matrix has rows.
 
-For ids [B, L] ``functional.embedding_bag`` makes offsets 0, L, ... below B L, of which there are B L / L. In a captured
-program that is another size than B: the batch of the bags would not be that of the other inputs, and a model could be
-asked for both in different sizes.
+For ids [B, L], ``functional.embedding_bag`` makes offsets 0, L, ... below B L, so there are B L / L of them. In a
+captured program this size differs from B. The batch of the bags would then differ from that of the other inputs, and a
+model would accept different sizes for both.
 """
 
 import inspect
@@ -35,7 +35,7 @@ def _by_row(*args: Any, **options: Any) -> Tensor:
 
 @contextmanager
 def bags_of_rows() -> Iterator[None]:
-    """Let ``functional.embedding_bag``, and so ``nn.EmbeddingBag``, give B bags for ids [B, L]."""
+    """Patch ``functional.embedding_bag``, and so ``nn.EmbeddingBag``, to give B bags for ids [B, L]."""
     functional.embedding_bag = _by_row
     try:
         yield

@@ -1,6 +1,6 @@
-"""Computes in float32 what a model computes in bfloat16: runtimes on a CPU have next to no kernels for that.
+"""Conversion of a program from bfloat16 to float32: CPU runtimes have hardly any bfloat16 kernels.
 
-Every bfloat16 number is a float32 number, so weights stay as they are; what is computed of them is rounded less often.
+Every bfloat16 number is a float32 number, so weights stay the same; results are rounded less often.
 """
 
 from dataclasses import replace
@@ -17,10 +17,10 @@ _NARROW, _WIDE = torch.bfloat16, torch.float32
 
 
 def in_float32(program: Program) -> Program:
-    """The program with float32 in place of bfloat16: weights, inputs, outputs and what lies between.
+    """Return the program with float32 in place of bfloat16: weights, inputs, outputs and everything between.
 
     Args:
-        program: stays as it is; is returned where it has no bfloat16.
+        program: it is not changed, and is returned as it is without bfloat16.
 
     Raises:
         BadInputError: if it reads the bits of a bfloat16 number as another type.

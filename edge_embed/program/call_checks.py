@@ -1,7 +1,7 @@
-"""Checks that a call in a saved graph fits the operator: how many arguments, and of what kind.
+"""Checks that a call in a saved graph fits its operator: number and kinds of arguments.
 
-Values are either a node of the graph (a tensor or a number that is known when it runs) or a literal. What
-can only be known when the graph runs (ranks, sizes) is left to the operator's own checks.
+A value is a literal or a node of the graph (a tensor, or a number known at run time). The operator itself checks
+properties that are known only at run time (ranks, sizes).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from edge_embed.errors import BadInputError
 _ARITY = {"neg": 1, "pos": 1, "trunc": 1, "sym_not": 1, "sym_int": 1, "sym_float": 1, "sym_ite": 3}
 _NUMBER = (fx.Node, int, float)  # bool is an int
 _KINDS: dict[str, tuple[type, ...]] = {
-    "TensorType": _NUMBER,  # a number stands for a tensor of rank 0
+    "TensorType": _NUMBER,  # a number represents a tensor of rank 0
     "IntType": (fx.Node, int, torch.dtype, torch.layout, torch.memory_format),  # enumerations count as int
     "SymIntType": (fx.Node, int),
     "FloatType": _NUMBER,
@@ -27,10 +27,10 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a call whose arguments the operator does not have, or that behaves differently in training.
+    """Raise for arguments that the operator does not have, and for a call that behaves differently in training.
 
     Raises:
-        BadInputError: naming the operator and the argument.
+        BadInputError: the message names the operator and the argument.
     """
     if not isinstance(function, torch._ops.OpOverload):
         _check_arithmetic(function, args, kwargs)
@@ -59,12 +59,12 @@ def check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
 
 
 def check_results(function: Callable[..., Any], count: int, is_list: bool) -> None:
-    """Refuse a call whose results are not those of the operator.
+    """Raise `BadInputError` unless the results of a call are those of the operator.
 
     Args:
         function: the operator.
-        count: results that the file names.
-        is_list: whether it says that they are the parts of one list.
+        count: number of results that the file names.
+        is_list: whether the file declares them as parts of one list.
     """
     returns = function._schema.returns if isinstance(function, torch._ops.OpOverload) else [None]
     lists = [item for item in returns if item is not None and item.type.kind() == "ListType"]
@@ -83,7 +83,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if name == "OptionalType":
         return value is None or _fits(kind.getElementType(), value)
     if name == "ListType":
-        items = value if isinstance(value, list) else [value]  # a number stands for a list of it
+        items = value if isinstance(value, list) else [value]  # a number represents a list of it
         return all(_fits(kind.getElementType(), item) for item in items) and not isinstance(value, fx.Node)
     if name == "UnionType":
         return False

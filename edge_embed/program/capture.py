@@ -1,7 +1,7 @@
-"""Captures a model as a ``torch.export`` archive that needs neither the user's class nor their code.
+"""Capture of a model as a ``torch.export`` archive that needs neither the user's class nor their code.
 
-In the archive each compressed layer is one opaque operator over its parameters, recurrent layers keep a
-dynamic length, and no path or line of the user's source is left.
+In the archive, each compressed layer is one opaque operator over its parameters, and recurrent layers keep a dynamic
+length. The archive contains no path or line of the user's source.
 """
 
 import inspect
@@ -52,16 +52,15 @@ def write_archive(
         model: any module.
         file: binary, writable.
         example_inputs: a tensor, positional inputs, or keyword inputs by name.
-        dynamic_shapes: as for ``torch.export.export``; by default every dimension that the model allows
-            is dynamic.
+        dynamic_shapes: as for ``torch.export.export``; by default every dimension that the model allows is dynamic.
         vocabulary: the token of every id, or the id of every token.
-        metadata: strings that travel with the model.
-        dimension_names: names for dynamic dimensions by input and position; by default those of the
-            ``Dim`` objects in ``dynamic_shapes``.
-        output_names: by default those of the mapping or named tuple that the model returns.
+        metadata: strings stored with the model.
+        dimension_names: names of dynamic dimensions by input and position; by default those of the ``Dim`` objects in
+            ``dynamic_shapes``.
+        output_names: names of outputs; by default those of the mapping or named tuple that the model returns.
 
     Raises:
-        BadInputError: if the model cannot be traced, or a string that travels with it is none.
+        BadInputError: if the model cannot be traced, or metadata or vocabulary contain something other than strings.
     """
     if not isinstance(model, nn.Module):
         raise BadInputError(f"the model is a {type(model).__name__}: give a torch.nn.Module")
@@ -74,7 +73,7 @@ def write_archive(
         "vocabulary": None if vocabulary is None else tokens_by_id(vocabulary),
         "metadata": dict(metadata or {}),
     }
-    tokens = read_extra(described).vocabulary  # refused now, before minutes of tracing
+    tokens = read_extra(described).vocabulary  # raise before minutes of tracing
     if tokens is not None:
         warn_of_other_sizes(model, tokens)
     with ExitStack() as stack:
@@ -83,7 +82,7 @@ def write_archive(
         shapes = stack.enter_context(inputs_named(model, args, kwargs, dynamic_shapes))
         traced = trace(model, args, kwargs, shapes)
         with _torch_quiet(), _named_failure(model, empty=empty_example(leaves)):
-            program = traced.run_decompositions({})  # in-place calls become plain ones
+            program = traced.run_decompositions({})  # replaces in-place calls by plain ones
         name_fields(program)
         check_traced(program, type(model).__name__)
         chosen = _chosen_names(model, args, kwargs, shapes, program)
@@ -101,7 +100,7 @@ def write_archive(
 
 
 def _own_memory(program: ExportedProgram) -> None:
-    """Give weights that are part of a larger memory one of their own: torch 2.13 writes all of that memory, or fails.
+    """Copy weights that are part of a larger storage: torch 2.13 writes the whole storage, or fails.
 
     Equal parts stay one tensor. A part of a weight that is written whole stays a part of it.
     """
@@ -122,7 +121,7 @@ def _own_memory(program: ExportedProgram) -> None:
 
 
 def _is_part(tensor: Tensor) -> bool:
-    """Whether the tensor has no number, or its memory has others."""
+    """Return whether the tensor is empty or covers only a part of its storage."""
     if tensor.layout is not torch.strided:
         return False
     return not tensor.numel() or tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
@@ -134,7 +133,7 @@ def _address(tensor: Tensor) -> int:
 
 @contextmanager
 def _torch_quiet() -> Iterator[None]:
-    """Hide what torch 2.13 warns of its own calls, and the pages it logs and prints beside the exception it raises."""
+    """Suppress torch 2.13's warnings about its own calls, and the pages it logs and prints beside an exception."""
     levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
@@ -150,7 +149,7 @@ def _torch_quiet() -> Iterator[None]:
 
 
 class _WithoutGraphs:
-    """A stream that passes on all but the graph that torch 2.13 prints beside an error about values."""
+    """Stream that drops the graph which torch 2.13 prints beside an error about values."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._ends = stream, False
@@ -159,7 +158,7 @@ class _WithoutGraphs:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write what is no graph, nor the end of its line."""
+        """Write text that is neither a graph nor the end of its line."""
         ends, self._ends = self._ends and text == "\n", "def forward(self" in text
         return len(text) if ends or self._ends else self._stream.write(text)
 
@@ -178,15 +177,16 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
-    """``torch.export`` in eval mode, with recurrent layers opaque and example dimensions of 1 kept dynamic."""
+    """Run ``torch.export`` in eval mode, with opaque recurrent layers and dynamic example dimensions of 1."""
     args, kwargs = _apart(args, kwargs)
     is_shaped = dynamic_shapes is not None
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(model, args, kwargs)
-    # Without this setting an example dimension of 0 or 1 would be frozen silently.
+    # Without this setting an example dimension of 0 or 1 would become fixed without a message.
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    # To check what it keeps of each operator takes torch longer than to compute it again: a fifth of all tracing.
-    nothing_kept = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)  # type: ignore[attr-defined]
+    # torch takes longer to check its cache of operators than to compute them again, a fifth of the time of a trace;
+    # and with the cache it refuses some example inputs without elements that the model takes.
+    nothing_kept = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
 
     def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
         with ExitStack() as stack:
@@ -202,7 +202,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
 
 @contextmanager
 def _named_failure(model: nn.Module, is_shaped: bool = False, empty: str = "") -> Iterator[None]:
-    """Turn the dozens of unrelated exceptions of tracing into one that names the line and the remedy."""
+    """Replace the many unrelated exceptions of tracing by one that names the line and the remedy."""
     try:
         yield
     except BadInputError:
@@ -212,10 +212,10 @@ def _named_failure(model: nn.Module, is_shaped: bool = False, empty: str = "") -
 
 
 def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example inputs of which each has a memory of its own.
+    """Return example inputs with a storage of their own each.
 
-    ``torch.export`` would take a tensor that is given twice for one input, silently, and write all of a data set for
-    a slice of it.
+    ``torch.export`` would merge a tensor that is given twice into one input without a message, and it would write the
+    whole data set for a slice of it.
     """
     seen: set[int] = set()
 
@@ -230,7 +230,7 @@ def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ..
 
 
 def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Every dimension of every tensor dynamic, unless the model itself fixes it."""
+    """Return dynamic shapes with every dimension dynamic, unless the model itself fixes it."""
     signature = inspect.signature(model.forward)
     try:
         bound = signature.bind(*args, **kwargs).arguments
@@ -261,7 +261,7 @@ def _chosen_names(
     dynamic_shapes: Any,
     program: ExportedProgram,
 ) -> dict[str, dict[int, str]]:
-    """The names of the user's own ``Dim`` objects, by input and position."""
+    """Return the names of the user's own ``Dim`` objects, by input and position."""
     if dynamic_shapes is None:
         return {}
     values = {**inspect.signature(model.forward).bind_partial(*args).arguments, **kwargs}
@@ -275,7 +275,7 @@ def _chosen_names(
 
 
 def _leaf_specs(value: Any, spec: Any) -> Iterator[Any]:
-    """The part of ``spec`` for every leaf of ``value``; a missing part means that nothing is dynamic."""
+    """Yield the part of ``spec`` for every leaf of ``value``; for a missing part nothing is dynamic."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaf_specs(item, spec.get(key) if isinstance(spec, Mapping) else None)

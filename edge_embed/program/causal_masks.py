@@ -1,8 +1,8 @@
-"""Captures transformers of ``torch.nn`` whose mask is a tensor that the model makes or takes.
+"""Capture of transformers of ``torch.nn`` whose mask is a tensor that the model creates or gets as input.
 
-Where the caller gives no ``is_causal``, ``nn.TransformerEncoder`` and ``nn.TransformerDecoder`` compare the mask with a
-causal one to choose a faster kernel, and a branch on values cannot be traced. The mask is applied either way, so that
-the answer "not known to be causal" gives the same outputs.
+Without ``is_causal``, ``nn.TransformerEncoder`` and ``nn.TransformerDecoder`` compare the mask with a causal one to
+select a faster kernel. Such a branch on values cannot be traced. The mask is applied either way, so the answer "not
+known to be causal" gives the same outputs.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def _stated(mask: Tensor | None, is_causal: bool | None = None, size: int | None
 
 @contextmanager
 def masks_not_compared() -> Iterator[None]:
-    """Let no transformer of ``torch.nn`` read the values of its mask."""
+    """Prevent transformers of ``torch.nn`` from reading the values of their mask."""
     compare = transformer._detect_is_causal_mask
     transformer._detect_is_causal_mask = _stated
     try:

@@ -1,6 +1,7 @@
-"""Reads what ``torch.save`` wrote, weights and whatever lies beside them, without running code from it.
+"""Reader of files from ``torch.save``, weights and other objects, which runs no code from them.
 
-Two formats: a zip archive (torch 1.6 and later), and before that pickles one after another, then the storages.
+There are two formats: a zip archive (torch 1.6 and later), and before that a sequence of pickles followed by the
+storages.
 """
 
 import io
@@ -24,12 +25,12 @@ _NUMBER = struct.Struct("<q")
 
 
 def read_checkpoint(path: Path) -> Any:
-    """The object of a file of ``torch.save``: mappings, lists, numbers, tensors, and `Inert` for all other objects.
+    """Return the object of a ``torch.save`` file: mappings, lists, numbers, tensors, and `Inert` for all other objects.
 
-    Tensors are views of the file, which is mapped.
+    Tensors are views of the file, which is memory-mapped.
 
     Raises:
-        BadInputError: the file is damaged, or not of ``torch.save``.
+        BadInputError: the file is damaged, or not written by ``torch.save``.
     """
     with path.open("rb") as file:
         is_archive = file.read(2) == b"PK"
@@ -65,12 +66,12 @@ def _of_archive(archive: Archive) -> Any:
 
 
 def _of_old_file(path: Path) -> Any:
-    """A magic number, a version, facts of the machine, the object, keys of its storages, and these in that order."""
+    """Read magic number, version, facts of the machine, the object, the keys of its storages, and the storages."""
     if not is_old_torch_save(path):
         raise BadInputError(f"{path}: {foreign_pickle(path)}")
     with path.open("rb") as file, located(str(path)):
         content = mapped(file)
-    read_inert(content, {}, _none)  # type: ignore[arg-type]  # a map reads as a file does
+    read_inert(content, {}, _none)  # type: ignore[arg-type]  # a map can be read like a file
     read_inert(content, {}, _none)  # type: ignore[arg-type]
     machine = read_inert(content, {}, _none)  # type: ignore[arg-type]
     is_big_endian = isinstance(machine, Items) and machine.get("little_endian") is False
@@ -90,7 +91,7 @@ def _of_old_file(path: Path) -> Any:
         if dtype is None or key not in spans:
             return Inert("torch.Storage")
         first, last = spans[key]
-        if view and view[0] is not None:  # a part of a storage, as numbers
+        if view and view[0] is not None:  # a part of a storage, in numbers
             _, offset, count = view[0]
             if not all(type(number) is int and number >= 0 for number in (offset, count)):
                 raise ValueError("a part of a storage has an impossible size")
@@ -107,7 +108,7 @@ def _of_old_file(path: Path) -> Any:
 
 
 def _checked(identity: Any) -> tuple[Any, ...]:
-    """A persistent id as torch writes it: ``storage``, class, key, device, numbers; and what part it is, or None."""
+    """Return a persistent id as torch writes it: ``storage``, class, key, device, count, and a part or None."""
     sound = isinstance(identity, tuple) and len(identity) in (5, 6) and identity[0] == "storage"
     if not sound or not isinstance(identity[2], str) or type(identity[4]) is not int:
         raise ValueError("a storage is named as torch.save never does")
@@ -115,16 +116,16 @@ def _checked(identity: Any) -> tuple[Any, ...]:
 
 
 def _is_class(identity: Any) -> bool:
-    """Whether a persistent id of an old file is of a module's class, with its source code."""
+    """Return whether a persistent id of an old file is a module's class with its source code."""
     return isinstance(identity, tuple) and len(identity) == 4 and identity[0] == "module"
 
 
 def _none(_: Any) -> None:
-    """No value: there are no storages in the pickles around the object."""
+    """Return None: the pickles around the object have no storages."""
 
 
 def _noting(sizes: dict[str, int]) -> Callable[[Any], Any]:
-    """Writes down the size of a number of each storage."""
+    """Return a function that records the item size of each storage in ``sizes``."""
 
     def note(identity: Any) -> Any:
         if _is_class(identity):
@@ -139,7 +140,7 @@ def _noting(sizes: dict[str, int]) -> Callable[[Any], Any]:
 
 
 def _spans(content: mmap.mmap, keys: Any, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Where the bytes of each storage begin and end."""
+    """Return begin and end of the bytes of each storage."""
     spans: dict[str, tuple[int, int]] = {}
     at = content.tell()
     for key in keys if isinstance(keys, list) else []:

@@ -1,4 +1,4 @@
-"""The example inputs of an archive: a small ``torch.save`` file of tensors inside it."""
+"""Example inputs of an archive: a small ``torch.save`` file of tensors inside it."""
 
 import io
 import warnings
@@ -16,22 +16,22 @@ from edge_embed.program.program import ProgramInput
 
 MEMBER = "data/sample_inputs/model.pt"
 _MAX_ITEMS = 4096
-# torch.export marks example tensors with attributes; they are saved, and dropped here.
+# torch.export marks example tensors with attributes, which are saved; they are dropped here.
 _NAMES = TENSOR_NAMES | {"torch._tensor._rebuild_from_type_v2", "torch.Tensor"}
 
 
 def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tuple[Tensor, ...]:
-    """One example tensor per input.
+    """Return one example tensor for each input.
 
     Args:
         archive: the saved program.
-        inputs: in order; None stands for an input that is a constant of the graph (None, a number, a flag).
+        inputs: inputs in order; None is an input that is a constant of the graph (None, a number, a flag).
 
     Raises:
         BadInputError: if the examples hold more than tensors and constants, or do not fit ``inputs``.
     """
     content = archive.read(MEMBER)
-    inner = Archive(archive.path, content)  # whole, uncompressed, within its bounds
+    inner = Archive(archive.path, content)  # complete, uncompressed, within its bounds
     limit = max(len(inner.content), MAX_EXPANDED_BYTES)
     try:
         if refused := refused_names(inner.read("data.pkl"), _NAMES):
@@ -39,7 +39,7 @@ def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tu
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
+    except Exception as error:  # the restricted unpickler raises anything for a wrong stream
         raise BadInputError(
             f"{archive.path}: its example inputs cannot be read, or hold more than tensors, which could run code "
             f"({error!s:.200}): refused. Save the model with edge_embed.save"
@@ -55,7 +55,10 @@ def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tu
 
 
 def _leaves(archive: Archive, stored: Any) -> list[Any]:
-    """Leaves in the order of torch's own trees; bounded, because a pickle can hold loops and doubling lists."""
+    """Return leaves in the order of torch's trees.
+
+    Their number is limited, as a pickle can hold loops and doubling lists.
+    """
     leaves: list[Any] = []
     waiting = [stored]
     for _ in range(_MAX_ITEMS):
@@ -76,10 +79,10 @@ def _leaves(archive: Archive, stored: Any) -> list[Any]:
 def _checked(archive: Archive, example: Any, declared: ProgramInput, limit: int) -> Tensor:
     problem = declared.mismatch(example)
     if problem is None:
-        example = Tensor.detach(example)  # without attributes from the file
+        example = Tensor.detach(example)  # drops attributes from the file
         if example.layout != torch.strided or example.device.type != "cpu":
             problem = f"a {example.layout} tensor on {example.device}"
-        # A size that its few bytes do not cover: spread by stride 0.
+        # Its few bytes are expanded by stride 0 beyond the limit.
         elif max(example.untyped_storage().nbytes(), example.nbytes) > limit:
             problem = f"larger than the {limit} bytes it may take"
     if problem is not None:

@@ -1,4 +1,4 @@
-"""Recognises files of other kinds by their content, and says what to do with them."""
+"""Recognition of files of other kinds by their content, with a remedy for each kind."""
 
 import errno
 import re
@@ -20,7 +20,7 @@ _LFS = FileKind(
 )
 _PAGE = FileKind("a web page", "the download did not work, or needs a login: download the file itself again")
 _EMPTY = FileKind("empty", "write or download it again")
-# The bytes that files begin with.
+# First bytes of files.
 _MAGIC: dict[bytes, FileKind] = {
     b"\x89HDF\r\n\x1a\n": FileKind("an HDF5 file, such as Keras's .h5", EXPORTED + "; or " + MATRIX),
     b"GGUF": FileKind("a GGUF file of llama.cpp, quantised already", "take the model that it was made from"),
@@ -73,9 +73,9 @@ _JSON: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
 
 
 def kind_in(path: Path) -> FileKind | None:
-    """What a file or folder is, if it is of a known kind that holds no model for us; None of anything else.
+    """Return the kind of a file or folder of a known kind without a usable model; None for anything else.
 
-    A gzip file may be one of vectors, and a pickle one of torch: their readers come first.
+    A gzip file may contain vectors, and a pickle may be from torch: their readers are tried first.
     """
     try:
         if path.is_symlink() and not path.exists():
@@ -85,17 +85,17 @@ def kind_in(path: Path) -> FileKind | None:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             return None
-        if not state.st_size:  # a file of /proc, which may wait for ever or fail, says that too
+        if not state.st_size:  # also files of /proc, whose reading may block or fail
             return _EMPTY
         with path.open("rb") as file:
             start = file.read(_START_BYTES)
             file.seek(max(0, file.seek(0, 2) - len(_TABLE_MAGIC)))
             end = file.read()
-    except (OSError, ValueError):  # of a path with a NUL too
+    except (OSError, ValueError):  # also a path with a NUL
         return None
     if not start:
         return _EMPTY
-    if path.suffix == ".distcp":  # archives of torch.save one behind the other
+    if path.suffix == ".distcp":  # several archives of torch.save in one file
         return FileKind("a part of a distributed checkpoint of PyTorch", JOINED)
     if start.startswith(b"PK"):
         return _zip_kind(path)
@@ -112,10 +112,10 @@ def _broken_link(path: Path) -> FileKind:
 
 
 def check_runtime_file(path: Path) -> None:
-    """Refuse a file of another kind in place of one that a runtime opens; one that is missing is left to its reader.
+    """Raise for a file of another kind in place of a runtime's model; the reader reports a missing file.
 
     Raises:
-        BadInputError: says what the file is.
+        BadInputError: the message names the kind of the file.
     """
     kind = kind_in(path) or _kind_before_export(path)
     if kind is not None and kind not in (_AT_FOUR[b"TFL3"], _AT_FOUR[b"ORTM"]):
@@ -129,9 +129,9 @@ def _kind_before_export(path: Path) -> FileKind | None:
     try:
         with path.open("rb") as file:
             start = file.read(2)
-    except OSError:  # its reader says why
+    except OSError:  # its reader reports the reason
         return None
-    if start == b"PK" and _zip_names(path):  # of those that `kind_in` does not know
+    if start == b"PK" and _zip_names(path):  # of the kinds that `kind_in` does not know
         return FileKind("a saved model or checkpoint of PyTorch", EXPORT)
     if start[:1] == b"\x80":
         return FileKind("a pickle, such as torch.save wrote before version 1.6", EXPORT)
@@ -139,12 +139,12 @@ def _kind_before_export(path: Path) -> FileKind | None:
 
 
 def is_onnx(start: bytes) -> bool:
-    """Whether a file that begins so is an ONNX model: a version of the format, then a text or a number."""
+    """Return whether a file that begins with these bytes is an ONNX model: format version, then a text or a number."""
     return start[:1] == b"\x08" and b"\x01" <= start[1:2] < b"\x20" and start[2:3] in (b"\x12", b"\x1a", b":")
 
 
 def is_safetensors(path: Path) -> bool:
-    """Whether a file begins as safetensors: eight bytes with the length of a header, then a JSON object."""
+    """Return whether a file begins as safetensors: eight bytes with the length of a header, then a JSON object."""
     size = path.stat().st_size
     if size < 9:
         return False
@@ -154,13 +154,13 @@ def is_safetensors(path: Path) -> bool:
 
 
 def is_npz(path: Path) -> bool:
-    """Whether a zip archive holds arrays of numpy and nothing else."""
+    """Return whether a zip archive holds only numpy arrays."""
     names = _zip_names(path) or []
     return bool(names) and all(name.endswith(".npy") for name in names)
 
 
 def is_tar(start: bytes) -> bool:
-    """Whether a file that begins so is a tar archive."""
+    """Return whether a file that begins with these bytes is a tar archive."""
     return start[257:262] == b"ustar"
 
 
@@ -177,7 +177,7 @@ def _by_end(path: Path, end: bytes) -> FileKind | None:
 
 
 def _by_structure(path: Path, start: bytes) -> FileKind | None:
-    """Kinds without a magic number: messages of protobuf and msgpack."""
+    """Return kinds without a magic number: messages of protobuf and msgpack."""
     if start[:1] == b"\n" and b"<unk>" in start[:64] and b"\x15" in start[:64]:
         return FileKind("a SentencePiece model, a tokenizer", "give the model that it belongs to")
     if path.suffix == ".mlmodel" and start[:1] == b"\x08":
@@ -192,7 +192,7 @@ def _by_structure(path: Path, start: bytes) -> FileKind | None:
 
 
 def _unfolded(start: bytes) -> bytes:
-    """The first bytes of what zlib compressed, none of anything else."""
+    """Return the first bytes of zlib-compressed data, or none for anything else."""
     try:
         return zlib.decompressobj().decompress(start, 1)
     except zlib.error:
@@ -228,7 +228,7 @@ def _printable(start: bytes) -> bool:
 
 
 def _zip_kind(path: Path) -> FileKind | None:
-    """What a zip archive holds, by the names in it; None where torch wrote it, or it is damaged."""
+    """Return the kind of a zip archive by the names in it; None if torch wrote it, or it is damaged."""
     names = _zip_names(path)
     if names is None:
         return None
@@ -241,11 +241,11 @@ def _zip_kind(path: Path) -> FileKind | None:
 
 
 def _zip_names(path: Path) -> list[str] | None:
-    """The names in a zip archive, None of a damaged one."""
+    """Return the names in a zip archive, or None for a damaged one."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()[:_MOST_MEMBERS]
-    except Exception:  # zipfile raises a dozen unrelated types on a damaged directory
+    except Exception:  # zipfile raises many unrelated types for a damaged directory
         return None
 
 

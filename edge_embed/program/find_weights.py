@@ -1,7 +1,7 @@
-"""Finds the weights of a module in a checkpoint, wherever they are: by their names and shapes.
+"""Search for the weights of a module in a checkpoint, by their names and shapes.
 
-Every tensor of a checkpoint has a path, such as ``state_dict.model.words.weight``. What stands before the names that
-the module has, here ``state_dict.model.``, is taken off, if it is the same for all of them.
+Every tensor of a checkpoint has a path, such as ``state_dict.model.words.weight``. The prefix before the names of the
+module, here ``state_dict.model.``, is removed if it is the same for all of them.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ _MOST_DEPTH = 64
 _LONGEST_PATH = 1000
 _SHOWN = 8
 _NAMED = 3
-# Where training scripts keep the weights that count, the best known first; an average of them is another model.
+# Keys under which training scripts store weights, the most common first. An average of weights is another model.
 _USUAL = ("state_dict", "model_state_dict", "model", "module", "_orig_mod", "net")
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
 
@@ -32,13 +32,13 @@ class Checkpoint:
     """All tensors of a checkpoint.
 
     Attributes:
-        tensors: by their paths.
-        owners: the number of the mapping or module that each lies in.
-        metadata: what layers noted about themselves, by their paths.
-        kinds: what the parts of the checkpoint are, by their names.
-        parts: the part that each tensor lies in.
-        unread: what tensors that are not read are, by their paths.
-        is_mapping: whether it is a state_dict or holds some, rather than a module or a tensor as a whole.
+        tensors: tensors by path.
+        owners: number of the mapping or module of each tensor.
+        metadata: metadata that layers recorded, by path.
+        kinds: kinds of the top-level parts, by name.
+        parts: top-level part of each tensor.
+        unread: kinds of tensors that are not read, by path.
+        is_mapping: whether it is a state_dict or holds some, and not a module or a single tensor.
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class Checkpoint:
     is_mapping: bool = False
 
     def under(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose paths begin so, without that."""
+        """Return the tensors whose paths begin with a prefix, without the prefix."""
         return {path[len(prefix) :]: tensor for path, tensor in self.tensors.items() if path.startswith(prefix)}
 
     def metadata_under(self, prefix: str) -> dict[str, Any]:
-        """What layers noted, by their names in a module whose weights begin so."""
+        """Return the metadata of layers by their names in a module whose weights have this prefix."""
         found = {path[len(prefix) :]: noted for path, noted in self.metadata.items() if path.startswith(prefix)}
         root = self.metadata.get(prefix.removesuffix("."))
         return found if root is None else {"": root, **found}
@@ -62,14 +62,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a module.
+    """Weights of a module.
 
     Attributes:
-        prefix: that was taken off.
-        tensors: by the names of the module.
-        metadata: what layers noted.
+        prefix: prefix that was removed.
+        tensors: tensors by the names of the module.
+        metadata: metadata that layers recorded.
         others: prefixes of other weights that would fit.
-        left_out: what else the checkpoint holds.
+        left_out: other content of the checkpoint.
     """
 
     prefix: str
@@ -80,10 +80,10 @@ class Weights:
 
 
 def open_checkpoint(content: Any) -> Checkpoint:
-    """List the tensors of what `read_checkpoint` returned.
+    """List the tensors of a result of `read_checkpoint`.
 
     Raises:
-        BadInputError: there are more than any model has.
+        BadInputError: there are more tensors than any model has.
     """
     found = Checkpoint(is_mapping=isinstance(content, dict))
     found.kinds = {name: kind_of(value) for name, value in _children(content)}
@@ -112,15 +112,15 @@ def open_checkpoint(content: Any) -> Checkpoint:
 
 
 def find_weights(checkpoint: Checkpoint, module: nn.Module, wanted: str | None) -> Weights:
-    """The weights that fit a module best.
+    """Return the weights that fit a module best.
 
     Args:
         checkpoint: from `open_checkpoint`.
-        module: that they are for.
-        wanted: the path of those that are wanted, or None.
+        module: module of the weights.
+        wanted: path of the requested weights, or None.
 
     Raises:
-        BadInputError: there are none under the path, or several fit as well; they are named.
+        BadInputError: there are none under the path, or several fit equally; the message names them.
     """
     own = dict(module.state_dict(keep_vars=True))
     begin = "" if wanted is None else f"{wanted.removesuffix('.')}."
@@ -140,7 +140,7 @@ def find_weights(checkpoint: Checkpoint, module: nn.Module, wanted: str | None) 
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a mapping, a list or an object, by name."""
+    """Yield the parts of a mapping, a list or an object, by name."""
     if isinstance(value, Inert):
         state = _attributes(value)
         if _is_module(value):
@@ -161,7 +161,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _attributes(value: Inert) -> Mapping[Any, Any]:
-    """Those that a pickle sets on an object, also where they are slots."""
+    """Return the attributes that a pickle sets on an object, including slots."""
     states = value.state if isinstance(value.state, tuple) else (value.state,)
     return next((state for state in states if isinstance(state, Items)), Items())
 
@@ -172,7 +172,7 @@ def _is_module(value: Any) -> bool:
 
 
 def _note(metadata: dict[str, Any], path: str, value: Any) -> None:
-    """Keep what the layers of a state_dict noted, such as versions."""
+    """Store the metadata that layers of a state_dict recorded, such as versions."""
     noted = value.state.get("_metadata") if isinstance(value, Items) and isinstance(value.state, Items) else None
     for name, facts in noted.items() if isinstance(noted, Items) else ():
         plain = isinstance(name, str) and isinstance(facts, dict)
@@ -186,7 +186,7 @@ def _joined(path: str, name: str) -> str:
 
 @dataclass
 class _Fit:
-    """How well the names under a prefix fit: groups of names that one tensor of the module has."""
+    """Quality of a prefix: the tensors of the module whose names, and whose shapes, occur under it."""
 
     named: set[int] = field(default_factory=set)
     shaped: set[int] = field(default_factory=set)
@@ -194,7 +194,7 @@ class _Fit:
 
 
 def _prefixes(checkpoint: Checkpoint, own: Mapping[str, Any]) -> dict[str, _Fit]:
-    """What may stand before the names of the module."""
+    """Return the possible prefixes of the module's names."""
     groups = {name: id(value) for name, value in own.items()}
     found: dict[str, _Fit] = {}
     for path, tensor in checkpoint.tensors.items():
@@ -215,7 +215,7 @@ def _prefixes(checkpoint: Checkpoint, own: Mapping[str, Any]) -> dict[str, _Fit]
 
 
 def _chosen(checkpoint: Checkpoint, prefixes: Mapping[str, _Fit], wanted: str | None) -> tuple[str, tuple[str, ...]]:
-    """The prefix that fits best, and others that fit as well."""
+    """Return the prefix that fits best, and others that fit equally."""
     most = max((fit.is_whole, len(fit.shaped), len(fit.named)) for fit in prefixes.values())
     best = [prefix for prefix, fit in prefixes.items() if (fit.is_whole, len(fit.shaped), len(fit.named)) == most]
     distinct = {_identity(checkpoint, prefix): prefix for prefix in sorted(best, key=_strangeness, reverse=True)}
@@ -233,7 +233,7 @@ def _chosen(checkpoint: Checkpoint, prefixes: Mapping[str, _Fit], wanted: str | 
 
 
 def _identity(checkpoint: Checkpoint, prefix: str) -> tuple[int, ...]:
-    """Equal where two prefixes are of the same tensors."""
+    """Return a key that is equal for two prefixes of the same tensors."""
     return tuple(sorted(id(tensor) for tensor in checkpoint.under(prefix).values()))
 
 
@@ -242,14 +242,14 @@ def _is_usual(prefix: str) -> bool:
 
 
 def _strangeness(prefix: str) -> list[int]:
-    """Sorts places where weights usually are before others."""
+    """Return a sort key that puts usual places of weights first."""
     parts = prefix.split(".")[:-1]
     ranks = [_USUAL.index(part) if part in _USUAL else len(_USUAL) for part in parts]
     return [max(ranks, default=-1), *ranks]
 
 
 def _largest(checkpoint: Checkpoint, begin: str) -> str:
-    """The mapping with the most tensors, where no name fits: what the message is about."""
+    """Return the prefix of the mapping with the most tensors, for the message if no name fits."""
     counts = Counter(owner for path, owner in checkpoint.owners.items() if path.startswith(begin))
     ((owner, _),) = counts.most_common(1)
     paths = [path for path, of in checkpoint.owners.items() if of == owner and path.startswith(begin)]
@@ -257,20 +257,20 @@ def _largest(checkpoint: Checkpoint, begin: str) -> str:
 
 
 def _common(paths: Sequence[str], begin: str) -> str:
-    """What all paths begin with, up to a dot."""
+    """Return the common beginning of all paths, up to a dot."""
     first, last = min(paths), max(paths)
     same = next((at for at, char in enumerate(first) if at >= len(last) or char != last[at]), len(first))
     return max(first[: first.rfind(".", 0, same) + 1], begin, key=len)
 
 
 def _places(checkpoint: Checkpoint) -> str:
-    """Where there are tensors, for a message."""
+    """Return a message about the places of tensors."""
     counts = Counter(path.rpartition(".")[0].partition(".")[0] for path in checkpoint.tensors)
     return "there are some under " + ", ".join(repr(name) for name, _ in counts.most_common(_SHOWN))
 
 
 def _left_out(checkpoint: Checkpoint, taken: set[str]) -> tuple[LeftOut, ...]:
-    """The parts of a checkpoint of which nothing was taken, and the tensors beside those that were."""
+    """Return the unused parts of a checkpoint, and the unused tensors beside used ones."""
     used = {checkpoint.parts[path] for path in taken}
     paths: dict[str, list[str]] = {}
     for path, part in checkpoint.parts.items():

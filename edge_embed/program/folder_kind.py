@@ -1,4 +1,4 @@
-"""Recognises folders of other tools by the names of the files in them."""
+"""Recognition of folders of other tools by the names of their files."""
 
 import re
 from itertools import islice
@@ -26,7 +26,7 @@ _OF_NAMES = {
 
 
 def folder_kind(folder: Path) -> FileKind | None:
-    """What a folder is, or None if nothing in it says so."""
+    """Return the kind of a folder, or None if it is unknown."""
     try:
         names = sorted(entry.name for entry in islice(folder.iterdir(), _MOST_ENTRIES))
     except OSError:

@@ -1,4 +1,4 @@
-"""Tells whose pickle a file is by the first class that it names; nothing of it is loaded."""
+"""Recognition of the tool that wrote a pickle by the first class in it; nothing is loaded."""
 
 import pickletools
 import struct
@@ -10,12 +10,12 @@ from pathlib import Path
 from edge_embed.input_file import BoundedFile
 from edge_embed.program.kind_of_file import JOINED, MATRIX, FileKind
 
-OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first of five pickles in a file of torch.save from before torch 1.6
+OLD_MAGIC = 0x1950A86A20F9469CFC6C  # first of five pickles in a file of torch.save before torch 1.6
 MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)
 _MOST_OPERATIONS = 1000
 _START_BYTES = 64
 _WITH_TORCH = "load it where it was written, and write its weights with torch.save"
-# What pickles of other tools begin with; the longest that fits.
+# Prefixes of names in pickles of other tools; the longest match is used.
 _MAKERS: dict[str, FileKind] = {
     "gensim": FileKind(
         "a model of gensim (a pickle)",
@@ -32,7 +32,7 @@ _MAKERS: dict[str, FileKind] = {
 
 
 def is_old_torch_save(path: Path) -> bool:
-    """Whether a pickle begins as ``torch.save`` did before torch 1.6."""
+    """Return whether a pickle begins as ``torch.save`` wrote it before torch 1.6."""
     with path.open("rb") as file:
         try:
             return any(argument == OLD_MAGIC for _, argument, _ in pickletools.genops(file.read(_START_BYTES)))
@@ -41,7 +41,7 @@ def is_old_torch_save(path: Path) -> bool:
 
 
 def foreign_pickle(path: Path) -> FileKind:
-    """What a pickle is that ``torch.save`` did not write."""
+    """Return the kind of a pickle that ``torch.save`` did not write."""
     with BoundedFile(path) as file:
         names = list(_names(file))
     for name in names:
@@ -53,7 +53,7 @@ def foreign_pickle(path: Path) -> FileKind:
 
 
 def _names(file: BoundedFile) -> Iterator[str]:
-    """``module.Class`` of what the first operations look up, up to the first that are none."""
+    """Yield ``module.Class`` of the classes that the first operations look up, up to the first malformed one."""
     texts = ["", ""]
     operations = islice(pickletools.genops(file), _MOST_OPERATIONS)
     while True:
@@ -70,7 +70,7 @@ def _names(file: BoundedFile) -> Iterator[str]:
 
 
 def full_name(argument: str) -> str:
-    """``builtins.set`` for ``__builtin__ set``, as the unpickler maps the names of Python 2."""
+    """Return ``builtins.set`` for ``__builtin__ set``, as the unpickler maps the names of Python 2."""
     module, _, name = argument.partition(" ")
     module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
     return f"{module}.{name}"

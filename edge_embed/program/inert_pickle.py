@@ -1,10 +1,10 @@
-"""Reads a pickle into inert values: no class is imported, nothing that the pickle names is called.
+"""Reader of a pickle into inert values, which imports no class and calls nothing that the pickle names.
 
-Numbers, texts, lists, tuples and mappings come out as they are; any other object as an `Inert`, which holds what the
-pickle says of it. Callers give the few functions that may be run on their arguments, by name.
+Numbers, texts, lists, tuples and mappings become themselves. Any other object becomes an `Inert` with the content of
+the pickle. Callers give by name the few functions that may be run on their arguments.
 
-Time and memory follow the length of the stream: the machine does not recurse, keys that are costly to hash are
-replaced, and instructions are counted.
+Time and memory are proportional to the length of the stream: the machine does not recurse, keys that are costly to hash
+are replaced, and instructions are counted.
 """
 
 import pickletools
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from edge_embed.program.foreign_pickle import full_name
 
-_MOST_INSTRUCTIONS = 1 << 23  # each may make an object of about a hundred bytes
+_MOST_INSTRUCTIONS = 1 << 23  # each can make an object of about a hundred bytes
 _LARGEST_KEY = 1 << 60  # integers above that collide with smaller ones
 _MARK = object()
 
@@ -21,7 +21,7 @@ Rebuild = Callable[..., Any]
 
 
 class Named:
-    """A class or function that a pickle names."""
+    """Class or function that a pickle names."""
 
     __slots__ = ("name",)
 
@@ -30,7 +30,7 @@ class Named:
 
 
 class Items(dict[Any, Any]):
-    """A mapping; ``state`` is what the pickle sets on it, such as the ``_metadata`` of a state_dict."""
+    """Mapping with a ``state`` that the pickle sets on it, such as the ``_metadata`` of a state_dict."""
 
     __slots__ = ("state",)
 
@@ -40,14 +40,14 @@ class Items(dict[Any, Any]):
 
 
 class Inert:
-    """An object of a class that was not made: what the pickle says of it.
+    """Content of an object in a pickle whose class was not instantiated.
 
     Attributes:
-        name: of the class or function.
-        arguments: of the call.
-        state: of the object, usually a mapping of its attributes.
-        items: keys and values, of a kind of mapping.
-        values: of a kind of list or set.
+        name: name of the class or function.
+        arguments: arguments of the call.
+        state: state of the object, usually a mapping of its attributes.
+        items: keys and values, if it is a mapping.
+        values: values, if it is a list or set.
     """
 
     __slots__ = ("arguments", "items", "name", "state", "values")
@@ -61,15 +61,15 @@ class Inert:
 
 
 def read_inert(stream: IO[bytes], rebuild: Mapping[str, Rebuild], persistent: Callable[[Any], Any]) -> Any:
-    """The value of one pickle.
+    """Return the value of one pickle.
 
     Args:
-        stream: where it begins; it stands behind the pickle afterwards.
-        rebuild: functions that are called, by the full names of those they stand for.
-        persistent: makes the value of a persistent id.
+        stream: stream at the beginning of the pickle; afterwards it is at its end.
+        rebuild: functions to call, by the full names of the functions that they replace.
+        persistent: function that returns the value of a persistent id.
 
     Raises:
-        ValueError: the stream is no pickle, is cut, or takes more instructions than any checkpoint.
+        ValueError: the stream is not a pickle, is truncated, or has more instructions than any checkpoint.
     """
     machine = _Machine(rebuild, persistent)
     for count, (operation, argument, _) in enumerate(pickletools.genops(stream)):
@@ -82,7 +82,7 @@ def read_inert(stream: IO[bytes], rebuild: Mapping[str, Rebuild], persistent: Ca
 
 
 class _Machine:
-    """The stack and the memo of the virtual machine that pickles are programs for."""
+    """Stack and memo of the virtual machine that runs pickles."""
 
     def __init__(self, rebuild: Mapping[str, Rebuild], persistent: Callable[[Any], Any]) -> None:
         self._rebuild = {**_CONTAINERS, **rebuild}
@@ -91,7 +91,7 @@ class _Machine:
         self._memo: dict[int, Any] = {}
 
     def run(self, operation: str, argument: Any) -> None:
-        """Do one instruction."""
+        """Run one instruction."""
         if operation in _PUSHES:
             self._stack.append(argument)
         elif operation in _MAKES:
@@ -109,7 +109,7 @@ class _Machine:
             method(argument)
 
     def pop(self) -> Any:
-        """Take the last value."""
+        """Remove and return the last value."""
         value = self._top()
         self._stack.pop()
         return value
@@ -120,7 +120,7 @@ class _Machine:
         return self._stack[-1]
 
     def _marked(self) -> list[Any]:
-        """Take the values behind the last mark."""
+        """Remove and return the values behind the last mark."""
         for at in range(len(self._stack) - 1, -1, -1):
             if self._stack[at] is _MARK:
                 values = self._stack[at + 1 :]
@@ -214,7 +214,7 @@ class _Machine:
     _newobj = _reduce
 
     def _newobj_ex(self, _: Any) -> None:
-        self.pop()  # arguments by name
+        self.pop()  # keyword arguments
         self._reduce(None)
 
     def _call(self, called: Any, arguments: Any) -> None:
@@ -238,13 +238,13 @@ class _Machine:
 
 
 def _hashable(key: Any) -> Any:
-    """A key itself, where hashing it takes no time and many of them cannot collide on purpose; else a stand-in."""
+    """Return a key if hashing it is fast and many keys cannot collide on purpose; else a substitute."""
     small = isinstance(key, int) and abs(key) < _LARGEST_KEY
     return key if small or isinstance(key, str | bytes | type(None)) else Inert("key")
 
 
 def _mapping(*arguments: Any) -> Any:
-    """``OrderedDict``, ``defaultdict`` or ``Counter``: keys and values are in its argument, or follow."""
+    """Rebuild an ``OrderedDict``, ``defaultdict`` or ``Counter``, whose items are in its argument or follow."""
     for argument in arguments:
         if isinstance(argument, Items):
             return argument
@@ -255,18 +255,18 @@ def _mapping(*arguments: Any) -> Any:
 
 
 def _list(values: Any = (), *_: Any) -> Any:
-    """A set, whose values need not be hashed to be looked at."""
+    """Rebuild a set as a list, so that its values need no hashing."""
     return values if isinstance(values, list) else []
 
 
 def _reconstructed(called: Any = None, *_: Any) -> Any:
-    """An object as protocols 0 and 1 write it, or ``copyreg.__newobj__``."""
+    """Rebuild an object as protocols 0 and 1 write it, or ``copyreg.__newobj__``."""
     name = called.name if isinstance(called, Named) else "?"
     return _CONTAINERS[name]() if name in _CONTAINERS else Inert(name)
 
 
 def _encoded(text: Any = "", *_: Any) -> Any:
-    """Bytes, as protocol 2 writes them."""
+    """Rebuild bytes as protocol 2 writes them."""
     return text.encode("latin-1") if isinstance(text, str) else Inert("_codecs.encode")
 
 

@@ -1,6 +1,6 @@
 """Inputs as the command line describes them: ``ids:int64[batch,sequence]``, ``x:float32[batch,16]``, ``step:int64[]``.
 
-A number is a fixed size, a name a dynamic dimension; the same name stands for the same size everywhere.
+A number is a fixed size, and a name is a dynamic dimension. The same name always has the same size.
 """
 
 import inspect
@@ -24,12 +24,12 @@ _EXPECTED = "expected name:type[sizes], such as ids:int64[batch,sequence] or x:f
 _MAX_ELEMENTS = 1 << 28
 _SEED = 0
 _NO_TABLE_ROWS = 16
-# Example sizes of dynamic dimensions: a small batch, then lengths that pooling and convolutions can divide.
+# Example sizes of dynamic dimensions: a small batch, then lengths divisible by pooling and convolutions.
 _BATCH, _LENGTH_STEP = 2, 4
 
 
 def parse_input(text: str) -> ProgramInput:
-    """Read one ``--input``.
+    """Parse one ``--input``.
 
     Raises:
         BadInputError: if it does not have the form ``name:type[sizes]``.
@@ -54,7 +54,7 @@ def _size(text: str, part: str) -> int | str:
 
 
 def make_examples(model: nn.Module, specs: Sequence[ProgramInput]) -> dict[str, Tensor]:
-    """Example inputs by name: seeded, random, no zeros among the ids, ids below the smallest table.
+    """Return seeded random example inputs by name; ids are above 0 and below the smallest table.
 
     Raises:
         BadInputError: if ``model.forward`` has no such arguments, or a size is too large for an example.
@@ -74,7 +74,7 @@ def make_examples(model: nn.Module, specs: Sequence[ProgramInput]) -> dict[str, 
 
 
 def _example_sizes(specs: Sequence[ProgramInput]) -> dict[str, int]:
-    """A distinct size for every dynamic dimension, none that is also a fixed size: a mix-up would show."""
+    """Return a distinct size for every dynamic dimension, none equal to a fixed size, so that a mix-up shows."""
     fixed = {size for spec in specs for size in spec.shape if isinstance(size, int)}
     free = (
         size for size in itertools.chain([_BATCH], itertools.count(2 * _LENGTH_STEP, _LENGTH_STEP)) if size not in fixed
@@ -92,14 +92,14 @@ def _example(dtype: torch.dtype, shape: list[int], rows: int, generator: torch.G
 
 
 def dynamic_shapes(specs: Sequence[ProgramInput]) -> dict[str, Any]:
-    """The named dimensions for ``torch.export``: dynamic, or an error if the model fixes them."""
+    """Return the named dimensions for ``torch.export``: dynamic, or an error if the model fixes them."""
     return {
         spec.name: {at: Dim.DYNAMIC for at, size in enumerate(spec.shape) if isinstance(size, str)} for spec in specs
     }
 
 
 def dimension_names(specs: Sequence[ProgramInput]) -> dict[str, Mapping[int, str]]:
-    """The names of the dynamic dimensions by input and position."""
+    """Return the names of the dynamic dimensions by input and position."""
     return {spec.name: {at: size for at, size in enumerate(spec.shape) if isinstance(size, str)} for spec in specs}
 
 

@@ -1,4 +1,4 @@
-"""A kind of file, and the remedies that several kinds share."""
+"""Kinds of files, and the remedies that several kinds share."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ EMBED = "give a model, or a file of vectors"
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file is, with its article, and what to do with it."""
+    """Kind of a file, with its article, and the remedy for it."""
 
     name: str
     remedy: str

@@ -1,4 +1,4 @@
-"""Opens a file that holds a model, whatever wrote it; what it is is decided by its content, not its name."""
+"""Loading of a model file from any tool; the content and not the name determines its kind."""
 
 import io
 import tempfile
@@ -39,14 +39,14 @@ def load_program(
 
     Args:
         path: the file.
-        inputs: for ``torch.save``, which stores no example inputs: what the model takes.
-        allow_pickle: run code from a ``torch.save`` file that cannot be read otherwise.
-        factory: for a file of weights alone: makes the module that they are for.
-        weights: where in a checkpoint they are, such as ``ema.module``.
+        inputs: inputs of the model, for ``torch.save``, which stores no example inputs.
+        allow_pickle: whether to run code from a ``torch.save`` file that cannot be read otherwise.
+        factory: function that makes the module, for a file of weights alone.
+        weights: path of the weights in a checkpoint, such as ``ema.module``.
 
     Raises:
-        BadInputError: if the file is damaged, hostile or no model (what it is instead is named), or the
-            inputs do not fit the model.
+        BadInputError: if the file is damaged, hostile or not a model (the message names its kind), or the inputs do
+            not fit the model.
     """
     if factory is None:
         program = _load(path, inputs, allow_pickle)
@@ -93,7 +93,7 @@ def _start_of(path: Path) -> bytes:
     if not path.is_file():
         raise BadInputError(f"{path}: is no file (a device): {_FILE_OR_FOLDER}")
     try:
-        if not path.stat().st_size:  # a file of /proc, which may wait for ever, says that too
+        if not path.stat().st_size:  # also files of /proc, whose reading may block
             return b""
         with path.open("rb") as file:
             return file.read(16)
@@ -102,7 +102,7 @@ def _start_of(path: Path) -> bytes:
 
 
 def _refuse_weights(path: Path) -> None:
-    """Refuse a checkpoint: weights that need a module, whatever lies beside them, or what is there in their place."""
+    """Raise for a checkpoint: weights that need a module, with or without other content, or other content alone."""
     try:
         content = read_checkpoint(path)
         checkpoint = open_checkpoint(content)
@@ -115,7 +115,7 @@ def _refuse_weights(path: Path) -> None:
 
 
 def _foreign(path: Path, start: bytes) -> str:
-    """What a file is that is no archive of torch."""
+    """Return the kind of a file that is not an archive of torch."""
     if start.startswith(_PICKLE):
         if not is_old_torch_save(path):
             return str(foreign_pickle(path))
@@ -132,16 +132,16 @@ def _foreign(path: Path, start: bytes) -> str:
 
 
 class _PatientFile(io.BufferedWriter):
-    """A file that takes everything and says afterwards what went wrong.
+    """File that accepts every write and reports errors afterwards.
 
-    torch's writer of archives ends the archive while an error of a write passes through it, and aborts the process when
-    that fails too.
+    torch's archive writer finishes the archive while a write error passes through it, and aborts the process if that
+    fails too.
     """
 
     _error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write, until something went wrong."""
+        """Write until the first error."""
         if self._error is None:
             try:
                 return super().write(data)
@@ -150,24 +150,24 @@ class _PatientFile(io.BufferedWriter):
         return memoryview(data).nbytes
 
     def check(self) -> None:
-        """Raise the first error that there was."""
+        """Raise the first error, if there was one."""
         if self._error is not None:
             raise self._error
 
 
 def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:
-    """Trace a module into an archive and read that back: from here on nothing depends on where it came from.
+    """Trace a module into an archive and read that back: later stages do not depend on the module's origin.
 
     Args:
         module: any module.
-        path: the file to write; errors do not name it, it may be a temporary one.
+        path: file to write; errors do not name it, as it may be a temporary one.
         example_inputs: as for `write_archive`.
         options: as for `write_archive`.
         named: as for `write_archive`.
 
     Raises:
-        BadInputError: if the module cannot be traced, uses what cannot be read back, or does not run on its
-            own example inputs: now rather than on another machine.
+        BadInputError: if the module cannot be traced, uses operators that cannot be read back, or does not run on its
+            own example inputs: it fails now rather than on another machine.
     """
     try:
         with _PatientFile(io.FileIO(path, "w")) as file:
@@ -181,13 +181,13 @@ def write_program(module: nn.Module, path: Path, example_inputs: ExampleInputs, 
 
 
 def capture_program(module: nn.Module, example_inputs: ExampleInputs, *options: Any, **named: Any) -> Program:
-    """The program of a module, by way of a file that is gone when this returns; arguments as for `write_program`."""
-    with tempfile.TemporaryDirectory() as folder:  # weights stay mapped after it is removed
+    """Return the program of a module through a temporary file; arguments as for `write_program`."""
+    with tempfile.TemporaryDirectory() as folder:  # weights stay mapped after the folder is removed
         return write_program(module, Path(folder) / "model.pt", example_inputs, *options, **named)
 
 
 def rewrite_program(program: Program, path: Path) -> Program:
-    """Write a program whose graph was changed into an archive, and read that back; as `write_program`."""
+    """Write a program with a changed graph into an archive and read that back, as `write_program`."""
     inputs = program.inputs
     return write_program(
         program.module.with_input_names([declared.name for declared in inputs]),
@@ -211,5 +211,5 @@ def _capture(path: Path, module: nn.Module, inputs: Sequence[ProgramInput]) -> P
         return capture_program(module, examples, dynamic_shapes(inputs), dimension_names=dimension_names(inputs))
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
-    except Exception as error:  # the layers' own code, over whatever attributes the file has set
+    except Exception as error:  # code of the layers, with attributes from the file
         raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error

@@ -1,4 +1,4 @@
-"""What can be seen of a module before it is traced to have no place in an exported file, in terms of the module."""
+"""Checks of a module before tracing, for parts that an exported file cannot contain."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,10 +19,10 @@ _REAL_PAIR = (
 
 
 def check_module(model: nn.Module) -> None:
-    """Refuse a module that cannot be traced, or whose weights cannot be written.
+    """Raise for a module that cannot be traced, or whose weights cannot be written.
 
     Raises:
-        BadInputError: names the layer or the weight, and what to do.
+        BadInputError: the message names the layer or the weight, and the remedy.
     """
     for name, module in model.named_modules():
         layer = f"layer {name!r}" if name else "the model"
@@ -46,10 +46,10 @@ def check_module(model: nn.Module) -> None:
 
 
 def check_inputs(leaves: list[Any]) -> None:
-    """Refuse example inputs that no exported file can take.
+    """Raise for example inputs that an exported file cannot have.
 
     Raises:
-        BadInputError: says what was got, and how to give it.
+        BadInputError: the message names what was given, and the remedy.
     """
     for leaf in leaves:
         if isinstance(leaf, Tensor):
@@ -69,7 +69,7 @@ def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _problem(tensor: Tensor) -> str:
-    """What is wrong with a tensor, and the remedy; empty if nothing is."""
+    """Return the problem of a tensor and the remedy; empty without a problem."""
     kind = type(tensor)
     if nn.parameter.is_lazy(tensor):
         return "has no shape yet, as of a lazy layer: call the model once on its example inputs first"

@@ -1,8 +1,8 @@
 """Modules from plain ``torch.save(model, path)``, without running code from the file.
 
-Such a file is a pickle: it names Python classes and says how to rebuild the objects. It is loaded with
-``torch.load(weights_only=True)`` and an allow-list: the layers of torch.nn and of this package. What comes
-out is checked once more, because a pickle may set any attribute of an allowed class.
+Such a file is a pickle: it names Python classes and describes how to rebuild the objects. It is loaded with
+``torch.load(weights_only=True)`` and an allow-list: the layers of torch.nn and of this package. The loaded module is
+checked again, because a pickle may set any attribute of an allowed class.
 """
 
 import logging
@@ -37,7 +37,7 @@ from edge_embed.program.archive_weights import MAX_EXPANDED_BYTES
 from edge_embed.program.pickle_scan import TENSOR_NAMES, refused_names
 
 _LOG = logging.getLogger(__name__)
-# Classes of torch.nn that are no plain layer: they talk to other processes or turn into another class.
+# Classes of torch.nn that are not plain layers: they communicate with other processes or turn into another class.
 _REFUSED_LAYERS = {"Module", "Container", "SyncBatchNorm"}
 _LAYERS: frozenset[type[nn.Module]] = frozenset(
     [
@@ -64,8 +64,8 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         ),
     ]
 )
-# Activations that nn.TransformerEncoderLayer and the like keep as an attribute (torch.relu and its kind are
-# pickled through getattr, which stays refused).
+# Activations that nn.TransformerEncoderLayer and similar layers store as an attribute. torch.relu and others are
+# pickled through getattr, which stays refused.
 _FUNCTIONS: list[tuple[Any, str]] = [
     *(
         (getattr(functional, name), f"torch.nn.functional.{name}")
@@ -87,17 +87,17 @@ _REMEDY = (
 
 
 def load_module(archive: Archive) -> nn.Module:
-    """The module in a ``torch.save`` file, if it is made of torch.nn and edge_embed layers only.
+    """Return the module in a ``torch.save`` file, if it consists of torch.nn and edge_embed layers only.
 
     Raises:
-        BadInputError: if it needs any other class (which is named), or holds no module.
+        BadInputError: if it needs another class, which the message names, or holds no module.
     """
     path = archive.path
     with _allowed():
         try:
             refused = refused_names(archive.read("data.pkl"), _NAMES, _LAYER_NAMES)
             loaded = None if refused else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except Exception as error:  # the restricted unpickler lets through whatever a wrong stream provokes
+        except Exception as error:  # the restricted unpickler raises anything for a wrong stream
             raise BadInputError(
                 f"{path}: damaged, or more than torch.save writes ({error!s:.200}): {_REMEDY}"
             ) from error
@@ -112,7 +112,7 @@ def load_module(archive: Archive) -> nn.Module:
 
 
 def unpickle_module(path: Path) -> nn.Module:
-    """The module in any ``torch.save`` file. Runs code from the file.
+    """Return the module in any ``torch.save`` file. Runs code from the file.
 
     Raises:
         BadInputError: if its classes cannot be imported, or it holds no module.
@@ -121,7 +121,7 @@ def unpickle_module(path: Path) -> nn.Module:
 
 
 def unpickle(path: Path) -> Any:
-    """The object in any ``torch.save`` file. Runs code from the file.
+    """Return the object in any ``torch.save`` file. Runs code from the file.
 
     Raises:
         BadInputError: if its classes cannot be imported.
@@ -129,7 +129,7 @@ def unpickle(path: Path) -> Any:
     _LOG.warning("%s: loading with --allow-pickle runs code from the file", path)
     try:
         return torch.load(path, map_location="cpu", weights_only=False)
-    except Exception as error:  # the file's own code may raise anything
+    except Exception as error:  # code of the file may raise anything
         raise BadInputError(
             f"{path}: cannot be unpickled ({error!s:.200}): are its classes importable here?"
         ) from error
@@ -145,7 +145,7 @@ def _module_in(path: Path, loaded: Any) -> nn.Module:
 
 @contextmanager
 def _allowed() -> Iterator[None]:
-    """Let exactly our list through; what the user has allowed for their own files is put back afterwards."""
+    """Allow exactly the classes of our list; the user's own list is restored afterwards."""
     theirs = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     try:
@@ -156,7 +156,7 @@ def _allowed() -> Iterator[None]:
 
 
 def _check(module: Any, file_bytes: int, seen: set[int]) -> None:
-    """Only allowed layers in the tree, nothing that replaces a method, and no more memory than the file has."""
+    """Raise unless the tree has only allowed layers, no replaced methods, and at most the memory of the file."""
     if id(module) in seen:
         return
     seen.add(id(module))

@@ -1,4 +1,4 @@
-"""The module inside wrappers that only call it, so that inputs and tables have the names of the user's own model."""
+"""Removal of wrappers that only call a module, so that inputs and tables have the names of the user's own model."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +9,14 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 
-# Where a wrapper keeps the module, by the wrapper's class. By name: not every build of torch has all of them.
+# Attribute that holds the wrapped module, by class name: some builds of torch lack some of these classes.
 _INNER = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
 _SHARDED = "FullyShardedDataParallel"
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The module in wrappers of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``, however many.
+    """Return the module inside wrappers of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``.
 
     Raises:
         BadInputError: if it is sharded over processes, so that none of them has the weights.
@@ -37,7 +37,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def children_unwrapped(model: nn.Module) -> Iterator[None]:
-    """Put the modules inside wrappers in their place for a while, at any depth of the model."""
+    """Replace wrappers by the modules inside them, at any depth of the model, while this context is active."""
     replaced = [
         (module, name, child, inner)
         for module in list(model.modules())
@@ -57,10 +57,10 @@ def children_unwrapped(model: nn.Module) -> Iterator[None]:
 def inputs_named(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic_shapes: Any
 ) -> Iterator[Any]:
-    """Give a ``forward(*args, **kwargs)`` the signature of what it is called with; gives its dynamic shapes.
+    """Give a ``forward(*args, **kwargs)`` a signature with named inputs while active; yield its dynamic shapes.
 
-    Inputs in order are called as in the module that it wraps, or ``input``; others by their keywords. A forward that
-    names its inputs stays as it is.
+    Positional inputs get the names in the module that it wraps, or ``input``; others their keywords. A forward with
+    named inputs is not changed.
     """
     parameters = inspect.signature(model.forward).parameters.values()
     in_order = next((item.name for item in parameters if item.kind == _VARIADIC[0]), None)
@@ -90,7 +90,7 @@ def inputs_named(
 
 
 def _names_in_order(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Those of the one module inside, if it takes these inputs; else by position."""
+    """Return the names of positional inputs in the only module inside, if it accepts them; else names by position."""
     children = [child for child in model.children() if not isinstance(child, nn.ModuleList | nn.ModuleDict)]
     if len(children) == 1:
         try:
@@ -105,7 +105,7 @@ def _names_in_order(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _spread(dynamic_shapes: Any, in_order: str | None, by_name: str | None, names: Sequence[str]) -> Any:
-    """Dynamic shapes that were given for ``args`` and ``kwargs`` as a whole, by the names of the inputs."""
+    """Return dynamic shapes by the names of the inputs, if they were given for ``args`` and ``kwargs`` as a whole."""
     if not isinstance(dynamic_shapes, Mapping):
         return dynamic_shapes
     shapes = dict(dynamic_shapes)

@@ -1,9 +1,9 @@
-"""The operators a saved program may call: pure arithmetic on tensors and shapes, nothing else.
+"""Operators that a saved program may call: pure arithmetic on tensors and shapes.
 
-Everything not listed is refused by name. The list is the security boundary of the reader: an operator
-belongs here only if it neither touches files, nor devices, nor the interpreter (``aten.from_file`` writes
-files), checks its own bounds (``aten._reshape_alias`` reads outside its storage), and gives the same output
-for the same input (random operators could not be validated).
+Every other operator is refused by name. The list is the security boundary of the reader. An operator belongs here only
+if it meets three conditions. It does not use files, devices or the interpreter (``aten.from_file`` writes files). It
+checks its own bounds (``aten._reshape_alias`` reads outside its storage). It gives the same output for the same input
+(random operators could not be validated).
 """
 
 import math
@@ -62,14 +62,15 @@ _ATEN = frozenset(
     """.split()
 )
 GET_ITEM: Callable[..., Any] = operator.getitem
-# Checks that tracing left behind: they compute nothing, and this package checks ids itself.
+# Checks that tracing leaves in the graph: they compute nothing, and this package checks ids itself.
 IGNORED = frozenset(
     """
     aten._assert_async aten._assert_scalar aten._assert_tensor_metadata aten.sym_constrain_range
     aten.sym_constrain_range_for_size
     """.split()
 )
-# What takes a number out of a tensor, as w[id] does with an id of rank 0, and what takes one row by a number.
+# Operators that extract a number from a tensor, as w[id] does for an id of rank 0, and the one that selects a row by
+# it.
 NUMBERS = frozenset(["aten.item.default", "aten._local_scalar_dense.default"])
 SELECT = "aten.select.int"
 INDEX: Callable[..., Any] = torch.ops.aten.index.Tensor
@@ -90,7 +91,7 @@ _TABLES = Collected(
     )
 )
 _RECURRENT = {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.values()}
-# A program captured without us has the operator itself, or, with its length fixed, what it decomposes into.
+# A program from another tool has the operator itself or, with a fixed length, its decomposition.
 _RECURRENT |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
 
 
@@ -105,10 +106,10 @@ _REMEDIES = {
 
 
 def resolve(target: str) -> Callable[..., Any] | None:
-    """The function that a node of a saved program calls, or None for a check that may be dropped.
+    """Return the function that a node of a saved program calls, or None for a check that may be dropped.
 
     Raises:
-        BadInputError: if the operator is not on the list; it names the operator and the remedy.
+        BadInputError: if the operator is not on the list; the message names the operator and the remedy.
     """
     name = target.removeprefix("torch.ops.")
     if is_ignored(name):
@@ -139,12 +140,12 @@ def resolve(target: str) -> Callable[..., Any] | None:
 
 
 def is_ignored(name: str) -> bool:
-    """Whether an operator, without ``torch.ops.``, is a check that may be dropped."""
+    """Return whether an operator, named without ``torch.ops.``, is a check that may be dropped."""
     return name.rpartition(".")[0] in IGNORED
 
 
 def number_refusal(name: str) -> str:
-    """Why a number that is taken out of a tensor cannot be used for anything but one row of a tensor."""
+    """Return the message for a number extracted from a tensor that is used for more than one row of a tensor."""
     return (
         f"the model takes a number out of a tensor ({name}) for something else than a row w[id], such as a slice that "
         "ends at a value: no exported file can; compute with the tensor itself, or look rows up with "
@@ -153,5 +154,5 @@ def number_refusal(name: str) -> str:
 
 
 def _remedy(packet: str) -> str:
-    """What to do about an operator that is not on the list, in terms of what people write."""
+    """Return the remedy for an operator that is not on the list, in terms of user code."""
     return next((remedy for names, remedy in _REMEDIES.items() if re.search(names, packet)), "compute it by others")

@@ -1,4 +1,4 @@
-"""Names of outputs: keys and fields of whatever a model returns, which an archive holds as plain mappings."""
+"""Names of outputs: keys and fields of the result of a model, which an archive stores as plain mappings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from torch.utils import _pytree as pytree
 
 
 def name_fields(program: ExportedProgram) -> None:
-    """Let results be mappings of their fields: torch 2.13 cannot save named tuples and mappings of other classes."""
+    """Turn results into mappings of their fields: torch 2.13 cannot save named tuples and other classes of mappings."""
     for call in program.module_call_graph:
         if call.signature is not None:
             spec = call.signature.out_spec
@@ -17,7 +17,7 @@ def name_fields(program: ExportedProgram) -> None:
 
 
 def names_of_outputs(program: ExportedProgram) -> list[str]:
-    """``logits`` for ``{"logits": ...}``, ``states_0`` for the first of a list in it; none where nothing has a name."""
+    """Return ``logits`` for ``{"logits": ...}``, ``states_0`` for the first item of a list; empty without names."""
     tree = program.call_spec.out_spec
     if tree is None or tree.type is not dict:
         return []
@@ -26,10 +26,10 @@ def names_of_outputs(program: ExportedProgram) -> list[str]:
 
 
 def _fields(value: Any) -> Any:
-    """The same leaves in the same order, in plain mappings, lists and tuples."""
-    if isinstance(value, Mapping):  # also the outputs of transformers
+    """Return the same leaves in the same order, in plain mappings, lists and tuples."""
+    if isinstance(value, Mapping):  # also outputs of transformers
         return {key: _fields(item) for key, item in value.items()}
-    # Those of a named tuple, and of what ``torch.topk`` and others return.
+    # Named tuples, and results of ``torch.topk`` and others.
     if isinstance(value, tuple) and (names := getattr(value, "__match_args__", ())):
         return dict(zip(names, map(_fields, value), strict=True))
     if type(value) in (list, tuple):
@@ -38,5 +38,5 @@ def _fields(value: Any) -> Any:
 
 
 def _key_name(key: Any) -> str:
-    """The key of a mapping, or the position in a list."""
+    """Return the key of a mapping, or the position in a list."""
     return str(next(getattr(key, kind) for kind in ("key", "idx") if hasattr(key, kind)))

@@ -1,8 +1,8 @@
-"""Reads the names in a pickle without unpickling it: a stricter gate before ``torch.load(weights_only=True)``.
+"""Scan of the names in a pickle without unpickling it: a stricter gate before ``torch.load(weights_only=True)``.
 
-The restricted unpickler may still call what it allows with any argument: ``bytearray(2**40)``, or a layer's
-constructor with sizes that the file does not have. ``torch.save`` never does: it makes a layer without
-calling its constructor (``GLOBAL EMPTY_TUPLE NEWOBJ``) and fills in the attributes.
+The restricted unpickler may still call an allowed name with any argument: ``bytearray(2**40)``, or a layer's
+constructor with sizes that the file does not have. ``torch.save`` never writes such calls: it makes a layer without its
+constructor (``GLOBAL EMPTY_TUPLE NEWOBJ``) and sets the attributes.
 """
 
 import pickletools
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from edge_embed.program.archive_weights import DTYPES
 from edge_embed.program.foreign_pickle import full_name
 
-# All that a pickle of tensors and containers names: storages by their old class names, or by dtype.
+# All names in a pickle of tensors and containers: storages by their old class names, or by dtype.
 TENSOR_NAMES = frozenset(
     [
         "collections.OrderedDict",
@@ -28,19 +28,19 @@ _GETS = ("BINGET", "LONG_BINGET", "GET")
 
 
 def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[str] = ()) -> list[str]:
-    """What a pickle names that it may not.
+    """Return the names in a pickle that are not allowed.
 
     Args:
         stream: the pickle, in protocol 2 as torch writes it.
         allowed: names that may be used in any way.
-        layers: classes that may be made, but not called.
+        layers: classes that may be instantiated, but not called.
 
     Raises:
-        ValueError: if the stream is no pickle, or calls a layer's constructor.
+        ValueError: if the stream is not a pickle, or calls a layer's constructor.
     """
     refused: dict[str, None] = {}
     layer_keys: set[object] = set()  # memo entries that hold a layer class
-    expected: list[str] = []  # what must follow a layer class
+    expected: list[str] = []  # operations that must follow a layer class
     on_top = False  # whether the last value pushed is a layer class
     for operation, argument, _ in pickletools.genops(stream):
         name = operation.name

@@ -1,4 +1,4 @@
-"""`Program`: a model as a graph of allowed operators over named weights, ready to run, lower and export."""
+"""`Program`: a model as a graph of allowed operators over named weights, for running, lowering and export."""
 
 import copy
 import inspect
@@ -22,10 +22,10 @@ from edge_embed.text_arrays import holds_texts
 
 
 class ProgramModule(nn.Module):
-    """Runs a graph by interpretation: unlike ``fx.GraphModule`` it generates and compiles no code.
+    """Module that interprets a graph; unlike ``fx.GraphModule`` it generates and compiles no code.
 
-    Weights keep the names they have in the user's model, whatever attributes this class has; ``graph``
-    reads them by ``get_attr``.
+    Weights keep their names in the user's model, even if this class has an attribute of that name. ``graph`` reads them
+    by ``get_attr``.
     """
 
     def __init__(self, graph: fx.Graph, weights: Mapping[str, Tensor]) -> None:
@@ -38,7 +38,7 @@ class ProgramModule(nn.Module):
         """Register ``tensor`` under a dotted name, with a plain module for every part of the path.
 
         Raises:
-            BadInputError: if no model can have that name, or it is taken.
+            BadInputError: if the name is invalid or taken.
         """
         *path, leaf = name.split(".")
         for part in (*path, leaf):
@@ -48,14 +48,14 @@ class ProgramModule(nn.Module):
         for part in path:
             if part in owner._buffers:
                 raise BadInputError(f"weight {name!r:.200} lies inside another weight")
-            # Straight into the tables of nn.Module: its own methods refuse "weight", "graph", ...
+            # Written into the tables of nn.Module directly: its own methods refuse "weight", "graph", ...
             owner = owner._modules.setdefault(part, nn.Module())  # type: ignore[assignment]
         if leaf in owner._buffers or leaf in owner._modules:
             raise BadInputError(f"two weights are named {name!r:.200}")
         owner._buffers[leaf] = tensor
 
     def weight(self, name: str) -> Tensor:
-        """The tensor registered under a dotted name."""
+        """Return the tensor registered under a dotted name."""
         *path, leaf = name.split(".")
         owner: Any = self
         for part in path:
@@ -64,11 +64,11 @@ class ProgramModule(nn.Module):
         return tensor
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs of the graph, flat, in order."""
+        """Return the outputs of the graph, flat, in order."""
         return ProgramInterpreter(self).run(*inputs)
 
     def with_input_names(self, names: Sequence[str]) -> "ProgramModule":
-        """The same module, whose ``forward`` says how its arguments are called: ``torch.export`` keeps these names."""
+        """Return the module with a ``forward`` that names its arguments: ``torch.export`` keeps these names."""
 
         def forward(*inputs: Any) -> Any:
             return self.forward(*inputs)
@@ -81,31 +81,31 @@ class ProgramModule(nn.Module):
 
 
 class ProgramInterpreter(fx.Interpreter):
-    """Takes weights from the module's tables only, never an attribute that has the same name."""
+    """Interpreter that reads weights from the module's tables only, never an attribute of the same name."""
 
     def __init__(self, module: ProgramModule) -> None:
         super().__init__(module, graph=module.graph)
 
     def fetch_attr(self, target: str) -> Tensor:
-        """A weight by its dotted name."""
+        """Return a weight by its dotted name."""
         module: ProgramModule = self.module  # type: ignore[assignment]
         return module.weight(target)
 
 
-TEXT = torch.bits8  # no tensor of a model has this type
-Sizes = Mapping[str, int]  # of every dynamic dimension, by name
+TEXT = torch.bits8  # no tensor of a model has this dtype
+Sizes = Mapping[str, int]  # of all dynamic dimensions, by name
 
 
 def spelled_sizes(sizes: Sizes) -> str:
-    """``batch=2, sequence=16``."""
+    """Return text such as ``batch=2, sequence=16``."""
     return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True)
 class ProgramInput:
-    """One input: a dimension is its size, or the name of a dynamic dimension.
+    """One input: each dimension is a size or the name of a dynamic dimension.
 
-    Texts, which torch has no type for, are arrays of numpy in the place of tensors; their ``dtype`` is `TEXT`.
+    Texts, which torch has no dtype for, are numpy arrays in place of tensors; their ``dtype`` is `TEXT`.
     """
 
     name: str
@@ -114,30 +114,30 @@ class ProgramInput:
 
     @property
     def holds_texts(self) -> bool:
-        """Whether texts come in here."""
+        """Return whether the input holds texts."""
         return self.dtype == TEXT
 
     @property
     def holds_integers(self) -> bool:
-        """Whether ids may come in here."""
+        """Return whether the input may hold ids."""
         return not self.dtype.is_floating_point and self.dtype not in (torch.bool, TEXT)
 
     @property
     def array_type(self) -> np.dtype[Any]:
-        """As runtimes take it."""
+        """Dtype of the numpy array for runtimes."""
         return np.dtype(object) if self.holds_texts else array(torch.empty(0, dtype=self.dtype)).dtype
 
     def sizes(self, dynamic: Sizes) -> list[int]:
-        """Its shape where the dynamic dimensions have these sizes."""
+        """Return its shape for these sizes of the dynamic dimensions."""
         return [size if isinstance(size, int) else dynamic[size] for size in self.shape]
 
     @property
     def traced(self) -> tuple[Any, ...]:
-        """Its dimensions, as ``torch.export`` takes them."""
+        """Dimensions in the form of ``torch.export``."""
         return tuple(Dim.AUTO if isinstance(size, str) else Dim.STATIC for size in self.shape)
 
     def mismatch(self, value: Any) -> str | None:
-        """What is wrong with ``value`` as this input, or None: its type, rank and fixed sizes must fit."""
+        """Return why ``value`` does not fit this input, or None if dtype, rank and fixed sizes fit."""
         if type(value) not in ((np.ndarray,) if self.holds_texts else (Tensor, nn.Parameter)):
             return f"a {type(value).__name__}, expected {'texts' if self.holds_texts else 'a tensor'}"
         sizes = list(value.shape)
@@ -151,30 +151,30 @@ class ProgramInput:
 
 
 def _spelled(dtype: torch.dtype, shape: Sequence[int | str]) -> str:
-    """``int64[batch,16]``, as on the command line."""
+    """Return text such as ``int64[batch,16]``, as on the command line."""
     return f"{dtype_name(dtype)}[{','.join(map(str, shape))}]"
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """``int64``, as numpy and files call it."""
+    """Return the name that numpy and files use, such as ``int64``."""
     return "string" if dtype == TEXT else str(dtype).removeprefix("torch.")
 
 
 @dataclass
 class Program:
-    """A model read back from a file, or captured.
+    """Model read from a file, or captured.
 
     Attributes:
-        module: the graph with its weights.
+        module: graph with its weights.
         inputs: name, dtype and shape of every input.
         output_names: names of the flat outputs.
-        example_inputs: one tensor per input.
-        vocabulary: the token of every id, if the model carries them.
+        example_inputs: one tensor for each input.
+        vocabulary: token of every id, if the model has a vocabulary.
         metadata: the user's own strings (task, tokenizer, licence, ...).
-        source: the file it came from, which no export may replace.
-        facts: what was decided about that file, and what of it is not in the model.
-        release: gives memory-mapped pages back to the system while a large weight is streamed.
-        widened: what was in bfloat16 and is in float32 now.
+        source: file that it was read from, which no export may replace.
+        facts: decisions about that file, and its content that is not in the model.
+        release: returns memory-mapped pages to the system while a large weight is streamed.
+        widened: parts that were bfloat16 and are float32 now.
     """
 
     module: ProgramModule
@@ -190,16 +190,16 @@ class Program:
 
     @property
     def numbers(self) -> int:
-        """How many numbers its weights hold, but for integers."""
+        """Number of numbers in its weights, without integers."""
         return sum(weight.numel() for weight in self.module.buffers() if weight.is_floating_point())
 
     @property
     def example_sizes(self) -> dict[str, int]:
-        """The dynamic dimensions, by name, with their sizes in the example."""
+        """Sizes of the dynamic dimensions in the example, by name."""
         return self.dynamic_sizes(self.example_inputs)
 
     def dynamic_sizes(self, inputs: Sequence[Tensor]) -> dict[str, int]:
-        """The dynamic dimensions, by name, with their sizes in some inputs."""
+        """Return the sizes of the dynamic dimensions in some inputs, by name."""
         return {
             name: int(size)
             for declared, value in zip(self.inputs, inputs, strict=True)
@@ -209,15 +209,15 @@ class Program:
 
     @torch.no_grad()
     def run(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Outputs of the training form in eval mode.
+        """Return the outputs of the training form in eval mode.
 
         Raises:
-            BadInputError: if the inputs do not have the declared types, ranks and fixed sizes.
+            BadInputError: if the inputs do not have the declared dtypes, ranks and fixed sizes.
         """
         if len(inputs) != len(self.inputs):
             raise BadInputError(f"the model has {len(self.inputs)} inputs, got {len(inputs)}")
         for declared, value in zip(self.inputs, inputs, strict=True):
-            # Ids of any integer type: the layers take them, and so does the exported file.
+            # Ids may have any integer dtype, in the layers as in the exported file.
             ids = isinstance(value, Tensor) and declared.holds_integers and not value.is_floating_point()
             if problem := declared.mismatch(value.to(declared.dtype) if ids else value):
                 raise BadInputError(f"input {declared.name}: got {problem}")
@@ -228,11 +228,11 @@ class Program:
         """Run the model on its own example inputs.
 
         Raises:
-            BadInputError: if it does not run, such as on ids out of range.
+            BadInputError: if it does not run, for example because of ids out of range.
         """
         try:
             self.run(*self.example_inputs)
-        except Exception as error:  # whatever its operators raise
+        except Exception as error:  # its operators raise anything
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             if empty := empty_example(self.example_inputs):
                 reason = f"{reason.rstrip('.')}; {empty}"
@@ -240,14 +240,14 @@ class Program:
 
 
 def default_dimension_name(name: str, position: int, taken: Mapping[str, object]) -> str:
-    """A readable name for dynamic dimension ``position`` of input ``name`` that is not yet ``taken``."""
+    """Return a readable, free name for dynamic dimension ``position`` of input ``name``."""
     common = ("batch", "sequence")
     wanted = common[position] if position < len(common) else f"{name}_dim{position}"
     return wanted if wanted not in taken else f"{name}_{wanted}"
 
 
 def array(tensor: Tensor | NDArray[Any]) -> NDArray[Any]:
-    """A tensor for numpy, which has no bfloat16; texts are arrays already."""
+    """Return a tensor as numpy array; bfloat16 becomes float32, and texts are arrays already."""
     if isinstance(tensor, np.ndarray):
         return tensor
     result: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).detach().numpy()

@@ -1,10 +1,10 @@
-"""Reads a saved program without evaluating anything from the file.
+"""Reader of a saved program that evaluates nothing from the file.
 
-``torch.export.load`` runs code from a hostile archive: it evaluates size expressions and guards, imports
-the types its tree specs name, and unpickles weights and examples. This reader takes the graph from
-``models/model.json`` operator by operator (`edge_embed.program.operators`), weights as views of the mapped
-file, and examples through ``torch.load(weights_only=True)``. Size expressions only tell that a dimension
-is dynamic; guards and tree specs are not looked at.
+``torch.export.load`` runs code from a hostile archive: it evaluates size expressions and guards, imports the types in
+tree specs, and unpickles weights and examples. This reader reads the graph from ``models/model.json`` operator by
+operator (`edge_embed.program.operators`), weights as views of the mapped file, and examples through
+``torch.load(weights_only=True)``. A size expression only marks a dimension as dynamic. Guards and tree specs are
+ignored.
 """
 
 import math
@@ -37,17 +37,17 @@ _LISTS = {f"{kind}s": kind for kind in
 
 
 def read_program(path: Path) -> Program:
-    """Read a ``model.pt`` written by `edge_embed.save`, or a ``.pt2`` made elsewhere.
+    """Read a ``model.pt`` written by `edge_embed.save`, or a ``.pt2`` from another tool.
 
     Raises:
-        BadInputError: if the file is damaged, or uses something that cannot be read safely; the
-            offending operator or feature is named. A damaged or hostile file causes no other exception.
+        BadInputError: if the file is damaged, or uses something that cannot be read safely; the message names the
+            operator or feature. A damaged or hostile file causes no other exception.
     """
     return program_in(Archive(path))
 
 
 def program_in(archive: Archive) -> Program:
-    """The program in an archive that is open already; as `read_program`."""
+    """Return the program in an open archive, as `read_program`."""
     path = archive.path
     try:
         return _Reader(archive).program()
@@ -55,12 +55,12 @@ def program_in(archive: Archive) -> Program:
         if str(path) in str(error):
             raise
         raise BadInputError(f"{path}: {error}") from error
-    except Exception as error:  # whatever type a wrong structure provokes: the file is at fault
+    except Exception as error:  # any type, for a wrong structure: the file is at fault
         raise archive.damaged(f"{type(error).__name__} in its description: {error!s:.200}") from error
 
 
 class _Reader:
-    """One pass over the description of the graph."""
+    """Single pass over the description of the graph."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -105,13 +105,13 @@ class _Reader:
         self._values[name] = node
 
     def _read_inputs(self) -> list[ProgramInput | None]:
-        """Placeholders and weights; a slot is None where an example input is a constant of the graph."""
+        """Read placeholders and weights; a slot is None if an example input is a constant of the graph."""
         stored = {
             **read_tensors(self._archive, "data/weights", "model_weights_config.json"),
             **read_tensors(self._archive, "data/constants", "model_constants_config.json"),
         }
         slots: list[ProgramInput | None] = []
-        # A shared weight stays one, under the name that comes first in the user's model.
+        # A shared weight stays one, under its first name in the user's model.
         first_name: dict[Tensor, str] = {}
         for name, tensor in stored.items():
             first_name.setdefault(tensor, name)
@@ -120,7 +120,7 @@ class _Reader:
             ((kind, content),) = spec.items()
             if kind == "user_input":
                 slots.append(self._read_input(content["arg"], symbols))
-            elif kind == "constant_input":  # None, a number or a flag: the graph was traced with it
+            elif kind == "constant_input":  # None, a number or a flag: a constant of the traced graph
                 slots.append(None)
             elif kind in ("parameter", "buffer", "tensor_constant"):
                 tensor = stored[content[f"{kind}_name"]]
@@ -148,7 +148,7 @@ class _Reader:
         return ProgramInput(name, DTYPES[meta["dtype"]], shape)
 
     def _dimension(self, name: str, at: int, size: Mapping[str, Any], symbols: dict[str, str]) -> int | str:
-        """A fixed size, or the name of a dynamic dimension; its expression is compared as text, never parsed."""
+        """Return a fixed size, or the name of a dynamic dimension; its expression is compared as text, never parsed."""
         if "as_int" in size:
             if type(size["as_int"]) is not int or not 0 <= size["as_int"] < 2**63:
                 raise self._archive.damaged(f"input {name} has an impossible size {size!r:.80}")
@@ -217,7 +217,7 @@ class _Reader:
         if kind == "as_layout":
             return _LAYOUTS[value]
         if kind == "as_device":
-            return torch.device("cpu")  # where the user traced the model does not matter here
+            return torch.device("cpu")  # the device of tracing does not matter here
         raise BadInputError(f"an argument of kind {kind!r:.80} cannot be exported")
 
     def _read_outputs(self) -> int:
@@ -237,7 +237,7 @@ class _Reader:
         return len(outputs)
 
     def _output_names(self, count: int, taken: set[str]) -> tuple[str, ...]:
-        """The user's own names where there is one per output; never one that an input has."""
+        """Return the user's own names if there is one per output; names of inputs get a suffix."""
         names = self._extra.outputs
         if not len(names) == count == len(set(names)):
             names = ("output",) if count == 1 else tuple(f"output_{index}" for index in range(count))
@@ -256,7 +256,7 @@ def _output_name(output: Mapping[str, Any]) -> Any:
 
 
 def _number(value: Any) -> float:
-    """A float; the schema writes the special ones as strings."""
+    """Return a float; the schema writes special ones as strings."""
     if isinstance(value, str):
         return {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
     if isinstance(value, bool) or not isinstance(value, int | float):

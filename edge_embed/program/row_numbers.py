@@ -1,8 +1,8 @@
-"""Rows by an id of rank 0: ``w[id]``, of which tracing makes a number, and of that a row.
+"""Rows selected by an id of rank 0: tracing turns ``w[id]`` into a number, and then into a row.
 
     number = item(id); select(w, dim, number)   ->   index(w, [None, ..., id])
 
-Both take ids below 0 from the end. Whatever else is made of the number is refused; its checks go.
+Both count ids below 0 from the end. Every other use of the number is refused, and its checks are dropped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,24 +19,24 @@ _COMPUTED = ("_operator.", "math.", "torch.sym_")
 
 
 class RowNumbers:
-    """The numbers that a graph takes out of tensors.
+    """Numbers that a graph extracts from tensors.
 
     Args:
-        graph: what is made of the description.
-        description: of the graph, as the archive has it.
-        values: its nodes by name.
+        graph: graph under construction.
+        description: description of the graph in the archive.
+        values: nodes of the graph by name.
     """
 
     def __init__(self, graph: fx.Graph, description: Mapping[str, Any], values: Mapping[str, fx.Node]) -> None:
         self._graph, self._description, self._values = graph, description, values
-        self._ids: dict[str, str] = {}  # the tensors that numbers are of, by the names of these
-        self._made: dict[str, str] = {}  # by the names of numbers and of what is computed of them: what took them out
+        self._ids: dict[str, str] = {}  # tensor of each number, by name of the number
+        self._made: dict[str, str] = {}  # operator that extracted a number, by name of it or of results from it
 
     def takes(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node only makes a number, or computes with one: it has no place in the graph.
+        """Return whether a node only extracts a number, or computes with one, and is therefore left out of the graph.
 
         Raises:
-            BadInputError: if the number is used for anything but a row.
+            BadInputError: if the number is used for something other than a row.
         """
         name, arguments = node["target"].removeprefix("torch.ops."), [item["arg"] for item in node["inputs"]]
         if name in operators.NUMBERS:
@@ -55,7 +55,7 @@ class RowNumbers:
         return True
 
     def row(self, node: Mapping[str, Any]) -> fx.Node | None:
-        """The row that a node takes by a number, None if it does something else."""
+        """Return the row that a node selects by a number, or None if it does something else."""
         name, arguments = node["target"].removeprefix("torch.ops."), [item["arg"] for item in node["inputs"]]
         used = [symbol for symbol in _symbols(arguments) if symbol in self._ids]
         if not used or not self._is_row(name, arguments, used):
@@ -81,14 +81,14 @@ class RowNumbers:
 
 
 def _made_number(node: Mapping[str, Any]) -> str:
-    """The name of the number that a node makes."""
+    """Return the name of the number that a node returns."""
     ((_, value),) = node["outputs"][0].items()
     name: str = value["as_name"]
     return name
 
 
 def _symbols(argument: Any) -> Iterator[str]:
-    """Names of the numbers in an argument, or in several."""
+    """Yield the names of the numbers in an argument or a list of them."""
     if isinstance(argument, list):
         for each in argument:
             yield from _symbols(each)

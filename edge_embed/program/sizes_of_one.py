@@ -1,8 +1,8 @@
-"""Traces again where a trace holds for an example's size of 1 alone, though that dimension is dynamic.
+"""Repeated tracing if a trace is valid only for an example size of 1 of a dynamic dimension.
 
-Rows of a table of positions [T, d] added to those of ids [1, T] are one reason: torch 2.13 decides that the batch is 1
-to broadcast them. The nodes are right for every batch then, but their shapes are not, and ONNX Runtime warns of them in
-every run. With two examples in place of one nothing has to be decided.
+One cause is adding rows of a table of positions [T, d] to rows of ids [1, T]: torch 2.13 assumes a batch of 1 to
+broadcast them. The nodes are then right for every batch, but their shapes are not, and ONNX Runtime warns in every run.
+With two examples in place of one, no assumption is needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ def traced_at_any_size(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> ExportedProgram:
-    """Return the trace of the example, or that of a larger one where it alone holds for more than sizes of 1.
+    """Return the trace of the example, or that of a larger one if only this is valid for sizes above 1.
 
     Args:
-        trace: of positional and keyword inputs.
-        model: what is traced, in eval mode.
+        trace: function of positional and keyword inputs.
+        model: traced model, in eval mode.
         args: positional inputs of the example.
         kwargs: keyword inputs of the example.
     """
@@ -50,14 +50,14 @@ def traced_at_any_size(
 
 
 def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
-    """The shape of each input in order; empty of what is no tensor."""
+    """Return the shape of each input in order; empty for an input that is not a tensor."""
     names = set(program.graph_signature.user_inputs)
     values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
     return [tuple(value.shape) if isinstance(value, Tensor) else () for value in values]
 
 
 def _limited(program: ExportedProgram) -> list[list[int]]:
-    """The dynamic dimensions of each input that may be 1 or 2 at most."""
+    """Return the dynamic dimensions of each input whose upper bound is 1 or 2."""
     ranges = {str(symbol): found.upper for symbol, found in program.range_constraints.items()}
     return [
         [at for at, size in enumerate(shape) if isinstance(size, torch.SymInt) and ranges.get(str(size), 3) <= 2]
@@ -66,13 +66,13 @@ def _limited(program: ExportedProgram) -> list[list[int]]:
 
 
 def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """The example in new tensors: torch notes on those that it traces what is dynamic."""
+    """Return the example in new tensors: torch marks dynamic dimensions on the tensors that it traces."""
     copied: Arguments = pytree.tree_map_only(Tensor, torch.clone, (args, kwargs))
     return copied
 
 
 def _doubled(args: tuple[Any, ...], kwargs: dict[str, Any], limited: Sequence[Sequence[int]]) -> Arguments:
-    """Copies of the example, twice along these dimensions of its inputs."""
+    """Return copies of the example, doubled along these dimensions of its inputs."""
     leaves, tree = pytree.tree_flatten(_copied(args, kwargs))
     for at, dimensions in enumerate(limited):
         for dimension in dimensions:
@@ -82,7 +82,7 @@ def _doubled(args: tuple[Any, ...], kwargs: dict[str, Any], limited: Sequence[Se
 
 
 def _is_dynamic(larger: ExportedProgram, program: ExportedProgram) -> bool:
-    """Whether every size that is dynamic in one is so in the other."""
+    """Return whether the same sizes are dynamic in both programs."""
     kinds = (
         [[isinstance(size, torch.SymInt) for size in shape] for shape in _input_shapes(one)]
         for one in (larger, program)
@@ -93,11 +93,11 @@ def _is_dynamic(larger: ExportedProgram, program: ExportedProgram) -> bool:
 
 @torch.no_grad()
 def _gives_the_same(larger: ExportedProgram, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether outputs of the example itself have the shapes of the model, which may treat a size of 1 differently."""
+    """Return whether outputs of the example have the model's shapes; a model may treat a size of 1 differently."""
     try:
         found = larger.module(check_guards=False)(*args, **kwargs)
         expected = model(*args, **kwargs)
-    except Exception:  # of the model, or of a program that has no place for 1
+    except Exception:  # the model fails, or the program does not support 1
         return False
     return _shapes(found) == _shapes(expected)
 

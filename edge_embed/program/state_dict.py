@@ -1,6 +1,6 @@
-"""Weights without a model: a state_dict, and a function of the user's own that makes the module for it.
+"""Weights without a model: a state_dict, and a function of the user that makes the module for it.
 
-The file is read without running code from it; the function is the user's code and does run.
+Reading the file runs no code from it. The function is the user's code and runs.
 """
 
 import difflib
@@ -34,12 +34,12 @@ _IS_PART = (
     "its name says that it is one part of several: put all of them into one file, "
     "torch.save({name: tensor for part in parts for name, tensor in part.items()}, path)"
 )
-_SHOWN = 5  # names in a message
+_SHOWN = 5  # number of names in a message
 _COMPARED = 200
 
 
 def import_factory(name: str) -> Factory:
-    """The function that ``--model package.module:function`` names; imports that module, which runs it.
+    """Return the function of ``--model package.module:function``; the import runs its module.
 
     Raises:
         BadInputError: if there is no such module or function.
@@ -48,12 +48,12 @@ def import_factory(name: str) -> Factory:
 
 
 def import_function(name: str, option: str, example: str) -> Callable[..., Any]:
-    """The function that ``package.module:function`` names; imports that module, which runs it.
+    """Return the function named ``package.module:function``; the import runs its module.
 
     Args:
-        name: of the function.
-        option: what named it, for messages.
-        example: of a name, for messages.
+        name: name of the function.
+        option: option that names it, for messages.
+        example: example of a name, for messages.
 
     Raises:
         BadInputError: if there is no such module or function.
@@ -64,7 +64,7 @@ def import_function(name: str, option: str, example: str) -> Callable[..., Any]:
         raise BadInputError(f"{option} {name!r:.200}: {expected}")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # the module's own code may raise anything
+    except (Exception, SystemExit) as error:  # code of the module may raise anything
         reason = f"{type(error).__name__}: {error!s:.200}"
         raise BadInputError(f"{option} {name}: {module_name} cannot be imported ({reason})") from error
     function = getattr(module, attribute, None)
@@ -76,33 +76,33 @@ def import_function(name: str, option: str, example: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """A module with the weights of a file, and what was decided about that file."""
+    """Module with the weights of a file, and the decisions about that file."""
 
     module: nn.Module
     facts: SourceFacts
 
 
 def load_into(factory: Factory, path: Path) -> nn.Module:
-    """A module of ``factory`` with the weights of a file; as `load_weights`."""
+    """Return a module of ``factory`` with the weights of a file, as `load_weights`."""
     return load_weights(factory, path).module
 
 
 def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_pickle: bool = False) -> LoadedModule:
-    """A module of ``factory`` with the weights of a file: of ``torch.save``, a checkpoint too, or safetensors.
+    """Return a module of ``factory`` with weights of a file: ``torch.save`` (also a checkpoint) or safetensors.
 
     Args:
-        factory: makes the module.
+        factory: function that makes the module.
         path: the file.
-        wanted: where in a checkpoint the weights are, such as ``ema.module``; None where only one place fits.
-        allow_pickle: run code from a file that cannot be read otherwise.
+        wanted: path of the weights in a checkpoint, such as ``ema.module``; None if only one place fits.
+        allow_pickle: whether to run code from a file that cannot be read otherwise.
 
     Raises:
-        BadInputError: if the file holds no weights, or not exactly those of the module, or the function does
-            not return a module.
+        BadInputError: if the file does not hold exactly the weights of the module, or the function does not return a
+            module.
     """
     try:
         module = factory()
-    except (Exception, SystemExit) as error:  # the user's own code
+    except (Exception, SystemExit) as error:  # code of the user
         raise BadInputError(f"the function of --model failed: {type(error).__name__}: {error!s:.200}") from error
     if not isinstance(module, nn.Module):
         raise BadInputError(f"the function of --model returned a {type(module).__name__}, expected a torch.nn.Module")
@@ -114,7 +114,7 @@ def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_
         weights = find_weights(checkpoint, module, wanted)
         try:
             module.load_state_dict(_with_aliases(weights, module))
-        except RuntimeError as error:  # load_state_dict lists missing, unexpected and misshapen weights
+        except RuntimeError as error:  # lists missing, unexpected and misshapen weights
             part = "" if _PART.search(path.stem) is None else f"; {_IS_PART}"
             raise BadInputError(f"does not fit the model of --model: {_reason(str(error))}{part}") from error
         check_tied(module, weights.tensors)
@@ -138,7 +138,7 @@ def _content(path: Path, allow_pickle: bool) -> Any:
 
 
 def _remarks(path: Path, weights: Weights) -> tuple[str, ...]:
-    """Which weights were taken, where that is not plain."""
+    """Return remarks about the choice of weights if it is not obvious."""
     prefix = weights.prefix.removesuffix(".")
     remarks = [f"weights: those of {prefix!r:.200}, which is taken off their names"] if prefix else []
     if weights.others:
@@ -149,12 +149,12 @@ def _remarks(path: Path, weights: Weights) -> tuple[str, ...]:
 
 
 def _with_aliases(weights: Weights, module: nn.Module) -> dict[str, Tensor]:
-    """The weights under all names that a tied one has in the model; safetensors stores it under one of them."""
+    """Return the weights under all names of a tied weight in the model; safetensors stores one of them."""
     names: dict[int, list[str]] = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         names.setdefault(id(tensor), []).append(name)
     found = OrderedDict(weights.tensors)
-    found._metadata = weights.metadata  # type: ignore[attr-defined]  # the versions and sizes that layers note
+    found._metadata = weights.metadata  # type: ignore[attr-defined]  # versions and sizes that layers record
     for same in names.values():
         stored = [name for name in same if name in weights.tensors]
         found |= {name: weights.tensors[stored[0]] for name in same if stored and name not in weights.tensors}
@@ -162,7 +162,7 @@ def _with_aliases(weights: Weights, module: nn.Module) -> dict[str, Tensor]:
 
 
 def _reason(message: str) -> str:
-    """What ``load_state_dict`` says, short, and with the names that are nearest to those that are missing."""
+    """Return a short form of a ``load_state_dict`` message, with the closest names to the missing ones."""
     listed: dict[str, list[str]] = {"Missing": [], "Unexpected": []}
     others = []
     for line in message.split("\n\t")[1:]:
@@ -179,6 +179,6 @@ def _reason(message: str) -> str:
 
 
 def _shortened(names: Sequence[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """Return the first of many names, and the number of others."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(f"{name:.100}" for name in names[:_SHOWN]) + more

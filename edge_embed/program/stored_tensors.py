@@ -1,4 +1,4 @@
-"""Tensors of a ``torch.save`` file as views of its bytes, from what its pickle says of them."""
+"""Tensors of a ``torch.save`` file as views of its bytes, from their description in its pickle."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -36,13 +36,13 @@ _NUMPY_KINDS = "fiub"
 
 @dataclass(frozen=True)
 class StoredBytes:
-    """The bytes of one storage.
+    """Bytes of one storage.
 
     Attributes:
-        content: writable, such as a private map of the file.
-        dtype: that its class has; of an untyped one uint8.
-        is_big_endian: whether the numbers are.
-        made: tensors of all numbers, by type.
+        content: writable bytes, such as a private map of the file.
+        dtype: dtype of its class; uint8 for an untyped storage.
+        is_big_endian: whether the numbers are big-endian.
+        made: tensors of all numbers, by dtype.
     """
 
     content: memoryview
@@ -51,7 +51,7 @@ class StoredBytes:
     made: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def numbers(self, dtype: torch.dtype) -> Tensor:
-        """All numbers, flat; not copied, where they are aligned and of this machine; the same for each call."""
+        """Return all numbers, flat, the same tensor for each call; copied only if unaligned or byte-swapped."""
         if dtype not in self.made:
             self.made[dtype] = self._numbers(dtype)
         return self.made[dtype]
@@ -70,15 +70,15 @@ class StoredBytes:
 
 
 def storage_dtype(named: Any) -> torch.dtype | None:
-    """The type of the numbers in a storage of a class; None of a class that is not known."""
+    """Return the dtype of the numbers in a storage class; None for an unknown class."""
     return _STORAGES.get(named.name.rpartition(".")[2]) if isinstance(named, Named) else None
 
 
 class Tensors:
-    """Makes the tensors that a pickle describes.
+    """Rebuilds the tensors that a pickle describes.
 
     Args:
-        most_bytes: that the numbers of one may take when they are spread out: those of the file.
+        most_bytes: bytes of the file, the maximum for an expanded tensor.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -87,7 +87,7 @@ class Tensors:
 
     @property
     def rebuild(self) -> Mapping[str, Rebuild]:
-        """What stands for torch's functions."""
+        """Replacements of torch's functions."""
         return {
             "torch._utils._rebuild_tensor": self._typed,
             "torch._utils._rebuild_tensor_v2": self._typed,
@@ -112,9 +112,9 @@ class Tensors:
         return self._view(storage, known, offset, size, stride)
 
     def _of_class(self, rebuild: Any, kind: Any, arguments: Any, *_: Any) -> Any:
-        """A tensor with attributes, or of a class of its own, as the plain one."""
+        """Rebuild a tensor with attributes, or of its own class, as a plain tensor."""
         function: Callable[..., Any] | None = self.rebuild.get(rebuild.name) if isinstance(rebuild, Named) else None
-        # One in another would go as deep as the file says.
+        # Nested ones could recurse as deep as the file requests.
         is_plain = function not in (None, self._of_class) and isinstance(arguments, tuple)
         return function(*arguments) if function is not None and is_plain else Inert("torch.Tensor")
 
@@ -137,11 +137,11 @@ class Tensors:
 
 
 def array_tensor(value: Any, numbers: dict[tuple[int, str], NDArray[Any]]) -> Tensor | None:
-    """The tensor of a pickled numpy array of plain numbers, or None of anything else.
+    """Return the tensor of a pickled numpy array of plain numbers, or None for anything else.
 
     Args:
-        value: from a pickle.
-        numbers: those that were made, by their bytes and type: arrays over the same bytes are copied once.
+        value: value of a pickle.
+        numbers: arrays by bytes and dtype: arrays over the same bytes are copied once.
     """
     if not isinstance(value, Inert) or value.name not in _ARRAYS:
         return None
@@ -162,12 +162,12 @@ def array_tensor(value: Any, numbers: dict[tuple[int, str], NDArray[Any]]) -> Te
 
 
 def _from_state(value: Inert) -> tuple[Any, ...] | None:
-    """Shape, type, order and bytes: an array as protocols below 5 write it."""
+    """Return shape, dtype, order and bytes of an array, as protocols below 5 write it."""
     return value.state[1:] if isinstance(value.state, tuple) and len(value.state) == 5 else None
 
 
 def _from_arguments(value: Inert) -> tuple[Any, ...] | None:
-    """The same of protocol 5."""
+    """Return shape, dtype, order and bytes of an array, as protocol 5 writes it."""
     if len(value.arguments) != 4:
         return None
     content, described, shape, order = value.arguments
@@ -183,7 +183,7 @@ _ARRAYS: dict[str, Callable[[Inert], tuple[Any, ...] | None]] = {
 
 
 def _numpy_dtype(described: Any) -> np.dtype[Any] | None:
-    """Of ``numpy.dtype('f4')`` with its state, whose second part is the order of bytes."""
+    """Return the dtype of ``numpy.dtype('f4')`` with its state, whose second item is the byte order."""
     if not isinstance(described, Inert) or described.name != "numpy.dtype" or not described.arguments:
         return None
     spelled = described.arguments[0]
@@ -194,7 +194,7 @@ def _numpy_dtype(described: Any) -> np.dtype[Any] | None:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words for a list of what was left out."""
+    """Return the kind of a value in words, for a list of unused content."""
     if isinstance(value, Inert):
         return "numpy array" if value.name in _ARRAYS else value.name
     if isinstance(value, Named):
@@ -203,7 +203,7 @@ def kind_of(value: Any) -> str:
 
 
 def unread_tensor(value: Any) -> str | None:
-    """What a tensor that is not read is, in words; None of anything else."""
+    """Return the kind of a tensor that is not read, in words; None for anything else."""
     if not isinstance(value, Inert):
         return None
     if value.name != "torch.Tensor":

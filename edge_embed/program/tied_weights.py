@@ -1,4 +1,4 @@
-"""Refuses a checkpoint with two different weights where the model has one under two names."""
+"""Check against a checkpoint with two different weights for two names of one weight in the model."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from edge_embed.errors import BadInputError
 
 
 def check_tied(module: nn.Module, stored: Mapping[str, Tensor]) -> None:
-    """Compare what a module has taken with what was stored: of two names of one weight, the later one is there.
+    """Compare the weights of a module with the stored ones: of two names of one weight, it has the later one.
 
     Args:
-        module: after ``load_state_dict``.
-        stored: what that got, by the names of the module.
+        module: module after ``load_state_dict``.
+        stored: weights given to it, by the names of the module.
 
     Raises:
-        BadInputError: if a weight of several names was stored with different numbers; both are named.
+        BadInputError: if a weight with several names was stored with different numbers; the message has both names.
     """
     own = {name: tensor for name, tensor in module.state_dict().items() if name in stored}
     for names in _in_one_memory(own):
@@ -33,7 +33,7 @@ def check_tied(module: nn.Module, stored: Mapping[str, Tensor]) -> None:
 
 
 def _in_one_memory(tensors: Mapping[str, Tensor]) -> list[list[str]]:
-    """Names of tensors that share a memory, or parts of one."""
+    """Return the names of tensors that share memory."""
     memories: dict[int, list[str]] = {}
     for name, tensor in tensors.items():
         if tensor.layout is torch.strided and tensor.device.type != "meta" and tensor.numel():
@@ -51,7 +51,7 @@ def _end(tensor: Tensor) -> int:
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Whether numbers are equal, where NaN equals NaN."""
+    """Return whether numbers are equal; NaN equals NaN."""
     return torch.equal(one, other) or (
         one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
     )

@@ -1,4 +1,4 @@
-"""Why a module cannot be traced, in terms of the user's code: torch's own errors are pages about its inside."""
+"""Messages for modules that cannot be traced, in terms of user code: torch's own are pages about its internals."""
 
 import linecache
 import re
@@ -22,13 +22,13 @@ _SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
 
 
 def explained(error: BaseException, model: str, is_shaped: bool, empty: str = "") -> str:
-    """One sentence or two about an error that tracing raised.
+    """Return one or two sentences about an error of tracing.
 
     Args:
-        error: of torch, or of the user's own code.
-        model: its class.
-        is_shaped: whether the user gave dynamic shapes, which may be at fault.
-        empty: of `empty_example`: torch's own text tells nobody that a size of 0 is at fault.
+        error: error of torch, or of the user's own code.
+        model: class name of the model.
+        is_shaped: whether the user gave dynamic shapes, which may cause the error.
+        empty: result of `empty_example`: torch's own text does not mention a size of 0.
     """
     text = str(error)
     place = _place(error)
@@ -64,7 +64,7 @@ def explained(error: BaseException, model: str, is_shaped: bool, empty: str = ""
 
 
 def empty_example(inputs: Iterable[Any]) -> str:
-    """Remedy for the first example input without elements; empty if each has some."""
+    """Return the remedy for the first example input without elements; empty if there is none."""
     shapes = (list(leaf.shape) for leaf in inputs if isinstance(leaf, torch.Tensor) and not leaf.numel())
     shape = next(shapes, None)
     if shape is None:
@@ -73,7 +73,7 @@ def empty_example(inputs: Iterable[Any]) -> str:
 
 
 def place_in(stack_trace: str) -> str:
-    """The innermost line of the user's own code in a stack that torch noted as text; empty if there is none."""
+    """Return the innermost line of the user's own code in a stack trace of torch; empty if there is none."""
     found = re.findall(r'File "([^"]+)", line (\d+)', stack_trace)
     lines = [(file, int(line)) for file, line in found if _is_theirs(file)]
     return _spelled(*lines[-1]) if lines else ""
@@ -85,7 +85,7 @@ def _place(error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """The line that raised, if that is the user's own; functions of torch pass by a mode of this package."""
+    """Return the line that raised, if it is the user's own; calls of torch pass through a mode of this package."""
     frames = traceback.extract_tb(error.__traceback__)
     return _spelled(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
 
@@ -116,7 +116,7 @@ def _unknown(operator: str) -> str:
 
 
 def _shapes(text: str) -> str:
-    """What torch found in dynamic shapes, without its advice."""
+    """Return torch's message about dynamic shapes, without its advice."""
     points = [line.strip(" -") for line in text.splitlines() if line.startswith("  - ")]
     said = " ".join(points) or text.strip().partition("\n")[0]
     said = _SIZE.sub(r"dimension \2 of \1", said)

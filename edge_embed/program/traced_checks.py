@@ -1,4 +1,4 @@
-"""What a traced model does that no file of ours can hold, while it is still known which line of the user does it."""
+"""Checks of a traced model for content that exported files cannot hold, while lines of user code are still known."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from edge_embed.program.trace_errors import place_in
 
 
 def check_traced(program: ExportedProgram, model: str) -> None:
-    """Refuse operators, changes of state and outputs that cannot be read back.
+    """Raise for operators, changes of state and outputs that cannot be read back.
 
     Args:
-        program: with the stack traces that torch notes.
-        model: its class, for messages.
+        program: program with the stack traces of torch.
+        model: class name of the model, for messages.
 
     Raises:
-        BadInputError: names the operator and the line, the buffer, or the output.
+        BadInputError: the message names the operator and the line, the buffer, or the output.
     """
     for node in program.graph.nodes:
         if node.op == "call_function":
@@ -48,7 +48,7 @@ def _check_call(node: fx.Node) -> None:
 
 
 def _takes_rows(number: fx.Node) -> bool:
-    """Whether a number only says which row is taken: that is read as a look-up (`edge_embed.program.row_numbers`)."""
+    """Return whether a number only selects a row, which is read as a lookup (`edge_embed.program.row_numbers`)."""
     if number.all_input_nodes[0].meta["val"].dtype not in (torch.int32, torch.int64):
         return False
     return all(
@@ -58,14 +58,14 @@ def _takes_rows(number: fx.Node) -> bool:
 
 
 def _is_checked(node: fx.Node) -> bool:
-    """Whether what is computed of a number is only compared."""
+    """Return whether the results computed from a number are only compared."""
     return not isinstance(node.target, torch._ops.OpOverload) and all(
         is_ignored(str(user.target)) or _is_checked(user) for user in node.users
     )
 
 
 def _where(node: fx.Node) -> str:
-    """`` (in layer 'encoder.0', model.py:12 (x = torch.svd(x)))``, as far as it is known."""
+    """Return text such as `` (in layer 'encoder.0', model.py:12 (x = torch.svd(x)))``, as far as it is known."""
     stack = node.meta.get("nn_module_stack") or {}
     path = list(stack.values())[-1][0] if stack else ""
     parts = [part for part in (f"layer {path!r}" if path else "", place_in(node.meta.get("stack_trace") or "")) if part]
@@ -100,7 +100,7 @@ def _spelled(argument: Any) -> str:
 
 
 def _paths(program: ExportedProgram, count: int) -> list[str]:
-    """What each output is called in what forward returns."""
+    """Return the name of each output in the result of forward."""
     tree = program.call_spec.out_spec
     if tree is None or tree.num_leaves != count or count == 1:
         return ["the output"] if count == 1 else [f"output {at}" for at in range(count)]

@@ -1,4 +1,4 @@
-"""The vocabulary that travels with a model: its tokens in the order of their ids, beside the rows that ids look up."""
+"""Vocabulary stored with a model: its tokens in the order of their ids."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -7,11 +7,11 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 
-_OF_CALLER = 6  # frames from here to the call of `edge_embed.save`
+_OF_CALLER = 6  # frames between this module and the call of `edge_embed.save`
 
 
 def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
-    """The token of every id, of a list of them or of a mapping from tokens to ids.
+    """Return the token of every id, from a list of tokens or a mapping from tokens to ids.
 
     Raises:
         BadInputError: if it is one text, or a set, which has no order, or the ids of a mapping are not 0, 1, 2 and so
@@ -33,7 +33,7 @@ def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
 
 
 def warn_of_other_sizes(model: nn.Module, tokens: list[str]) -> None:
-    """Say where no table has as many rows as there are tokens; a model may pad its table, or hash ids."""
+    """Warn if no table has as many rows as there are tokens; a model may pad its table, or hash ids."""
     rows = {name: table.num_embeddings for name, table in model.named_modules() if hasattr(table, "num_embeddings")}
     if not rows or len(tokens) in rows.values():
         return

@@ -1,4 +1,4 @@
-"""Says what a file of ``torch.save`` holds in place of the weights of a model."""
+"""Description of ``torch.save`` files with other content than the weights of a model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +13,16 @@ _SAVE_WEIGHTS = "save them with torch.save(model.state_dict(), path)"
 _MAKE_PLAIN = "make dense ones in float32 of them where the model is loaded, and save its state_dict again"
 _MOST_DEPTH = 4
 _SHOWN = 5
-_OPTIMIZER = {"state", "param_groups"}  # keys of the state_dict of an optimizer of torch
+_OPTIMIZER = {"state", "param_groups"}  # keys of a torch optimizer's state_dict
 _DEEPSPEED = {"optimizer_state_dict", "ds_version"}
 
 
 def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
-    """Return what the file holds and the remedy, for a message; None where it may hold weights of a model.
+    """Return the content of the file and the remedy, for a message; None if it may hold weights of a model.
 
     Args:
         content: from `read_checkpoint`.
-        checkpoint: of it, from `open_checkpoint`.
+        checkpoint: from `open_checkpoint` of the content.
     """
     if isinstance(content, Inert):
         return None

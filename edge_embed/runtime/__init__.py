@@ -1,1 +1,1 @@
-"""What runs exported files: the operator library, sessions, single kernels. Needs neither torch nor onnx."""
+"""Runtime of exported files: the operator library, sessions and single kernels. It needs neither torch nor onnx."""

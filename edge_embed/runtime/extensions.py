@@ -1,4 +1,4 @@
-"""Finds the library of onnxruntime-extensions where a file needs it: its tokenizer is made of those operators."""
+"""Location of the onnxruntime-extensions library, whose operators implement the tokenizer of a file."""
 
 from importlib import import_module
 from pathlib import Path
@@ -12,9 +12,9 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5  # wire types of protobuf
 
 
 def needs_extensions(path: Path) -> bool:
-    """Whether an ONNX file imports the operators of onnxruntime-extensions; False for a damaged file.
+    """Return whether an ONNX file imports the operators of onnxruntime-extensions; False for a damaged file.
 
-    Only the heads of the fields at the top are read, without the package onnx and without the weights.
+    Only the headers of the top-level fields are read, without the package onnx and without the weights.
     """
     left = path.stat().st_size
     with path.open("rb") as file:
@@ -25,7 +25,7 @@ def needs_extensions(path: Path) -> bool:
                 _varint(file)
             if wire == _LENGTH:
                 length = _varint(file)
-            if length is None or length > left:  # of a cut file, or of none
+            if length is None or length > left:  # a truncated or foreign file
                 return False
             if number == _OPSET_IMPORT and _DOMAIN in file.read(length):
                 return True
@@ -47,7 +47,7 @@ def _varint(file: BinaryIO) -> int | None:
 
 
 def get_extensions_path() -> Path:
-    """The library of onnxruntime-extensions.
+    """Return the path of the library of onnxruntime-extensions.
 
     Raises:
         EdgeEmbedError: the package is not installed.

@@ -1,4 +1,4 @@
-"""Finds the operator library and makes sure that it belongs to this package."""
+"""Location of the operator library, with a check that its version is that of this package."""
 
 import ctypes
 import functools
@@ -14,32 +14,38 @@ _DISTRIBUTION = "edge-embed"
 
 
 def get_library_path() -> Path:
-    """Return the absolute path of the operator library, ready for ``register_custom_ops_library``.
+    """Return the absolute path of the operator library, for ``register_custom_ops_library`` of ONNX Runtime.
 
-    The environment variable ``EDGE_EMBED_LIBRARY`` goes first; without it, the library that was
-    installed with this package is taken. The library is loaded and asked for its version.
+    The environment variable ``EDGE_EMBED_LIBRARY`` has priority. Without it, the library that was installed with this
+    package is used. The library is loaded to check its version.
+
+    Returns:
+        The absolute path.
 
     Raises:
-        BadInputError: ``EDGE_EMBED_LIBRARY`` names no file, or the library found is not ours or is of
-            another version.
-        EdgeEmbedError: the package is not installed, or installed without its library.
+        BadInputError: ``EDGE_EMBED_LIBRARY`` does not name a file, or the library is not an edge-embed library of this
+            version.
+        EdgeEmbedError: the package is not installed, or was installed without its library.
     """
     override = os.environ.get(ENVIRONMENT_NAME)
     path = Path(os.path.realpath(Path(override).expanduser())) if override else installed_path("edge_embed_ops")
-    if not path.is_file() or not path.stat().st_size:  # files of /proc, which may wait for ever, say so
+    if not path.is_file() or not path.stat().st_size:  # also files of /proc, whose reading may block
         raise _missing(path, from_environment=bool(override))
     _check_version(path)
     return path
 
 
 def get_delegate_path() -> Path:
-    """Return the absolute path of the TFLite delegate, ready for ``load_delegate``.
+    """Return the absolute path of the TFLite delegate, for ``load_delegate`` of LiteRT or TensorFlow Lite.
 
-    It calls the operator library and lies beside it, wherever ``get_library_path`` finds that.
+    The delegate calls the operator library and lies beside it, in the folder that `get_library_path` returns.
+
+    Returns:
+        The absolute path.
 
     Raises:
-        BadInputError: as ``get_library_path``.
-        EdgeEmbedError: as ``get_library_path``, or no delegate lies there.
+        BadInputError: as `get_library_path`.
+        EdgeEmbedError: as `get_library_path`, or there is no delegate beside the library.
     """
     library = get_library_path()
     path = library.with_name(_file_name("edge_embed_tflite"))
@@ -52,21 +58,21 @@ def get_delegate_path() -> Path:
 
 
 def installed_path(name: str) -> Path:
-    """Where a library of this package is installed, if it is.
+    """Return the installation path of a library of this package.
 
     Raises:
         EdgeEmbedError: the package is not installed.
     """
-    # Asked of the installed distribution, not of __file__: in an editable install, or with a checkout first
-    # on sys.path, the Python files lie elsewhere than what CMake built.
+    # The installed distribution is asked, not __file__: in an editable install, or with a checkout first on sys.path,
+    # the Python files are in another place than the libraries that CMake built.
     return Path(str(_distribution().locate_file(f"edge_embed/runtime/{_file_name(name)}"))).resolve()
 
 
 def installed_library(name: str) -> ctypes.CDLL:
-    """A library of this package besides the operator library, which is looked for elsewhere too, loaded.
+    """Return a loaded library of this package other than the operator library, which has other locations too.
 
     Raises:
-        EdgeEmbedError: if it is not there, or this system cannot load it.
+        EdgeEmbedError: it is missing, or this system cannot load it.
     """
     path = installed_path(name)
     try:
@@ -78,10 +84,10 @@ def installed_library(name: str) -> ctypes.CDLL:
 
 
 def installed_program(name: str) -> Path:
-    """Where a program of this package is installed.
+    """Return the installation path of a program of this package.
 
     Raises:
-        EdgeEmbedError: the package is not installed, or installed without it.
+        EdgeEmbedError: the package is not installed, or was installed without the program.
     """
     path = Path(str(_distribution().locate_file(f"edge_embed/runtime/{name}"))).resolve()
     if not path.is_file():
@@ -128,7 +134,7 @@ def _check_version(path: Path) -> None:
 
 @functools.cache
 def _package_version() -> str:
-    """Of the installed package; to parse its metadata each time would be a tenth of what a validation takes."""
+    """Return the version of the installed package, cached: parsing its metadata takes a tenth of a validation."""
     return _distribution().version
 
 

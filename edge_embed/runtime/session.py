@@ -1,4 +1,4 @@
-"""Opens an exported ONNX file in ONNX Runtime, with the operator library or without."""
+"""Sessions of ONNX Runtime for exported ONNX files, with or without the operator library."""
 
 from pathlib import Path
 
@@ -8,22 +8,25 @@ from edge_embed.errors import BadInputError
 from edge_embed.runtime.extensions import get_extensions_path, needs_extensions
 from edge_embed.runtime.library import get_library_path
 
-_FATAL_ONLY = 4  # what goes wrong comes back as an exception; the runtime would print it too
+_FATAL_ONLY = 4  # errors are raised as exceptions; the runtime would print them too
 
 
 def create_session(
     path: str | Path, portable: bool = False, options: ort.SessionOptions | None = None
 ) -> ort.InferenceSession:
-    """Open an exported model on the CPU.
+    """Open an exported model in ONNX Runtime on the CPU.
 
     Args:
-        path: the ``.onnx`` file; its external data lies beside it. If there is a tokenizer in it, the library of
+        path: the ``.onnx`` file; its external data must be beside it. For a file with a tokenizer, the library of
             onnxruntime-extensions is registered as well.
-        portable: leave the operator library out, so that the body of standard operators runs instead.
-        options: session options of your own; the libraries are registered in them.
+        portable: whether to leave the operator library out and run the function bodies of standard operators instead.
+        options: your own session options; the libraries are registered in them.
+
+    Returns:
+        An inference session with ``CPUExecutionProvider``.
 
     Raises:
-        BadInputError: if the file is missing, damaged or no ONNX model, or the library does not fit.
+        BadInputError: if the file is missing, damaged or not an ONNX model, or the operator library does not fit.
         EdgeEmbedError: if the file has a tokenizer, and onnxruntime-extensions is not installed.
     """
     path = Path(path)
@@ -38,5 +41,5 @@ def create_session(
         options.register_custom_ops_library(str(get_extensions_path()))
     try:
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's exceptions share no base class
+    except Exception as error:  # the runtime's exceptions have no common base class
         raise BadInputError(f"{path}: ONNX Runtime {ort.__version__} cannot open it: {error}") from error

@@ -1,1 +1,1 @@
-"""What a table has learned: its codes and rows, looked at as the papers do."""
+"""Study of trained tables: their codes and rows, with the analyses of the papers."""

@@ -1,7 +1,7 @@
-"""The study of codes of the DPQ paper (sec. 3.4 and appendix D), on a `DPQEmbedding` or its packed form.
+"""Analysis of codes as in the DPQ paper (sec. 3.4 and appendix D), for a `DPQEmbedding` or its packed form.
 
-A layer is packed first, in each call: pack it once, ``layer.to_packed()``, to ask more. Rows and codes are read in
-blocks, never as a whole table. The padding row has no codes of its own and counts nowhere.
+Each call packs a layer again. For several calls, pack it once with ``layer.to_packed()``. Rows and codes are read in
+blocks, never as a whole table. The padding row has no codes of its own and is ignored.
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
 """
@@ -23,14 +23,14 @@ _Form_co = TypeVar("_Form_co", bound=PackedTable, covariant=True)
 
 @runtime_checkable
 class Layer(Protocol[_Form_co]):
-    """An embedding layer of this package."""
+    """Embedding layer of this package."""
 
     def to_packed(self) -> _Form_co:
-        """The packed form."""
+        """Return the packed form."""
 
 
 class Neighbours(NamedTuple):
-    """The nearest rows of some rows, nearest first.
+    """Nearest rows of some rows, nearest first.
 
     Attributes:
         ids: int64 [*, k].
@@ -42,13 +42,13 @@ class Neighbours(NamedTuple):
 
 
 def code_usage(table: PackedDPQ | Layer[PackedDPQ]) -> NDArray[np.int64]:
-    """How many rows use each code of each group: Count_k of appendix D.1, the heat map of figure 5.
+    """Count the rows that use each code of each group: Count_k of appendix D.1, the heat map of figure 5.
 
     Returns:
-        int64 [D, K]; ``(usage == 0).mean()`` is the part of the codes that is not used at all.
+        int64 [D, K]; ``(usage == 0).mean()`` is the share of unused codes.
 
     Raises:
-        BadInputError: if ``table`` is no DPQ table.
+        BadInputError: if ``table`` is not a DPQ table.
     """
     packed = _dpq(table)
     groups, num_codes = packed.num_groups, packed.num_codes
@@ -60,15 +60,15 @@ def code_usage(table: PackedDPQ | Layer[PackedDPQ]) -> NDArray[np.int64]:
 
 
 def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[PackedDPQ]) -> float:
-    """The part of the n D codes that differ between two states of one table: figure 6, appendix D.2.
+    """Return the share of the n D codes that differ between two states of one table: figure 6, appendix D.2.
 
-    Keep the packed form of a checkpoint, or of an epoch, and compare the next with it.
+    Keep the packed form of a checkpoint or epoch, and compare the next one with it.
 
     Returns:
         0 to 1.
 
     Raises:
-        BadInputError: if they are no DPQ tables of one size.
+        BadInputError: if they are not DPQ tables of one size.
     """
     first, second = _dpq(before), _dpq(after)
     for name in ("num_embeddings", "num_groups", "num_codes", "padding_idx"):
@@ -83,18 +83,18 @@ def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[
 
 
 def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int = 10) -> Neighbours:
-    """The rows nearest to some rows by the cosine of their angle: tables 5 to 7, appendix D.3.
+    """Return the nearest rows of some rows by cosine similarity: tables 5 to 7, appendix D.3.
 
-    A row is the nearest to itself, as in the paper. Of equal ones the lowest id comes first; a row of zeros has
-    cosine 0 with every other.
+    A row is its own nearest row, as in the paper. The lowest id is first among equal rows. A row of zeros has cosine 0
+    with every other row.
 
     Args:
-        table: of any method.
-        ids: the rows asked for, integers of any shape (*).
-        k: how many rows to find for each, at most n less the padding row.
+        table: table of any method.
+        ids: ids of the rows, integers of any shape (*).
+        k: number of nearest rows for each, at most n without the padding row.
 
     Raises:
-        BadInputError: if ``ids`` are no integers, or there are no ``k`` rows.
+        BadInputError: if ``ids`` are not integers, or there are fewer than ``k`` rows.
         IdOutOfRangeError: if an id is negative or at least n.
     """
     packed = _packed(table)
@@ -114,19 +114,19 @@ def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int
 
 
 def shared_codes(table: PackedDPQ | Layer[PackedDPQ], ids: ArrayLike) -> NDArray[np.int64]:
-    """In how many groups each two of some rows have the same code: table 8, appendix D.4.
+    """Count for each pair of rows the groups in which they have the same code: table 8, appendix D.4.
 
-    Related words share more codes than others. The codes themselves are ``packed.codes_of(ids)``.
+    Related words share more codes than others. ``packed.codes_of(ids)`` returns the codes themselves.
 
     Args:
         table: a DPQ table.
         ids: integers [m].
 
     Returns:
-        int64 [m, m], D on the diagonal.
+        int64 [m, m], with D on the diagonal.
 
     Raises:
-        BadInputError: if ``table`` is no DPQ table, or ``ids`` are no integers [m].
+        BadInputError: if ``table`` is not a DPQ table, or ``ids`` are not integers [m].
         IdOutOfRangeError: if an id is negative or at least n.
     """
     packed = _dpq(table)
@@ -151,14 +151,14 @@ def _packed(table: Any) -> PackedTable:
 
 
 def _blocks_of_ids(packed: PackedTable, bits_per_row: int) -> Iterator[NDArray[np.int64]]:
-    """All ids but that of the padding row."""
+    """Yield all ids without that of the padding row, in blocks."""
     for block in row_blocks(packed.num_embeddings, bits_per_row):
         ids = np.arange(block.start, block.stop)
         yield ids if packed.padding_idx is None else ids[ids != packed.padding_idx]
 
 
 def _directions(packed: PackedTable, ids: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows [B, d] divided by their lengths."""
+    """Return rows [B, d] divided by their lengths."""
     rows = packed.rows_float64(ids)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)

@@ -1,6 +1,6 @@
-"""Pictures of what tables learn, as SVG: figures 5 and 6 of the DPQ paper, 3 and 8 of the ANT paper.
+"""Plots of trained tables as SVG: figures 5 and 6 of the DPQ paper, 3 and 8 of the ANT paper.
 
-They need matplotlib (an extra).
+They require matplotlib (an extra).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,22 @@ from edge_embed.files import StrPath, new_file
 from edge_embed.layers.anchor_search import SearchStep
 from edge_embed.report.views.svg import check_plots, write_svg
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # matplotlib is an extra
     from matplotlib.figure import Figure
 
-_INCHES = (5.0, 3.6)  # of a panel
+_INCHES = (5.0, 3.6)  # size of a panel
 
 
 def draw_usage(usage: Mapping[str, ArrayLike], path: StrPath, *, force: bool = False) -> None:
-    """Draw heat maps of `code_usage` side by side: a code a column, a group a line (figure 5).
+    """Draw heat maps of `code_usage` side by side: codes are columns, groups are rows (figure 5).
 
     Args:
         usage: counts [D, K] by title, such as ``{"SX": code_usage(layer)}``.
-        path: the file to write.
-        force: replace a file that is there.
+        path: file to write.
+        force: whether to replace an existing file.
 
     Raises:
-        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` exists.
         OutputError: if ``path`` cannot be written.
     """
     maps = {title: np.asarray(counts) for title, counts in usage.items()}
@@ -48,13 +48,13 @@ def draw_changes(changes: Mapping[str, Sequence[float]], path: StrPath, *, every
     """Draw a line of `code_changes` from checkpoint to checkpoint for each table (figure 6).
 
     Args:
-        changes: the parts of the codes that changed, in order, by label, such as ``{"K = 16": [.4, .1]}``.
-        path: the file to write.
+        changes: shares of changed codes, in order, by label, such as ``{"K = 16": [.4, .1]}``.
+        path: file to write.
         every: steps from one checkpoint to the next.
-        force: replace a file that is there.
+        force: whether to replace an existing file.
 
     Raises:
-        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` exists.
         OutputError: if ``path`` cannot be written.
     """
     figure = _figure(1 if changes else 0)
@@ -70,12 +70,12 @@ def draw_search(history: Sequence[SearchStep], path: StrPath, *, force: bool = F
     """Draw the history of an `AnchorSearch`: anchors over its steps (figure 8), eq. (34) over anchors (figure 3).
 
     Args:
-        history: ``search.history``; a line for each table.
-        path: the file to write.
-        force: replace a file that is there.
+        history: ``search.history``; each table is a line.
+        path: file to write.
+        force: whether to replace an existing file.
 
     Raises:
-        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` is there already.
+        BadInputError: if matplotlib is not installed, there is nothing to draw, or ``path`` exists.
         OutputError: if ``path`` cannot be written.
     """
     figure = _figure(2 if history else 0)

@@ -1,1 +1,1 @@
-"""Compares an exported file with the model it came from: rows, outputs, sizes, latency."""
+"""Comparison of an exported file with its model: rows, outputs, sizes, latency."""

@@ -1,4 +1,4 @@
-"""ANT: a bit of a stored tensor -> the row and anchor that it belongs to."""
+"""Locations in a packed ANT table: the row and anchor of a bit of a stored tensor."""
 
 import numpy as np
 

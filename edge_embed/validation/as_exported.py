@@ -1,11 +1,11 @@
-"""The whole file beside what an export of the program writes: nodes, bodies, metadata, and all stored numbers.
+"""Comparison of the whole file with a new export of the program: nodes, bodies, metadata, and all stored numbers.
 
-Outputs do not show every difference: the lowest bit of a weight is lost in rounding, and a guard in a body that no
-input reaches does nothing. So numbers are compared bit for bit, a block at a time, and bodies node by node.
+Outputs hide some differences: rounding loses the lowest bit of a weight, and a guard in a body may never run.
+So numbers are compared bit for bit, a block at a time, and bodies node by node.
 
-Tools may follow an export. A file that bears the mark of one (`tool_marks`) is reported as changed, which fails
-nothing; so is any other that the user says is changed on purpose. Bodies and tensors that keep their names are compared
-all the same.
+Other tools may change a file after the export. A file with the mark of a tool (`tool_marks`) is reported as changed,
+and so is a file that the user declares changed on purpose. Neither report fails validation.
+Bodies and tensors that keep their names are compared in these files too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ _MOST_NAMED = 4
 
 
 def compare_with_export(lowered: LoweredProgram, exported: ExportedModel, changed: bool) -> tuple[Check, ...]:
-    """Compare a file with what an export of the program writes.
+    """Compare a file with a new export of the program.
 
     Args:
         lowered: the program over packed tables.
         exported: the file, without a tokenizer in front.
-        changed: whether the user says that a tool changed it after the export.
+        changed: whether the user declares that a tool changed the file after the export.
     """
     try:
         written = written_by_export(lowered, exported.proto)
@@ -48,14 +48,14 @@ def compare_with_export(lowered: LoweredProgram, exported: ExportedModel, change
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A file beside what an export writes."""
+    """A file and the export that it is compared with."""
 
     written: Written
     exported: ExportedModel
     changed: bool
 
     def checks(self) -> tuple[Check, ...]:
-        """All four statements."""
+        """Return the checks of nodes, numbers, bodies and metadata."""
         found = structure_of(self.exported.proto)
         specs = {name: self.exported.spec(name) for name in self.written.tensors}
         differences = [*_structure(found, self.written.structure), *self._other_tensors()]
@@ -73,7 +73,7 @@ class _Comparison:
         return Check(NODES, *self._changed("; ".join(differences), marks))
 
     def _changed(self, difference: str, marks: str) -> tuple[Status, str]:
-        """How a difference counts that a tool may have made."""
+        """Return status and detail of a difference that a tool may have made."""
         if marks or self.changed:
             return "not run", f"changed after the export ({marks or 'on purpose'}): {difference}"
         return "failed", f"{difference}; {ON_PURPOSE}"
@@ -105,7 +105,7 @@ class _Comparison:
         return Check(NUMBERS, status, f"{text}; {detail}")
 
     def _difference(self, name: str) -> str:
-        """Where a tensor differs first; empty if nowhere."""
+        """Return the place of the first difference of a tensor and the number of differences, or an empty string."""
         spec, content = self.written.tensors[name]
         expected = np.frombuffer(content, np.uint8)
         offset, first, count = 0, "", 0
@@ -162,7 +162,7 @@ def _ports(ports: Sequence[Port]) -> str:
 
 
 def _bodies(found: Structure, expected: Structure) -> Check:
-    """Function by function, node by node, in order."""
+    """Compare the bodies of functions node by node, in order."""
     for name, wanted in expected.bodies.items():
         body = found.bodies.get(name)
         if body is None:
@@ -191,7 +191,7 @@ def _words(spec: TensorSpec | None) -> str:
 
 
 def some(names: list[str], separator: str = ", ") -> str:
-    """The first few, and how many more there are."""
+    """Join the first few names and the number of the others."""
     more = f"{separator}and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return separator.join(names[:_MOST_NAMED]) + more
 

@@ -1,4 +1,4 @@
-"""Bags: rows reduced to their sum, mean or maximum, by the offsets of each bag."""
+"""Bags: the rows of each bag, given by offsets, are reduced to their sum, mean or maximum."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ _BAGS, _IDS_A_BAG = 64, 8
 
 
 class BagCall(TableCall):
-    """ids [N], offsets [B + 1], sample_weights [N] or [0] -> [B, d]."""
+    """Bags: ids [N], offsets [B + 1], sample_weights [N] or [0] -> [B, d]."""
 
     use: ClassVar[Use] = "bag"
     inputs = ("ids", "offsets", "sample_weights")
@@ -25,27 +25,27 @@ class BagCall(TableCall):
 
     @property
     def mode(self) -> str:
-        """``sum``, ``mean`` or ``max``."""
+        """Return the mode: ``sum``, ``mean`` or ``max``."""
         return str(self.leading[3])
 
     @property
     def weighted(self) -> bool:
-        """Whether every id has a weight."""
+        """Return whether every id has a weight."""
         return self.leading[2] is not None
 
     @property
     def name(self) -> str:
-        """With the mode."""
+        """Return the name with the mode."""
         return f"bag ({'weighted ' if self.weighted else ''}{self.mode})"
 
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
-        """Ids of both types."""
+        """Return the input types for int64 and int32 ids."""
         rest = {"offsets": np.int64, "sample_weights": self.table.row_type}
         return {np.dtype(kind): {"ids": kind, **rest} for kind in (np.int64, np.int32)}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
-        """Bags of random lengths, one bag, empty ones, none."""
+        """Return bags of random lengths, one bag, empty bags and no bag."""
         count = min(_BAGS * _IDS_A_BAG, 4 * self.ids_at_once)
         lengths = random.multinomial(count, random.dirichlet(np.ones(_BAGS)))
         return [
@@ -63,14 +63,14 @@ class BagCall(TableCall):
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         ids = random_ids.draw(random, kind, packed.num_embeddings, (int(offsets[-1]),), dtype)
         if packed.padding_idx is not None:
-            ids[::5] = packed.padding_idx  # it must not count
+            ids[::5] = packed.padding_idx  # the padding row does not count
         return Case(name, {"ids": ids, "offsets": offsets, "sample_weights": self._weights(random, ids.size)})
 
     def _weights(self, random: np.random.Generator, count: int) -> NDArray[Any]:
         return random.normal(size=count if self.weighted else 0).astype(self.table.row_type)
 
     def refused(self) -> list[Case]:
-        """Ids outside the table, and offsets outside the ids."""
+        """Return ids outside the table, and offsets outside the ids."""
         n = self.table.packed.num_embeddings
         random = np.random.default_rng(0)
         wrong = {f"id {bad}": ([0, bad], [0, 1, 2]) for bad in (-1, n, -n, 2**32)}
@@ -85,7 +85,7 @@ class BagCall(TableCall):
         ]
 
     def expected(self, case: Case) -> Expected:
-        """Bags of the packed form."""
+        """Compute the bags with the packed form."""
         feeds = case.feeds
         weights = feeds["sample_weights"] if self.weighted else None
         longest = int(np.diff(feeds["offsets"]).max(initial=0))
@@ -93,21 +93,21 @@ class BagCall(TableCall):
         return Expected(values, magnitudes, max(longest, self.row_terms))
 
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
-        """Ids, offsets, weights and mode."""
+        """Return ids, offsets, weights and mode."""
         ids, offsets, weights = (torch.from_numpy(feeds[name]) for name in self.inputs)
         return ids, offsets, weights if self.weighted else None, self.mode
 
     def place(self, case: Case, shape: tuple[int, ...], index: int) -> str:
-        """Bag and column."""
+        """Return bag and column in words."""
         position, column = divmod(index, shape[-1])
         return f"bag {position}, {self.table.method.column(self.table.packed, column)}"
 
     def dense_nodes(self) -> list[NodeProto]:
-        """Gather, then a reduction over bags of equal length; without weights, which would only slow it down."""
+        """Return a Gather and a reduction over bags of equal length, without weights, which would cost extra time."""
         return dense_bag_nodes(self.mode, self.table.packed.embedding_dim)
 
     def all_rows(self, random: np.random.Generator) -> Iterator[Feeds]:
-        """All ids in order, as one bag a block."""
+        """Yield all ids in order, each block as one bag."""
         n = self.table.packed.num_embeddings
         for start in range(0, n, IDS_AT_ONCE):
             ids = np.arange(start, min(start + IDS_AT_ONCE, n))
@@ -115,7 +115,7 @@ class BagCall(TableCall):
             yield {"ids": ids, "offsets": offsets, "sample_weights": self._weights(random, ids.size)}
 
     def timed(self, random: np.random.Generator, distribution: random_ids.Distribution, batch: int) -> Feeds:
-        """Bags of 8, ``batch`` ids in all (one bag for fewer)."""
+        """Draw ``batch`` ids in bags of 8, or in one bag if there are fewer."""
         bags = max(1, batch // _IDS_A_BAG)
         offsets = np.linspace(0, batch, bags + 1, dtype=np.int64)
         ids = random_ids.draw(random, distribution, self.table.packed.num_embeddings, (batch,))
@@ -123,7 +123,7 @@ class BagCall(TableCall):
 
 
 def dense_bag_nodes(mode: str, dim: int) -> list[NodeProto]:
-    """From ``ids``, ``offsets`` and the float32 tensor ``table`` [n, d] to ``result``, for bags of equal length."""
+    """Return nodes that reduce equal bags: ``ids``, ``offsets`` and float32 ``table`` [n, d] to ``result``."""
     reduce = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}[mode]
     return [
         helper.make_node("Gather", ["table", "ids"], ["rows"]),

@@ -1,4 +1,4 @@
-"""Offsets of bags among the inputs of a model: they begin at 0, never fall, and end at the number of ids at most."""
+"""Offsets of bags among the inputs of a model: they begin at 0, never decrease, and are at most the number of ids."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,22 +15,22 @@ from edge_embed.validation.pair.module import FileModule
 _ATEN = torch.ops.aten
 _DENSE = (_ATEN.embedding_bag.default, _ATEN.embedding_bag.padding_idx)
 _SAME = (_ATEN.view.default, _ATEN.reshape.default, _ATEN._to_copy.default, _ATEN.clone.default)
-_HAS_LAST = 7  # the argument of a dense bag that says whether offsets end with the number of ids
+_HAS_LAST = 7  # the argument of a dense bag that states whether the last offset is the number of ids
 
 
 class Offsets(NamedTuple):
-    """An input of offsets.
+    """An input that holds offsets.
 
     Attributes:
-        ids: the input of ids that it divides.
-        has_last: whether it ends with their number.
+        ids: name of the input of ids that the offsets divide into bags.
+        has_last: whether the last offset is the number of ids.
     """
 
     ids: str
     has_last: bool
 
     def draw(self, random: np.random.Generator, num_offsets: int, num_ids: int) -> NDArray[np.int64]:
-        """Return offsets [num_offsets] of so many ids; bags may be empty."""
+        """Draw offsets [num_offsets] into ``num_ids`` ids; bags may be empty."""
         offsets = np.sort(random.integers(0, num_ids + 1, num_offsets, np.int64))
         offsets[:1] = 0
         if self.has_last:
@@ -39,14 +39,14 @@ class Offsets(NamedTuple):
 
 
 def bag_offsets(program: Program) -> dict[str, Offsets]:
-    """Inputs that are offsets of bags, by name; those that a model computes are left out."""
+    """Return the inputs that are offsets of bags, by name; offsets that the model computes are left out."""
     if isinstance(program.module, FileModule):
         return {}
     ranks = {declared.name: len(declared.shape) for declared in program.inputs}
     found = {}
     for ids, offsets, has_last in _bags(program.module.graph):
         places = _given(offsets)
-        is_completed = places.target == _ATEN.cat.default  # the layer put the number of ids behind what it was given
+        is_completed = places.target == _ATEN.cat.default  # the layer appended the number of ids
         given, divided = (str(_given(node).target) for node in (places.args[0][0] if is_completed else places, ids))
         if ranks.get(given) == ranks.get(divided) == 1:
             found[given] = Offsets(divided, has_last and not is_completed)
@@ -64,7 +64,7 @@ def _bags(graph: fx.Graph) -> Iterator[tuple[fx.Node, Any, bool]]:
 
 
 def _given(node: Any) -> Any:
-    """What another type or shape was given to."""
+    """Return the node before conversions of type and shape."""
     while node.target in _SAME:
         node = node.args[0]
     return node

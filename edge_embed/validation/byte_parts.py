@@ -1,4 +1,4 @@
-"""Which bytes of an exported file are what. Every byte is counted once, so that the parts add up to the files."""
+"""Sizes of the parts of an exported file: every byte is counted once, so the parts sum to the size of all files."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ _METADATA = {MANIFEST_KEY: "manifest", VOCABULARY_KEY: "vocabulary"}
 
 
 class _Owner(NamedTuple):
-    """Who a tensor belongs to: a table and the name of the tensor in it, or the file."""
+    """Owner of a tensor: a table and the name of the tensor in it, or the file."""
 
     table: str | None
     name: str
 
 
 def file_parts(exported: ExportedModel, tables: Iterable[Table]) -> tuple[SizePart, ...]:
-    """The parts of all files of a model: those of its tables, then the others."""
+    """Return the parts of all files of a model, those of its tables first."""
     owners = {
         stored_name(table.name, tensor): _Owner(table.name, tensor)
         for table in tables
@@ -52,12 +52,12 @@ def file_parts(exported: ExportedModel, tables: Iterable[Table]) -> tuple[SizePa
 
 
 def _inline_bytes(tensor: TensorProto) -> int:
-    """Bytes of a tensor's numbers in the model; those in typed fields have no fixed length each."""
+    """Return the bytes of a tensor in the model file; numbers in typed fields have no fixed length."""
     return len(tensor.raw_data) if tensor.HasField("raw_data") else tensor.ByteSize()
 
 
 def _external_bytes(ranges: list[tuple[str, int, int, _Owner]]) -> Counter[_Owner]:
-    """Bytes of tensors in files beside the model; what two tensors share belongs to the first."""
+    """Count the bytes of tensors in external files; bytes that two tensors share belong to the first."""
     found: Counter[_Owner] = Counter()
     reached: dict[str, int] = {}
     for name, begin, end, owner in sorted(ranges, key=itemgetter(0, 1, 2)):

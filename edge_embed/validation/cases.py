@@ -1,4 +1,4 @@
-"""The inputs of the whole model that a validation takes: drawn or read, and written where the user wants them."""
+"""The inputs of the whole model that a validation uses: drawn or read, and saved on request."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,18 +17,20 @@ from edge_embed.validation.saved_inputs import load_inputs, save_inputs
 def choose_cases(
     program: Program, random: np.random.Generator, options: ValidationOptions, fixed: Sequence[Sizes] = ()
 ) -> tuple[list[ModelCase], list[str]]:
-    """Inputs of the whole model, and those left out; saved at once, for some models end the process.
+    """Return inputs of the whole model and the names of those left out, after the inputs are saved.
+
+    Some models end the process, so the inputs are saved at once.
 
     Args:
         program: the training form.
-        random: where sizes and values come from.
-        options: what is wanted.
+        random: source of sizes and values.
+        options: options of the validation.
         fixed: the only sizes that the dynamic dimensions may have; by default any.
 
     Raises:
-        BadInputError: the program does not run on its own example inputs, or a file of inputs does not fit it, or the
+        BadInputError: the program does not run on its own example inputs, or a file of inputs does not fit it or the
             exported file.
-        OutputError: they cannot be saved.
+        OutputError: the inputs cannot be saved.
     """
     left_out = list[str]()
     if options.save_worst is not None:
@@ -58,7 +60,7 @@ def _check_sizes(program: Program, cases: Sequence[ModelCase], fixed: Sequence[S
 def save_worst(
     program: Program, cases: Sequence[ModelCase], found: Iterable[PathResult], options: ValidationOptions
 ) -> None:
-    """Save the cases on which some output was farthest off, if that is wanted."""
+    """Save the cases with the largest deviation of an output, if requested."""
     names = {output.worst_case for path in found for output in path.outputs}
     _save(options.save_worst, program, [case for case in cases if case.name in names], options)
 

@@ -1,4 +1,4 @@
-"""Why many checks fail at once: the file is of another state of its model than the one beside it."""
+"""The likely cause of many failed checks: the file was exported from another state of its model."""
 
 import shlex
 from pathlib import Path
@@ -7,15 +7,15 @@ from edge_embed.files import as_argument
 from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.as_exported import METADATA
 
-# What an export says of its model, hashes and sizes: a damaged weight leaves it alone.
+# An export writes hashes and sizes of its model here; a damaged weight does not change them.
 _SAID, _SAID_IN_TFLITE = (METADATA,), ("manifest", "layout")
 
 
 def likely_cause(report: ValidationReport, source: Path | None, exported: Path) -> str:
-    """Return the likely cause of a failed report and its remedy; empty where nothing speaks for one.
+    """Return the likely cause of a failed report and its remedy, or an empty string if none is likely.
 
     Args:
-        report: what failed.
+        report: the failed report.
         source: the file of the model, or the original that was compressed in place; None for a module.
         exported: the file that was validated.
     """
@@ -24,7 +24,7 @@ def likely_cause(report: ValidationReport, source: Path | None, exported: Path) 
     older = source is not None and _is_older(exported, source)
     said = _SAID_IN_TFLITE if exported.suffix == ".tflite" else _SAID
     wrong = {check.name for _, check in report.outcomes() if check.status == "failed"}
-    # A pair has times alone; elsewhere hashes decide, because a checkout writes files in any order.
+    # A pair has file times only; elsewhere hashes decide, because a checkout writes files in any order.
     is_other = older if report.original is not None else not wrong.isdisjoint(said)
     if not is_other:
         return ""

@@ -1,7 +1,7 @@
-"""Sizes that a file declares for its inputs and outputs, beside those of an export.
+"""Sizes that a file declares for its inputs and outputs, compared with those of an export.
 
-Tools may fix a dynamic size of an input, and those of outputs with it. Any other difference misleads a runtime, which
-plans its memory by what is declared.
+A tool may fix a dynamic size of an input, and with it sizes of outputs. Any other difference misleads a runtime, which
+plans its memory by the declared sizes.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from edge_embed.validation.expected_export import Port, Structure
 
 
 def size_differences(found: Structure, expected: Structure) -> Iterator[str]:
-    """What no tool fixes, in words; ports are those of an export but for their sizes."""
+    """Yield the differences of sizes that no tool makes, in words; all other properties of the ports must be equal."""
     fixed: dict[str, int] = {}
     for port, other in zip(found.inputs, expected.inputs, strict=True):
         for at, (got, wanted) in enumerate(zip(port.sizes, other.sizes, strict=True)):

@@ -1,4 +1,4 @@
-"""DPQ: a bit of a stored tensor -> the row and group that it belongs to."""
+"""Locations in a packed DPQ table: the row and group of a bit of a stored tensor."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def _locate(packed: PackedDPQ, tensor: str, offset: int, bit: int) -> str:
 
 
 def _first_row(packed: PackedDPQ, stored_group: int, code: int) -> str:
-    """The first row that a value is part of; with shared subspaces any of its groups may hold the code."""
+    """Return the first row that uses a codebook entry; with shared subspaces any of its groups may hold the code."""
     groups = slice(None) if packed.shape.shared else slice(stored_group, stored_group + 1)
     for block in row_blocks(packed.num_embeddings, 8 * packed.row_bytes):
         codes = packed.codes_of(np.arange(block.start, block.stop))[:, groups]  # [block, D or 1]

@@ -1,6 +1,7 @@
-"""What an export of a program writes, made again without a file: nodes, bodies, and every stored tensor.
+"""The contents of an export, built again in memory: nodes, bodies, and every stored tensor.
 
-Memory: that of an export. Tables and weights are referenced; what the exporter folds or transposes is held beside them.
+The memory is that of an export: tables and weights are referenced, and arrays that the exporter folds or transposes are
+held as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,18 +20,18 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.packed_form import TensorSpec
 
 _STANDARD = ("", "ai.onnx")  # two names of one domain
-_LISTS_WEIGHTS = 3  # the last IR version that does
+_LISTS_WEIGHTS = 3  # the last IR version that lists weights as inputs
 
 
 class Stored(NamedTuple):
-    """A tensor as it is stored."""
+    """Type, shape and bytes of a stored tensor."""
 
     spec: TensorSpec
     content: memoryview
 
 
 class Port(NamedTuple):
-    """An input or output; a dynamic size is its name, empty where it has none."""
+    """An input or output; a dynamic size is its name, or empty without a name."""
 
     name: str
     dtype: str
@@ -42,13 +43,13 @@ class Structure:
     """A model without its tensors.
 
     Attributes:
-        nodes: of the graph, in order.
+        nodes: nodes of the graph, in order.
         bodies: functions of our domain, by name.
         functions: domain and name of all functions.
         opsets: versions by domain.
-        ir_version: of the format.
-        inputs: of the graph.
-        outputs: of the graph.
+        ir_version: version of the format.
+        inputs: inputs of the graph.
+        outputs: outputs of the graph.
     """
 
     nodes: tuple[NodeProto, ...]
@@ -62,12 +63,12 @@ class Structure:
 
 @dataclass(frozen=True)
 class Written:
-    """What an export writes.
+    """The contents of an export.
 
     Attributes:
         structure: nodes and bodies.
-        tensors: those outside of compressed tables, by name.
-        table_tensors: names of those in tables.
+        tensors: tensors outside of compressed tables, by name.
+        table_tensors: names of the tensors of tables.
         metadata: texts by key.
     """
 
@@ -78,7 +79,7 @@ class Written:
 
 
 def written_by_export(lowered: LoweredProgram, found: ModelProto) -> Written:
-    """What an export of a program writes, with the memory for nodes that a file allows.
+    """Build the contents of an export of a program, with the session memory that the nodes of a file allow.
 
     Raises:
         BadInputError: the program cannot be exported.
@@ -91,12 +92,12 @@ def written_by_export(lowered: LoweredProgram, found: ModelProto) -> Written:
         for name, tensor in weights.items()
         if tensor is not None and name not in tables
     }
-    model.graph.initializers.clear()  # else they are copied into the structure
+    model.graph.initializers.clear()  # otherwise they are copied into the structure
     return Written(structure_of(ir.to_proto(model)), tensors, tables, metadata_of(lowered))
 
 
 def structure_of(model: ModelProto) -> Structure:
-    """The structure of a model."""
+    """Return the structure of a model."""
     graph: GraphProto = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     return Structure(
@@ -105,7 +106,7 @@ def structure_of(model: ModelProto) -> Structure:
         frozenset((body.domain, body.name) for body in model.functions),
         {"" if item.domain in _STANDARD else item.domain: item.version for item in model.opset_import},
         model.ir_version,
-        # IR 3 lists weights as inputs; since IR 4 a weight that is listed is one that a caller may replace
+        # IR 3 lists all weights as inputs; since IR 4 a listed weight is one that a caller may replace.
         tuple(_port(value) for value in graph.input if model.ir_version > _LISTS_WEIGHTS or value.name not in weights),
         tuple(map(_port, graph.output)),
     )
@@ -122,6 +123,6 @@ def _port(value: ValueInfoProto) -> Port:
 
 
 def _memory_bytes(nodes: Iterable[NodeProto]) -> int | None:
-    """What `export` was told to allow; a node that says something else differs then."""
+    """Return the limit that `export` was given; a node with another limit then counts as a difference."""
     own = (item for node in nodes if node.domain == DOMAIN for item in node.attribute)
     return next((item.i for item in own if item.name == MEMORY_BYTES and item.i >= 0), None)

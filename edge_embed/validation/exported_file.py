@@ -1,7 +1,7 @@
-"""The exported file as validation sees it: structure checked, tables found, weights read block by block.
+"""The exported file in validation: checked structure, tables, and weights that are read block by block.
 
-Weights inside the ``.onnx`` file are held in memory once (by default those of at most 128 MB; protobuf has
-no other way), twice while the file is parsed; those in files beside it are read 1 MiB at a time.
+Weights inside the ``.onnx`` file are held in memory once, and twice while protobuf parses the file.
+By default they are at most 128 MB. Weights in external files are read 1 MiB at a time.
 """
 
 from collections.abc import Iterator
@@ -29,19 +29,19 @@ class ExportedModel:
     """An ``.onnx`` file whose structure is sound.
 
     Args:
-        path: of the file.
-        original: the file that it was compressed from, if it was. What the ONNX checker refuses there too is no fault
-            of this one: the runtime decides.
+        path: path of the file.
+        original: the file that it was compressed from, if any. A complaint of the ONNX checker that the original gets
+            too is accepted: the runtime decides.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         proto: the model, external data not loaded.
         weights: sizes and places of its initializers.
-        manifest: of its tables, or None.
-        refusal: why the checker refuses the original too, empty if it accepts the file.
+        manifest: manifest of its tables, or None.
+        refusal: the checker's message if it refuses the original too, otherwise empty.
 
     Raises:
-        BadInputError: the file is missing, cut or no valid ONNX model, or its external data is missing, too
+        BadInputError: the file is missing, truncated or no valid ONNX model, or its external data is missing, too
             short or outside its folder.
     """
 
@@ -63,33 +63,33 @@ class ExportedModel:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file, then those of its external data."""
+        """Return the path of the model file, then those of its external data."""
         return (self.path, *(self.path.parent / file.name for file in self.weights.files()))
 
     @property
     def nodes(self) -> list[NodeProto]:
-        """The nodes of this package's operators, those of branches and loop bodies too."""
+        """Return the nodes of this package's operators, including those in branches and loop bodies."""
         return [node for node in nodes_inside(self.proto.graph) if node.domain == DOMAIN]
 
     @property
     def num_outer_nodes(self) -> int:
-        """How many of them are in no branch or body."""
+        """Return the number of this package's nodes outside of branches and loop bodies."""
         return sum(node.domain == DOMAIN for node in self.proto.graph.node)
 
     def nodes_of(self, tensors: list[str]) -> list[NodeProto]:
-        """The nodes whose last inputs are the initializers named."""
+        """Return the nodes whose last inputs are the named initializers."""
         return [node for node in self.nodes if list(node.input[-len(tensors) :]) == tensors]
 
     def has_body(self, op_type: str) -> bool:
-        """Whether the portable body of an operator is in the file."""
+        """Return whether the file holds the portable body of an operator."""
         return any((body.domain, body.name) == (DOMAIN, op_type) for body in self.proto.functions)
 
     def spec(self, name: str) -> TensorSpec | None:
-        """Type and shape of an initializer, None if there is none of that name."""
+        """Return type and shape of an initializer, or None if there is none of that name."""
         return self.weights.spec(name)
 
     def blocks(self, name: str) -> Iterator[memoryview]:
-        """The bytes of an initializer, little-endian, in order."""
+        """Yield the bytes of an initializer, little-endian, in order."""
         tensor = self._initializers[name]
         if tensor.data_location == TensorProto.EXTERNAL:
             yield from _file_blocks(ExternalTensor(self.path.parent, tensor))
@@ -102,12 +102,12 @@ class ExportedModel:
             yield view[start : start + _BLOCK_BYTES]
 
     def initializer_bytes(self) -> int:
-        """Bytes of all initializers in the file."""
+        """Return the bytes of all initializers in the file."""
         return sum(self.weights.nbytes(name) for name in self._initializers)
 
 
 def nodes_inside(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph and of the graphs inside it."""
+    """Yield the nodes of a graph and of the graphs inside it."""
     for node in graph.node:
         yield node
         for inner in graphs_of(node):
@@ -129,7 +129,7 @@ def _parse(path: Path) -> onnx.ModelProto:
 
 
 def _refusal(path: Path) -> str:
-    """Message of the ONNX checker, with types and shapes inferred; by path, which has no limit of 2 GB."""
+    """Return the message of the ONNX checker with shape inference, given a path because that has no 2 GB limit."""
     try:
         onnx.checker.check_model(str(path), full_check=True)
     except Exception as error:  # the checker's exceptions share no base class

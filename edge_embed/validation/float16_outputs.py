@@ -1,4 +1,4 @@
-"""Outputs that float16 has a part in: their tolerance is that of its 11 bits, also where weights are float32."""
+"""Outputs that depend on float16: their tolerance is that of its 11 bits, even if weights are float32."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _HALF = torch.float16
 
 
 def half_outputs(program: Program) -> tuple[str, ...]:
-    """Names of the outputs on whose path float16 is: an input, or what is computed, such as by ``torch.autocast``."""
+    """Return names of outputs that depend on float16 inputs or computations, for example by ``torch.autocast``."""
     graph: fx.Graph = program.module.graph
     inputs = {declared.name for declared in program.inputs if declared.dtype == _HALF}
     narrow: set[fx.Node] = set()

@@ -1,4 +1,4 @@
-"""What a session takes in a process of its own: memory, and the time until the first answer."""
+"""Memory of a session and its time until the first answer, measured in a separate process."""
 
 import json
 import tempfile
@@ -23,10 +23,10 @@ class Fresh:
     """A session in a fresh process, on one thread.
 
     Attributes:
-        resident: growth of resident memory, from before the session to after its first run, bytes.
-        peak: the same, of the most that it was on the way.
-        open_seconds: to make the session, wall time.
-        first_call_seconds: of the first run, wall time.
+        resident: growth of resident memory from before the session to after its first run, in bytes.
+        peak: growth of resident memory to its maximum in that time, in bytes.
+        open_seconds: wall time to create the session.
+        first_call_seconds: wall time of the first run.
     """
 
     resident: int
@@ -36,10 +36,10 @@ class Fresh:
 
 
 def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) -> Fresh:
-    """Run a model once, with an operator library, in a process of its own.
+    """Run a model once, with an operator library, in a separate process.
 
     Raises:
-        NotRunError: it cannot be measured here, or the process failed or took too long.
+        NotRunError: the measurement is impossible here, or the process failed or took too long.
     """
     if not resident_worker.STATUS.exists():
         raise NotRunError(f"{resident_worker.STATUS} is only there on Linux")

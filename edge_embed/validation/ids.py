@@ -1,6 +1,6 @@
-"""Random ids: uniform, or by Zipf's law with low ids frequent, as vocabularies are usually sorted.
+"""Random ids: uniform, or by Zipf's law with low ids frequent, as vocabularies are usually sorted by frequency.
 
-Zipf's 1 / (r + 1) is drawn as the whole part of exp(u ln(n + 1)), less 1, for a uniform u: id r then has a
+Zipf's 1 / (r + 1) is drawn as the integer part of exp(u ln(n + 1)), minus 1, for a uniform u. Id r then has a
 probability proportional to ln((r + 2) / (r + 1)).
 """
 
@@ -19,9 +19,9 @@ def draw(
     shape: tuple[int, ...],
     dtype: Any = np.int64,
 ) -> NDArray[np.integer[Any]]:
-    """Draw ids in 0 ... n - 1, never all of them zero (unless there is nothing else, or nothing to draw).
+    """Draw ids in 0 ... n - 1 that are not all zero, unless n is 1 or no id is drawn.
 
-    Ids of zero would hide what works for the first row only.
+    Ids that are all zero would hide errors that affect every row but the first.
     """
     if distribution == "uniform":
         ids = random.integers(0, num_embeddings, shape)

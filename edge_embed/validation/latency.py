@@ -1,7 +1,7 @@
-"""Latency of the custom op against the portable body, a dense twin and an empty call, as ratios.
+"""Latency of the operator library relative to the portable body, a dense twin and an empty call, as ratios.
 
-The dense twin holds the same rows as float32 and does the same by standard operators; it is left out where it
-would take more than 256 MB. The empty call (one Identity) shows how much of a small batch is the call itself.
+The dense twin holds the same rows as float32 and computes the same with standard operators. A twin of more than 256 MB
+is left out. The empty call (one Identity) shows the part of a small batch that is the call itself.
 """
 
 import tempfile
@@ -45,12 +45,12 @@ EMPTY = "empty call"
 ORIGINAL = "original"
 LARGEST_DENSE = 256 << 20
 _ROWS_AT_ONCE = 4096
-_TRIALS = 2  # of ids that a model may refuse
+_TRIALS = 2  # draws of ids, any of which a model may refuse
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is measured, in words."""
+    """Name, number of ids and distribution of a measurement."""
 
     name: str
     ids: int | None
@@ -72,7 +72,7 @@ def latency_result(
     times: tuple[Times, Times],
     random: np.random.Generator,
 ) -> LatencyResult:
-    """The ratio of the times of a subject and of its peer."""
+    """Return the ratio of the times of a subject and of its peer."""
     ours, other = (each.cpu for each in times)
     ratio, samples = ratio_of(ours, other, random), tuple(map(float, ratios_of(ours, other)))
     figures = ratio.median, ratio.low, ratio.high, 1e6 * float(np.median(ours))
@@ -80,14 +80,14 @@ def latency_result(
 
 
 def section(results: Sequence[LatencyResult]) -> LatencySection:
-    """Results with the machine they are from."""
+    """Return the results with the machine that they were measured on."""
     return LatencySection(machine(threads=1), METHOD, tuple(results))
 
 
 def measure_table(
     call: TableCall, submodel: Submodel, options: ValidationOptions, random: np.random.Generator
 ) -> list[LatencyResult]:
-    """One use of a table, for small and large batches of uniform and Zipf ids."""
+    """Measure one use of a table, for small and large batches of uniform and Zipf ids."""
     subject = f"table {call.table.name}" + ("" if call.use == "rows" else f", {call.name}")
     if reason := _reason_against(options):
         return [_Subject(subject, None, "any").not_run("any", reason)]
@@ -115,9 +115,10 @@ def measure_model(
     random: np.random.Generator,
     original: Path | None = None,
 ) -> list[LatencyResult]:
-    """The whole model, custom op against portable body, with the sizes of one case and fresh ids each call.
+    """Measure the whole model with the operator library against the portable body.
 
-    ``original`` is the file that was compressed in place, if there is one: one more peer.
+    Inputs have the sizes of one case, with new ids for each call.
+    ``original`` is the file that was compressed in place, if any, and is one more peer.
     """
     subject = _Subject("model", None, f"uniform, {case.name}")
     if reason := _reason_against(options):
@@ -140,14 +141,14 @@ def measure_model(
 
 
 def refused(error: Exception) -> str:
-    """Why a model is not timed that ran on all other inputs."""
+    """Return the reason for a model that refuses random ids and is therefore not timed."""
     return f"it does not run on ids drawn at random: {one_line(error)}"
 
 
 def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:
-    """Draws inputs of the sizes of a case: fresh uniform ids, the rest as it is there.
+    """Return a function that draws inputs of the sizes of a case: new uniform ids, the rest as in the case.
 
-    A model that refuses such ids, because it computes with them before a look-up, gets those of the case.
+    A model may refuse random ids because it computes with them before a lookup; it gets the ids of the case.
     """
     feeds, bounds = case.feeds(program), id_bounds(program)
 
@@ -169,7 +170,7 @@ def _takes(program: Program, feeds: Feeds) -> bool:
         program.run(*inputs)
     except TimeLimitError:
         raise
-    except Exception:  # whatever its operators raise
+    except Exception:  # any exception of its operators
         return False
     return True
 
@@ -187,7 +188,7 @@ def _drawer(
 def _sessions(
     call: TableCall, submodel: Submodel, folder: Path
 ) -> tuple[dict[str, ort.InferenceSession], dict[str, str]]:
-    """Single-threaded sessions of all contenders, and the peers left out with the reason."""
+    """Return single-threaded sessions of all contenders, and the reason for each peer that is left out."""
     inputs = [_value(name, kind) for name, kind in next(iter(call.signatures.values())).items()]
     sessions = {
         paths.CUSTOM: paths.open_session(submodel.path, False, paths.quiet_options(threads=1)),
@@ -203,7 +204,7 @@ def _sessions(
 
 
 def touch_table(call: TableCall, session: ort.InferenceSession, random: np.random.Generator) -> None:
-    """Touch every row once: the first read of a mapped page costs more than the look-up."""
+    """Read every row once, because the first read of a mapped page costs more than the lookup."""
     for feeds in call.all_rows(random):
         with step(f"all rows of table {call.table.name} are read"):
             session.run(None, dict(feeds))
@@ -215,7 +216,7 @@ def _write_empty(inputs: list[onnx.ValueInfoProto], folder: Path) -> Path:
 
 
 def _write_dense(call: TableCall, inputs: list[onnx.ValueInfoProto], folder: Path) -> Path:
-    """The same rows as one float32 table, written in blocks."""
+    """Write the same rows as one float32 table, in blocks."""
     packed, data = call.table.packed, folder / "dense.data"
     with data.open("wb") as file:
         for start in range(0, packed.num_embeddings, _ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Output heads: products of hidden states with every row."""
+"""Output layers: products of hidden states with every row."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ _HIDDEN = 6
 
 
 class LogitsCall(TableCall):
-    """hidden [*, d] -> logits [*, n]."""
+    """Logits of an output layer: hidden [*, d] -> logits [*, n]."""
 
     use: ClassVar[Use] = "logits"
     inputs: ClassVar[tuple[str, ...]] = ("hidden",)
@@ -26,11 +26,11 @@ class LogitsCall(TableCall):
 
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
-        """Hidden states in float32, and in the type of the table."""
+        """Return the input types: float32 hidden states, and hidden states in the type of the table."""
         return {np.dtype(kind): {"hidden": kind} for kind in (np.float32, self.table.row_type)}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
-        """Sequences, one state, none."""
+        """Return sequences of hidden states, one state and no state."""
         d = self.table.packed.embedding_dim
         shapes = {"sequences of hidden states": (2, _HIDDEN // 2, d), "one hidden state": (d,), "none": (0, d)}
         return [
@@ -40,40 +40,40 @@ class LogitsCall(TableCall):
         ]
 
     def refused(self) -> list[Case]:
-        """States of another width."""
+        """Return states of another width."""
         wide = np.ones((2, self.table.packed.embedding_dim + 1), np.float32)
         return [Case("hidden states one column too wide", {"hidden": wide})]
 
     def expected(self, case: Case) -> Expected:
-        """Products with the rows of the packed form; a path may round rows that it computes to their own type."""
+        """Multiply with the rows of the packed form; a path may round computed rows to their own type."""
         rounded = None if self.table.method.exact else self.table.row_type
         packed = self.table.packed
         return Expected(*logits(packed, case.feeds["hidden"]), max(packed.embedding_dim, self.row_terms), rounded)
 
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
-        """The hidden states."""
+        """Return the hidden states."""
         return (torch.from_numpy(feeds["hidden"]),)
 
     def result_type(self, first: np.dtype[Any]) -> np.dtype[Any]:
-        """That of the hidden states."""
+        """Return the type of the hidden states."""
         return first
 
     def place(self, case: Case, shape: tuple[int, ...], index: int) -> str:
-        """Hidden state and row."""
+        """Return hidden state and row in words."""
         position, row = divmod(index, shape[-1])
         return f"hidden state {position}, row {row}"
 
     def dense_nodes(self) -> list[NodeProto]:
-        """One MatMul; the runtime transposes the table when it loads it."""
+        """Return one MatMul; the runtime transposes the table when it loads it."""
         return [
             helper.make_node("Transpose", ["table"], ["columns"], perm=[1, 0]),
             helper.make_node("MatMul", ["hidden", "columns"], ["result"]),
         ]
 
     def all_rows(self, random: np.random.Generator) -> Iterator[Feeds]:
-        """Any call reads every row."""
+        """Yield one call, because any call reads every row."""
         yield self.timed(random, "uniform", 1)
 
     def timed(self, random: np.random.Generator, distribution: Distribution, batch: int) -> Feeds:
-        """``batch`` hidden states."""
+        """Draw ``batch`` hidden states."""
         return {"hidden": random.normal(size=(batch, self.table.packed.embedding_dim)).astype(np.float32)}

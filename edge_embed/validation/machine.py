@@ -1,4 +1,4 @@
-"""What figures were measured on, in words."""
+"""Description of the machine that figures were measured on."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import onnxruntime as ort
 
 
 def machine(threads: int) -> dict[str, str]:
-    """Processor, cores and how many threads a call uses, system, and the runtime with its version."""
+    """Return processor, number of cores and threads used, system, and runtime with its version."""
     return {
         "processor": _processor(),
         "cores": f"{os.cpu_count()} cores, {threads} used",

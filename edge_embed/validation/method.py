@@ -1,4 +1,4 @@
-"""What a compression method tells validation about itself."""
+"""The functions that a compression method supplies to validation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ValidationMethod:
-    """One method's part in validation.
+    """The part of one method in validation.
 
     Attributes:
-        name: the word for the method at every stage.
-        exact: whether rows are selected and not summed up, so that every path gives the same bits.
-        locate: says in words where bit ``bit`` of byte ``offset`` of a tensor lies: (packed, tensor, offset, bit)
+        name: name of the method at every stage.
+        exact: whether rows are selected and not summed, so that every path returns the same bits.
+        locate: returns in words the place of bit ``bit`` of byte ``offset`` of a tensor: (packed, tensor, offset, bit)
             -> row, group.
-        terms: the largest number of terms that is summed up for an element of a row.
-        comparisons: numbers that the training form computes to find the row of one id.
-        column: says in words where column ``index`` of a row lies.
+        terms: the largest number of terms in the sum for an element of a row.
+        comparisons: the number of values that the training form computes to find the row of one id.
+        column: returns in words the place of column ``index`` of a row.
     """
 
     name: str

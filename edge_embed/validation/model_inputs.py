@@ -1,7 +1,7 @@
-"""Random inputs for the whole model: ids below the smallest table they reach, the rest like the example.
+"""Random inputs for the whole model: ids below the number of rows of the smallest table they reach, the rest as given.
 
-Which inputs hold ids is found by walking from every look-up in the graph up to the inputs. Other inputs
-(masks, lengths, features, states) take their values at random from the example's own.
+Inputs that hold ids are found by a walk from every lookup in the graph up to the inputs. Other inputs
+(masks, lengths, features, states) draw their values at random from those of the example.
 """
 
 import math
@@ -29,23 +29,23 @@ _DENSE = {
     torch.ops.aten.embedding_bag.default,
     torch.ops.aten.embedding_bag.padding_idx,
 }
-# What depends on the shape of a tensor alone carries no ids further.
+# Nodes that depend on the shape of a tensor only pass no ids on.
 _SHAPE_ONLY = frozenset(
     "sym_size sym_numel _shape_as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split()
 )
 _SIZES = (3, 7, 2, 5)
-_LARGEST_SIZE = 16  # of a dynamic dimension in further cases
+_LARGEST_SIZE = 16  # of a dynamic dimension in additional cases
 
 
 @dataclass(frozen=True)
 class ModelCase:
-    """One set of inputs, in words, with what the training form makes of it.
+    """One set of inputs, with the outputs of the training form.
 
     Attributes:
-        name: in words.
+        name: name in words.
         inputs: one tensor per input, or array of texts.
         outputs: one tensor per output, or array of texts.
-        scores: for outputs that are ids of the highest logits, by position: what ids are worth.
+        scores: the scores of ids, by position of each output that holds ids of the highest logits.
     """
 
     name: str
@@ -54,19 +54,19 @@ class ModelCase:
     scores: Mapping[int, Score] = field(default_factory=dict)
 
     def feeds(self, program: Program) -> dict[str, NDArray[Any]]:
-        """The inputs as runtimes take them."""
+        """Return the inputs as runtimes accept them."""
         return {declared.name: array(value) for declared, value in zip(program.inputs, self.inputs, strict=True)}
 
 
 def make_cases(
     program: Program, random: np.random.Generator, more: int = 0, fixed: Sequence[Sizes] = ()
 ) -> tuple[list[ModelCase], list[str]]:
-    """Inputs of several sizes, and those (in words) that the training form itself does not run on.
+    """Return inputs of several sizes, and descriptions of those on which the training form itself does not run.
 
     Args:
         program: the training form.
-        random: where sizes and values come from.
-        more: how many cases of random sizes are made beyond the usual ones.
+        random: source of sizes and values.
+        more: number of cases of random sizes beyond the usual ones.
         fixed: the only sizes that the dynamic dimensions may have; by default any.
     """
     cases: list[ModelCase] = []
@@ -76,9 +76,9 @@ def make_cases(
     for plan in (*plans, *_more_plans(program, random, more, fixed)):
         try:
             cases.append(run_case(program, plan.name, plan.draw(program, random, bounds)))
-        except Exception as error:  # the model's own limits: lengths it does not take, ids it computes with
+        except Exception as error:  # the model's own limits: lengths that it refuses, ids that it computes with
             left_out.append(f"{plan.name}: {one_line(error)}")
-            # Ids that the model shifts before a look-up are only safe where the example has them.
+            # Ids that the model shifts before a lookup are only valid with the values of the example.
             again = replace(plan, name=f"{plan.name} from the example")
             with suppress(Exception):
                 cases.append(run_case(program, again.name, again.draw(program, random, {})))
@@ -86,9 +86,9 @@ def make_cases(
 
 
 def large_case(program: Program, random: np.random.Generator, ids: int) -> ModelCase | None:
-    """Inputs of about so many ids, without what the training form makes of them, which can take long.
+    """Return inputs of about ``ids`` ids, without outputs of the training form, which can take long to compute.
 
-    None where an input holds something else, or its size is fixed.
+    Returns None if an input holds anything but ids, or if all sizes are fixed.
     """
     bounds, sizes = id_bounds(program), program.example_sizes
     if len(bounds) < len(program.inputs) or not sizes:
@@ -99,7 +99,7 @@ def large_case(program: Program, random: np.random.Generator, ids: int) -> Model
 
 
 def id_bounds(program: Program) -> dict[str, int]:
-    """For every input that reaches a look-up: the number of rows of the smallest table it reaches."""
+    """Return the number of rows of the smallest table that each input reaches, for inputs that reach a lookup."""
     if isinstance(program.module, FileModule):
         return dict(program.module.id_rows)
     integers = {declared.name for declared in program.inputs if declared.holds_integers}
@@ -116,7 +116,7 @@ def id_bounds(program: Program) -> dict[str, int]:
 
 
 def _look_up(program: Program, node: fx.Node) -> tuple[fx.Node, int] | None:
-    """The ids that a node looks up, and the rows of its table."""
+    """Return the ids that a node looks up and the number of rows of its table, or None."""
 
     def weight(item: fx.Node) -> Tensor:
         return program.module.weight(str(item.target))
@@ -133,7 +133,7 @@ def _look_up(program: Program, node: fx.Node) -> tuple[fx.Node, int] | None:
 
 
 def _origins(node: fx.Node) -> Iterator[fx.Node]:
-    """The inputs of the model whose values reach ``node``."""
+    """Yield the inputs of the model whose values reach ``node``."""
     waiting, seen = [node], set()
     while waiting:
         current = waiting.pop()
@@ -155,9 +155,9 @@ class _Plan:
     """Inputs to draw.
 
     Attributes:
-        name: in words.
-        distribution: of the ids; None stands for the example itself.
-        sizes: of the dynamic dimensions.
+        name: name in words.
+        distribution: distribution of the ids; None selects the example inputs.
+        sizes: sizes of the dynamic dimensions.
     """
 
     name: str
@@ -179,7 +179,7 @@ class _Plan:
                 ids: Any = random_ids.draw(random, self.distribution, bounds[declared.name], shape)
                 inputs.append(torch.from_numpy(ids).to(declared.dtype))
             elif declared.holds_texts:
-                assert isinstance(program.module, FileModule)  # no other model takes texts
+                assert isinstance(program.module, FileModule)  # no other model accepts texts
                 inputs.append(program.module.texts.draw(random, shape))
             elif example.numel() == 0:
                 inputs.append(torch.ones(shape, dtype=declared.dtype))
@@ -194,7 +194,7 @@ class _Plan:
 
 def _plans(program: Program) -> Iterator[_Plan]:
     example = program.example_sizes
-    if all(map(math.prod, (value.shape for value in program.example_inputs))):  # some runtimes die on empty batches
+    if all(map(math.prod, (value.shape for value in program.example_inputs))):  # some runtimes crash on empty batches
         yield _Plan("the example", None, example)
     same = {name: max(1, size) for name, size in example.items()}
     other = summed({name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)})
@@ -215,7 +215,7 @@ def _fixed_plans(program: Program, fixed: Sequence[Sizes]) -> Iterator[_Plan]:
 
 
 def _more_plans(program: Program, random: np.random.Generator, count: int, fixed: Sequence[Sizes]) -> Iterator[_Plan]:
-    """Cases of random sizes, or of each of the only ones in turn; every second one of each has ids by Zipf's law."""
+    """Yield cases of random sizes, or of each fixed size in turn; every second case of a kind has Zipf ids."""
     distributions: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
     for number in range(count):
         rounds, at = divmod(number, len(fixed) or 1)
@@ -232,5 +232,5 @@ def _words(sizes: Sizes) -> str:
 
 
 def run_case(program: Program, name: str, inputs: tuple[Any, ...]) -> ModelCase:
-    """The training form on one set of inputs; whatever it raises passes."""
+    """Run the training form on one set of inputs; its exceptions propagate."""
     return ModelCase(name, inputs, program.run(*inputs), scores_of_ids(program, inputs))

@@ -1,8 +1,8 @@
-"""The whole model on every path, compared with the training form: |a - b| <= atol + rtol |b|.
+"""Comparison of the whole model on every path with the training form: |a - b| <= atol + rtol |b|.
 
-Whole numbers and truth values must be equal, but for ids of the highest logits, which are compared by the logits that
-they stand for. A NaN or an infinity is a failure wherever it appears, in the training form too: what is undefined
-cannot be compared.
+Integers and Booleans must be equal. Ids of the highest logits are an exception: the logits that they stand for are
+compared. A NaN or an infinity fails wherever it appears, in the training form too, because an undefined value cannot be
+compared.
 """
 
 import math
@@ -39,7 +39,7 @@ _QUANTILE = 0.999
 
 @dataclass
 class _Error:
-    """What has been seen of one output on one path."""
+    """Errors found so far for one output on one path."""
 
     largest: float = 0.0
     total: float = 0.0
@@ -58,7 +58,7 @@ class _Error:
         if not problem and holds_texts(got):
             problem = _unequal(got, expected)
         elif not problem:
-            # In float64: a difference of float32 near the largest numbers would overflow.
+            # In float64, because a difference of float32 near the largest numbers would overflow.
             wide, exact = got.astype(np.float64), expected.astype(np.float64)
             with np.errstate(invalid="ignore"):  # infinities, such as of masked logits, are equal or far apart
                 error = np.where(wide == exact, 0.0, np.abs(wide - exact))
@@ -74,13 +74,13 @@ class _Error:
         self.problem = self.problem or (f"{case}: {problem}" if problem else "")
 
     def _count(self, error: NDArray[np.float64]) -> None:
-        """By decade; what is infinite is in the last."""
+        """Count errors by decade; infinite errors count in the last."""
         places = np.searchsorted(ERROR_EDGES, error.reshape(-1), side="left") + 1
         places[error.reshape(-1) == 0] = 0
         self.histogram += np.bincount(places, minlength=len(self.histogram))
 
     def _keep_worst(self, case: str, error: NDArray[np.float64], allowed: NDArray[np.float64]) -> None:
-        """Which case is farthest off, in multiples of what is allowed there."""
+        """Keep the case with the largest deviation, in multiples of the allowed one."""
         with np.errstate(divide="ignore", invalid="ignore"):
             worst = float(np.where(error == 0, 0.0, error / allowed).max(initial=0.0))
         if worst > self.worst:
@@ -88,19 +88,19 @@ class _Error:
 
     @property
     def quantile(self) -> float:
-        """The error that `_QUANTILE` of all values do not exceed, one that was seen."""
+        """The smallest observed error that a share `_QUANTILE` of all values does not exceed."""
         return float(np.quantile(np.concatenate(self.errors), _QUANTILE, method="higher"))
 
 
 class OracleInterpreter(ProgramInterpreter):
-    """Runs a lowered program with numpy's packed tables in place of the packed operators."""
+    """Runs a lowered program with packed tables in numpy instead of packed operators."""
 
     def __init__(self, lowered: LoweredProgram) -> None:
         super().__init__(lowered.program.module)
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
 
     def run_node(self, n: fx.Node) -> Any:
-        """One node of the graph."""
+        """Run one node of the graph."""
         call = packed_call(n, self._tables)
         if call is None:
             return super().run_node(n)
@@ -116,7 +116,7 @@ def compare_model(
     options: ValidationOptions,
     on_path: Callable[[], None],
 ) -> tuple[PathResult, ...]:
-    """Run all cases on all paths; the training form's own outputs are in the cases."""
+    """Run all cases on all paths; the cases hold the outputs of the training form."""
     results = compare_lowered(lowered, cases, options)
     on_path()
     results.append(
@@ -133,7 +133,7 @@ def compare_sessions(
     options: ValidationOptions,
     on_path: Callable[[], None],
 ) -> Iterator[PathResult]:
-    """The file in ONNX Runtime, without the operator library and with it."""
+    """Yield the results of the file in ONNX Runtime, without and with the operator library."""
     for portable in (True, False):
         opener = partial(_session, lowered, exported, portable)
         name = paths.PORTABLE if portable else paths.CUSTOM
@@ -142,7 +142,7 @@ def compare_sessions(
 
 
 def compare_lowered(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> list[PathResult]:
-    """The two paths that need no file: the training form, and the packed oracle."""
+    """Return the results of the two paths that need no file: the training form and the packed oracle."""
     names = lowered.program.output_names
     oracle = run_path(paths.ORACLE, lambda: partial(_run_oracle, lowered), names, cases, options)
     return [training_form(lowered, cases, options), oracle]
@@ -173,7 +173,7 @@ def compare_target(
     options: ValidationOptions,
     run_options: RunOptions,
 ) -> TargetResult:
-    """Run all cases on a target, with feeds for each; what it lacks, or how it failed, is in the result."""
+    """Run all cases on a target with the feeds of each; the result states missing parts or a failure."""
     ran: list[TargetRun] = []
 
     def opener() -> RunModel:
@@ -193,7 +193,7 @@ def compare_target(
 
 
 def training_form(lowered: LoweredProgram, cases: list[ModelCase], options: ValidationOptions) -> PathResult:
-    """The outputs of the program itself, which are in the cases."""
+    """Return the result of the training form, whose outputs the cases hold."""
     outputs = []
     for index, name in enumerate(lowered.program.output_names):
         arrays = [(case.name, array(case.outputs[index])) for case in cases]
@@ -227,9 +227,9 @@ def run_path(
         raise
     except NotRunError as error:
         return PathResult(name, "not run", str(error), ())
-    except RunFailedError as error:  # says itself what failed
+    except RunFailedError as error:  # its message already states what failed
         return PathResult(name, "failed", str(error), ())
-    except Exception as error:  # whatever a runtime raises, the path does not run
+    except Exception as error:  # any exception of a runtime means that the path does not run
         return PathResult(name, "failed", f"{case_name}: {one_line(error)}", ())
     outputs = [
         _output_result(output, errors[output], options, exact=not (_is_float(array(expected)) or index in scores))
@@ -239,7 +239,7 @@ def run_path(
 
 
 def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """An output and what is expected, or what their ids are worth."""
+    """Return an output and the expected one, or the scores of their ids."""
     got = as_texts(got)
     expected, score = array(case.outputs[index]), case.scores.get(index)
     if score is None or _mismatch(got, expected):
@@ -248,7 +248,7 @@ def _scored(case: ModelCase, index: int, got: NDArray[Any]) -> tuple[NDArray[Any
 
 
 def _output_result(name: str, error: _Error, options: ValidationOptions, exact: bool) -> OutputResult:
-    known = error.finite and any(len(errors) for errors in error.errors)  # of texts there are none
+    known = error.finite and any(len(errors) for errors in error.errors)  # texts have none
     detail = error.problem
     if not detail and exact:
         detail = f"all {error.values:,} values equal"
@@ -290,7 +290,7 @@ def _not_numbers(values: NDArray[Any]) -> str:
 
 
 def _mismatch(got: NDArray[Any], expected: NDArray[Any]) -> str:
-    """Why two arrays cannot be compared number by number, or empty."""
+    """Return the reason why two arrays cannot be compared number by number, or an empty string."""
     if (got.dtype, got.shape) != (expected.dtype, expected.shape):
         return f"got {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}"
     return _not_numbers(got) or _not_numbers(expected)

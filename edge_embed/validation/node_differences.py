@@ -1,4 +1,4 @@
-"""Where the nodes of two graphs differ, in words."""
+"""Differences between the nodes of two graphs, in words."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ _MOST_NAMED = 4
 
 
 def key_of(node: NodeProto) -> bytes:
-    """Equal for nodes that do the same with the same values, whatever they are called."""
+    """Return bytes that are equal for nodes with equal operator, inputs, outputs and attributes, whatever the name."""
     plain = NodeProto()
     plain.CopyFrom(node)
     for field in ("name", "doc_string", "metadata_props"):
@@ -22,7 +22,7 @@ def key_of(node: NodeProto) -> bytes:
 
 
 def unmatched(nodes: Iterable[NodeProto], others: Iterable[NodeProto]) -> list[NodeProto]:
-    """Those of ``nodes`` that ``others`` have not, however these are ordered."""
+    """Return the nodes of ``nodes`` that ``others`` lacks, in any order."""
     left = Counter(map(key_of, others))
     found = []
     for node in nodes:
@@ -35,7 +35,7 @@ def unmatched(nodes: Iterable[NodeProto], others: Iterable[NodeProto]) -> list[N
 
 
 def describe(got: Sequence[NodeProto], expected: Sequence[NodeProto]) -> str:
-    """What differs, from nodes that only one side has; the first few are named."""
+    """Describe the differences, from nodes that only one side has; the first few are named."""
     lines = list(_lines(got, expected))
     more = f"; and {len(lines) - _MOST_NAMED} more" if len(lines) > _MOST_NAMED else ""
     return "; ".join(lines[:_MOST_NAMED]) + more
@@ -51,7 +51,7 @@ def _lines(got: Sequence[NodeProto], expected: Sequence[NodeProto]) -> Iterator[
 
 
 def title(node: NodeProto) -> str:
-    """``MatMul -> logits``."""
+    """Return operator and outputs of a node, such as ``MatMul -> logits``."""
     return f"{node.op_type} -> {', '.join(node.output)}"
 
 

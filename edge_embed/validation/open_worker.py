@@ -1,9 +1,9 @@
-"""Run as a program of its own: opens a model once with each runtime that is to have it, and prints what they say.
+"""Worker program: opens a model once with each runtime that applies, and prints their error messages.
 
     open_worker.py onnx MODEL LIBRARY EXTENSIONS  ->  {"runtime": "ONNX Runtime ...", "errors": {"portable body": ""}}
     open_worker.py tflite MODEL                   ->  {"runtime": "LiteRT ...", "errors": {"built-in operators": ""}}
 
-Nothing of this package is imported here, so that the process starts fast. Where memory runs out, this process ends
+Nothing of this package is imported, so that the process starts fast. If memory runs out, the system ends this process
 first.
 """
 
@@ -19,7 +19,7 @@ _FATAL_ONLY = 4
 
 
 def open_onnx(model: str, library: str, extensions: str) -> dict[str, Any]:
-    """Open a model in ONNX Runtime: with the operator library, if there is one, and without."""
+    """Open a model in ONNX Runtime, with the operator library, if there is one, and without."""
     import onnxruntime as ort  # noqa: PLC0415
 
     def session(libraries: list[str]) -> None:
@@ -37,7 +37,7 @@ def open_onnx(model: str, library: str, extensions: str) -> dict[str, Any]:
 
 
 def open_tflite(model: str) -> dict[str, Any]:
-    """Open a model in LiteRT, by its own operators alone."""
+    """Open a model in LiteRT with its built-in operators only."""
     from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
 
     version = metadata.version("ai-edge-litert")
@@ -54,7 +54,7 @@ def _error(attempt: Callable[[], None]) -> str:
 
 
 def _be_first_to_end() -> None:
-    """Let the system end this process before others when memory runs out, and fail an allocation before that."""
+    """Make this process the first that the system ends without memory, and fail an allocation before that."""
     with suppress(OSError, ImportError, StopIteration, ValueError):  # only Linux has these
         Path("/proc/self/oom_score_adj").write_text("1000")
         import resource  # noqa: PLC0415

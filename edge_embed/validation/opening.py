@@ -1,6 +1,6 @@
-"""Opens what was exported once, before it gets its name: a file that no runtime opens is of no use to anybody.
+"""Trial opening of an exported file before it gets its name, because a file that no runtime opens is useless.
 
-A runtime can end the process that opens a file, so this is done in one of its own.
+A runtime can end the process that opens a file, so a separate process opens it.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import open_worker
 
-_LONGEST = 600.0  # seconds, where steps have no limit of their own
+_LONGEST = 600.0  # seconds, if steps have no limit
 _MOST_SAID = 500
 _LEAVE_OUT = "--no-open / open=False writes it unopened, for another runtime or a larger machine"
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\)")
@@ -32,13 +32,13 @@ _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Canno
 
 @dataclass
 class Opening:
-    """Opens files for one export, or one that was compressed.
+    """Opens the files of one export or one compression.
 
     Attributes:
         target: ``onnx`` or ``tflite``.
-        output: the path that messages name; what is opened lies elsewhere until it is done.
-        source: the file of the same runtime that it was made from, if there is one.
-        opened: where it was.
+        output: the path that messages name; the opened file lies elsewhere until it is complete.
+        source: the file of the same runtime that the output was made from, if any.
+        opened: the runtime that opened it and the ways, or the reason why it was not opened.
     """
 
     target: str
@@ -47,10 +47,10 @@ class Opening:
     opened: Opened = field(default_factory=Opened)
 
     def __call__(self, path: Path) -> None:
-        """Open a file that is complete but for its name.
+        """Open a file that is complete except for its name.
 
         Raises:
-            BadInputError: if the runtime cannot open it; what it says, and the remedy.
+            BadInputError: the runtime cannot open it; the message states the runtime's message and the remedy.
         """
         try:
             found = self._said_of(path)
@@ -77,7 +77,7 @@ class Opening:
         )
 
     def _remedy_of_source(self) -> str:
-        """What to do where it is not the tables: the file without them is not opened either."""
+        """Return a remedy if the runtime refuses the source file too, so that the tables are not the cause."""
         with suppress(NotRunError):
             if self.source is not None and any(self._said_of(self.source)["errors"].values()):
                 return f"{self.source} is not opened there either: if that is a mistake, convert it again"
@@ -97,10 +97,10 @@ def _remedy(said: str) -> str:
 
 
 def run_opens(target: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """What `open_worker` prints in a process of its own.
+    """Return the output of `open_worker`, run in a separate process.
 
     Raises:
-        NotRunError: if a process cannot be started here.
+        NotRunError: a process cannot be started here.
     """
     seconds = step_limit()
     limit = _LONGEST if seconds == math.inf else seconds
@@ -115,7 +115,7 @@ def run_opens(target: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 def _onnx(path: Path) -> tuple[list[str], str]:
     library = extensions = ""
-    with suppress(EdgeEmbedError):  # an export does not need it
+    with suppress(EdgeEmbedError):  # an export does not need the library
         library = str(get_library_path())
     if needs_extensions(path):
         try:

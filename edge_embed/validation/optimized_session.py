@@ -1,8 +1,8 @@
-"""What a session holds after optimisation: our nodes that are left, and all initializers.
+"""Contents of a session after optimisation: our nodes that are left, and all initializers.
 
-The optimised model is saved to a temporary folder, weights in a file of their own, and only its structure is
-read back. With the library our nodes must survive, without it they must be gone: a library that registers
-nothing would "work" too, because the body runs in its place.
+The optimised model is saved to a temporary folder, with weights in a separate file, and only its structure is
+read back. With the library our nodes must survive; without it they must be gone. A library that registers
+nothing would otherwise seem to work, because the portable body runs in its place.
 """
 
 import tempfile
@@ -34,14 +34,14 @@ LEVELS = {
 
 @dataclass(frozen=True)
 class Optimized:
-    """A model as a session holds it.
+    """Measured contents of a session.
 
     Attributes:
         level: a key of `LEVELS`.
         library: whether the operator library was registered.
-        own_nodes: nodes of our operators, those of subgraphs too.
-        initializer_bytes: all initializers and constants, whatever their type, those of subgraphs too.
-        problem: why there is no such session; the numbers mean nothing then.
+        own_nodes: number of nodes of our operators, including those in subgraphs.
+        initializer_bytes: bytes of all initializers and constants of any type, including those in subgraphs.
+        problem: reason why there is no such session; the numbers are then undefined.
     """
 
     level: str
@@ -52,11 +52,11 @@ class Optimized:
 
 
 def optimize(path: Path, level: str, library: bool) -> Optimized:
-    """Open a session at one optimisation level and measure what it holds.
+    """Open a session at one optimisation level and measure its contents.
 
     Raises:
-        NotRunError: if the library is wanted and there is none.
-        BadInputError: if the file cannot be opened.
+        NotRunError: the library is requested and there is none.
+        BadInputError: the file cannot be opened.
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "optimized.onnx"
@@ -73,7 +73,7 @@ def optimize(path: Path, level: str, library: bool) -> Optimized:
 
 
 def optimize_all(exported: ExportedModel) -> list[Optimized]:
-    """Every level, with the library and without."""
+    """Open a session at every level, with the library and without."""
     found = []
     for level in LEVELS:
         for library in (True, False):
@@ -85,7 +85,7 @@ def optimize_all(exported: ExportedModel) -> list[Optimized]:
 
 
 def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
-    """Whether the kernel ran with the library and the body without, at every level."""
+    """Check that the kernel runs with the library and the portable body without it, at every level."""
     name = "the kernel runs with the library, the body without"
     if reason := paths.missing_library():
         return Check(name, "not run", reason)
@@ -93,7 +93,7 @@ def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
     if bare := sorted(methods - set(Parts("kernels"))):
         return Check(name, "not run", f"{', '.join(bare)}: there is no kernel, the body runs with the library too")
     expected = len(exported.nodes)
-    # A branch that is never taken goes with its nodes.
+    # The optimiser may remove a branch that is never taken, together with its nodes.
     least = exported.num_outer_nodes or min(1, expected)
     for found in optimized:
         wanted = range(least, expected + 1) if found.library else range(1)
@@ -107,7 +107,7 @@ def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
 
 
 def loaded_sizes(optimized: list[Optimized]) -> tuple[LoadedSize, ...]:
-    """The bytes of all initializers, for the report."""
+    """Return the bytes of all initializers, for the report."""
     return tuple(
         LoadedSize(found.level, found.library, found.initializer_bytes) for found in optimized if not found.problem
     )

@@ -1,4 +1,4 @@
-"""What the user may choose about a validation."""
+"""Options of a validation."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -11,41 +11,41 @@ from edge_embed.errors import BadInputError, suggested
 from edge_embed.files import checked_path
 from edge_embed.keywords import suggests_keywords
 
-# Tables are compared bit by bit; tolerance is for the rest of the model, which computes in float32 with another
-# order of summation. A dot product of 1,000 to 10,000 terms is then off by 1e-6 to 1e-5 of its terms, and a few
-# layers or recurrent steps add up to ten times that: 1e-4 relative, 1e-5 absolute where terms cancel. One wrong
-# code or a flipped weight of any consequence moves an output by 1e-3 to 1 and stands out.
+# Tables are compared bit by bit. The tolerance is for the rest of the model, which computes in float32 in another
+# order of summation. A dot product of 1,000 to 10,000 terms is then off by 1e-6 to 1e-5 of its terms. A few layers or
+# recurrent steps increase this up to ten times: 1e-4 relative, 1e-5 absolute where terms cancel. A wrong code or a
+# relevant flipped bit of a weight changes an output by 1e-3 to 1, far above the tolerance.
 DEFAULT_ATOL = 1e-5
 DEFAULT_RTOL = 1e-4
-# With float16 anywhere in the weights paths round to 11 bits at different places: 5e-4 of a term, a few times over.
+# With float16 in any weight, paths round to 11 bits at different places: 5e-4 of a term, a few times.
 HALF_ATOL = 1e-3
 HALF_RTOL = 1e-2
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A tolerance for all outputs, and others for some; None leaves it to the type of the weights."""
+    """A tolerance for all outputs, with exceptions by output; None selects it by the type of the weights."""
 
     default: float | None = None
     by_output: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, output: str) -> float:
-        """The tolerance of one output, after `ValidationOptions.for_weights`."""
+        """Return the tolerance of one output, after `ValidationOptions.for_weights`."""
         assert self.default is not None
         return self.by_output.get(output, self.default)
 
     def or_else(self, default: float, by_output: Mapping[str, float] = MappingProxyType({})) -> Self:
-        """With ``default`` where there is none yet, or with that of an output which has one of its own."""
+        """Return a tolerance whose missing values are filled with ``default`` and ``by_output``."""
         if self.default is not None:
             return self
         return replace(self, default=default, by_output={**by_output, **self.by_output})
 
     @classmethod
     def of_numbers(cls, value: "float | Mapping[str, float] | Tolerance") -> "Tolerance":
-        """A number for all outputs, or numbers by their names.
+        """Convert a number for all outputs, or numbers by output name.
 
         Raises:
-            BadInputError: if one is no finite number of at least 0.
+            BadInputError: a value is no finite number of at least 0.
         """
         if isinstance(value, Tolerance):
             return value
@@ -54,10 +54,10 @@ class Tolerance:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Read ``[output:]x``, as it is given on the command line; the last one wins.
+        """Parse ``[output:]x`` of the command line; the last one counts.
 
         Raises:
-            BadInputError: if ``x`` is no finite number of at least 0.
+            BadInputError: ``x`` is no finite number of at least 0.
         """
         by_output: dict[str, float] = {}
         default = None
@@ -79,26 +79,26 @@ class Tolerance:
 @suggests_keywords
 @dataclass(frozen=True)
 class ValidationOptions:
-    """How to validate.
+    """Options of a validation.
 
     Attributes:
-        atol: absolute tolerance of the model's outputs: a number, or one for each by its name.
-        rtol: relative tolerance of the model's outputs, alike.
-        seed: of ids, inputs and the order of measurements.
+        atol: absolute tolerance of the model's outputs: a number, or numbers by output name.
+        rtol: relative tolerance of the model's outputs, in the same form.
+        seed: random seed of ids, inputs and the order of measurements.
         iterations: measured rounds per latency figure; 0 measures none.
-        warmup: rounds before them.
-        more_cases: inputs of random sizes for the whole model beyond the usual ones.
+        warmup: rounds before the measured ones.
+        more_cases: number of inputs of random sizes for the whole model beyond the usual ones.
         inputs: file of inputs for the whole model, in place of random ones.
         save_inputs: file that the inputs of the whole model are written to.
-        save_worst: file that the inputs are written to on which an output was farthest off, on any path or target.
+        save_worst: file for the inputs on which an output deviated most, on any path or target.
         force: overwrite existing files.
-        targets: where the model is to run besides, as on the command line: ``local``, ``arm64:cortex-a53``.
-        time_limit: seconds that each step may take: a session that is made, a model or a table that is run on given
-            inputs, whatever a target does in another process. The command line ends every step by it; Python only
-            calls of ONNX Runtime whose outputs are compared, and other processes.
-        tokenizer: the file of the tokenizer that the exported file has, to compare ids with.
-        changed_after_export: whether a tool changed the file on purpose, so that what differs from an export is told
-            and fails nothing. Files that bear the mark of a known tool need no such word.
+        targets: additional targets that run the model, as on the command line: ``local``, ``arm64:cortex-a53``.
+        time_limit: time limit of each step in seconds. A step creates a session, runs a model or a table on given
+            inputs, or runs a target in another process. The command line ends every step at the limit; Python ends
+            only other processes and calls of ONNX Runtime whose outputs are compared.
+        tokenizer: the tokenizer file of the exported file, to compare ids with.
+        changed_after_export: whether a tool changed the file on purpose, so that differences from an export are
+            reported and do not fail. Files with the mark of a known tool do not need this option.
     """
 
     atol: Tolerance = Tolerance()
@@ -130,27 +130,27 @@ class ValidationOptions:
 
     @classmethod
     def parse(cls, atol: Iterable[str], rtol: Iterable[str], **others: Any) -> Self:
-        """Options as they are given on the command line: tolerances as ``[output:]x``, others as they are.
+        """Create options from the command line: tolerances as ``[output:]x``, others unchanged.
 
         Raises:
-            BadInputError: if one of them is impossible.
+            BadInputError: a value is invalid.
         """
         return cls(Tolerance.parse(atol), Tolerance.parse(rtol), **others)
 
     def given(self, **values: Any) -> Self:
-        """With values as Python has them in the place of those that are not None: tolerances, paths and targets too.
+        """Return options in which values other than None replace the old ones; values have the types of the Python API.
 
         Raises:
-            BadInputError: if one of them is impossible.
+            BadInputError: a value is invalid.
         """
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def for_weights(self, half: bool, half_outputs: Iterable[str] = ()) -> Self:
-        """With the tolerances that were not given: those for weights of which some are float16, or none.
+        """Return options whose missing tolerances are filled according to the types of weights and outputs.
 
         Args:
-            half: whether some are.
-            half_outputs: outputs that are computed in float16 somewhere, whatever the weights are.
+            half: whether some weights are float16.
+            half_outputs: outputs that depend on a float16 computation, whatever the type of the weights.
         """
         atol, rtol = (HALF_ATOL, HALF_RTOL) if half else (DEFAULT_ATOL, DEFAULT_RTOL)
         names = tuple(half_outputs)
@@ -161,10 +161,10 @@ class ValidationOptions:
         )
 
     def check_outputs(self, names: Iterable[str]) -> None:
-        """Refuse a tolerance for an output that the model has not.
+        """Refuse a tolerance for an output that the model lacks.
 
         Raises:
-            BadInputError: names the output and those there are.
+            BadInputError: the model lacks the output; the message names the existing outputs.
         """
         known = list(names)
         for output in (*self.atol.by_output, *self.rtol.by_output):
@@ -183,7 +183,7 @@ def _tolerance(_name: str, value: float | Mapping[str, float] | Tolerance) -> To
     return Tolerance.of_numbers(value)
 
 
-# What Python may give for an option, as the option holds it.
+# Converters from the values that Python accepts to those of the fields.
 _READ: dict[str, Callable[[str, Any], Any]] = {
     "atol": _tolerance,
     "rtol": _tolerance,

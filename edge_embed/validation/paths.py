@@ -1,4 +1,4 @@
-"""The paths that a model runs on, and how one is opened: names, sessions, reasons why one cannot run."""
+"""The paths that a model runs on: names, sessions, and reasons why a path cannot run."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -21,14 +21,14 @@ REFERENCE = "ONNX reference evaluator"
 PORTABLE = "portable body"
 CUSTOM = "custom op"
 
-_FATAL_ONLY = 4  # errors come back as exceptions; the runtime would print them too
+_FATAL_ONLY = 4  # errors are raised as exceptions; the runtime would print them too
 
 
 def missing_library() -> str:
-    """Why the custom op cannot run, empty if it can.
+    """Return the reason why the operator library cannot run, or an empty string.
 
     Raises:
-        BadInputError: a library was named or found, but is not ours or of another version.
+        BadInputError: the library that was named or found is not ours, or has another version.
     """
     try:
         get_library_path()
@@ -40,11 +40,11 @@ def missing_library() -> str:
 
 
 def open_session(path: Path, portable: bool, options: ort.SessionOptions | None = None) -> ort.InferenceSession:
-    """A session of ONNX Runtime, with the operator library or without.
+    """Open a session of ONNX Runtime, with the operator library or without.
 
     Raises:
-        NotRunError: if there is no operator library.
-        BadInputError: if the file cannot be opened.
+        NotRunError: there is no operator library.
+        BadInputError: the file cannot be opened.
     """
     if not portable and (reason := missing_library()):
         raise NotRunError(reason)
@@ -58,10 +58,10 @@ def run_session(
     """Run a session within the time limit.
 
     Args:
-        session: of ONNX Runtime.
-        names: of the outputs, None for all.
+        session: a session of ONNX Runtime.
+        names: names of the outputs, None for all.
         feeds: its inputs.
-        what: in words, for the message about one that goes on for ever.
+        what: description of the step, for the message at the time limit.
 
     Raises:
         TimeLimitError: it took too long.
@@ -72,7 +72,7 @@ def run_session(
 
 
 def _array(result: Any) -> NDArray[Any]:
-    """A result as one array: what sequences and maps hold too, the keys of which are in the file."""
+    """Convert a result to one array, including the contents of sequences and maps, whose keys are in the file."""
     if not isinstance(result, list):
         return np.asarray(result)
     parts = [np.asarray([one[key] for key in sorted(one)] if isinstance(one, dict) else one) for one in result]
@@ -82,7 +82,7 @@ def _array(result: Any) -> NDArray[Any]:
 
 
 def quiet_options(threads: int = 0) -> ort.SessionOptions:
-    """Session options that print nothing; ``threads`` 0 leaves their number to the runtime."""
+    """Return session options that print nothing; with ``threads`` 0 the runtime chooses the number."""
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL_ONLY
     options.intra_op_num_threads = threads

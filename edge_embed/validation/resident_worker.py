@@ -1,9 +1,9 @@
-"""Run as a program of its own: what a session takes in a fresh process, from before it is made to after its first run.
+"""Worker program: measures a session in a fresh process, from before its creation to after its first run.
 
     python resident_worker.py MODEL LIBRARY INPUTS.npz  ->  {"resident": ..., "peak": ..., "open_seconds": ..., ...}
 
-Nothing of this package is imported here, so that only the runtime's own memory is seen. Pages of mapped files
-count as soon as they are touched. The model may be in the page cache; the process is new.
+Nothing of this package is imported, so that only the memory of the runtime counts. Pages of mapped files
+count as soon as they are read. The model may be in the page cache; the process is new.
 """
 
 import json
@@ -18,7 +18,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def resident_bytes(line: str = "VmRSS") -> int:
-    """Resident memory of this process; ``VmHWM`` is the most that it was."""
+    """Return the resident memory of this process; ``VmHWM`` is its maximum."""
     found = re.search(rf"^{line}:\s+(\d+) kB$", STATUS.read_text(), re.MULTILINE)
     if found is None:
         raise OSError(f"{STATUS} has no line {line}")
@@ -26,7 +26,7 @@ def resident_bytes(line: str = "VmRSS") -> int:
 
 
 def main(model: str, library: str, inputs: str) -> None:
-    """Measure and print."""
+    """Measure a session and print the results."""
     import numpy as np  # noqa: PLC0415
     import onnxruntime as ort  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ def main(model: str, library: str, inputs: str) -> None:
     options.intra_op_num_threads = 1
     options.register_custom_ops_library(library)
     feeds = dict(np.load(inputs))
-    with suppress(OSError):  # without it the peak of the imports may hide ours
+    with suppress(OSError):  # without it the peak of the imports may hide that of the session
         _CLEAR.write_text("5")
     before, start = resident_bytes(), time.perf_counter()
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The look-up of rows: ids of any shape, bit by bit for methods that select, within the sum's condition else."""
+"""The lookup of rows: selected rows are compared bit by bit, summed rows within the condition of the sum."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ _COMPARISONS_IN_ALL = 1 << 26
 
 
 class RowsCall(TableCall):
-    """ids [*] -> rows [*, d]."""
+    """Lookup of rows: ids [*] -> rows [*, d]."""
 
     use: ClassVar[Use] = "rows"
     inputs = ("ids",)
@@ -26,11 +26,11 @@ class RowsCall(TableCall):
 
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
-        """Ids of both types."""
+        """Return the input types for int64 and int32 ids."""
         return {np.dtype(kind): {"ids": kind} for kind in (np.int64, np.int32)}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
-        """Many rows, few rows, one, none."""
+        """Return cases of many ids, few ids, one id and none."""
         packed = self.table.packed
         n = packed.num_embeddings
         affordable = _COMPARISONS_IN_ALL // self.table.method.comparisons(packed)
@@ -47,23 +47,23 @@ class RowsCall(TableCall):
         ]
 
     def refused(self) -> list[Case]:
-        """Ids outside the table; the last would be row 0 for whoever cuts ids to 32 bits."""
+        """Return ids outside the table; code that truncates ids to 32 bits would read the last one as row 0."""
         n = self.table.packed.num_embeddings
         return [_case(f"id {wrong}", np.array([0, wrong], np.int64)) for wrong in (-1, n, -n, 2**32)]
 
     def expected(self, case: Case) -> Expected:
-        """Rows of the packed form."""
+        """Compute the rows of the packed form."""
         packed, ids = self.table.packed, case.feeds["ids"]
         if self.table.method.exact:
             return Expected(packed.rows(ids))
         return Expected(packed.rows_float64(ids), packed.magnitudes(ids), self.row_terms)
 
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
-        """The ids."""
+        """Return the ids."""
         return (torch.from_numpy(feeds["ids"]),)
 
     def run_training(self, program: Program, feeds: Feeds) -> Results:
-        """Few ids at once."""
+        """Run the training form on blocks of few ids."""
         ids, step = feeds["ids"], self.ids_at_once
         if ids.size <= step:
             return super().run_training(program, feeds)
@@ -73,23 +73,23 @@ class RowsCall(TableCall):
         return (np.concatenate(parts).reshape(*ids.shape, -1),)
 
     def place(self, case: Case, shape: tuple[int, ...], index: int) -> str:
-        """Row and column."""
+        """Return row and column in words."""
         position, column = divmod(index, shape[-1])
         row = int(case.feeds["ids"].reshape(-1)[position])
         return f"row {row}, {self.table.method.column(self.table.packed, column)}"
 
     def dense_nodes(self) -> list[NodeProto]:
-        """One Gather."""
+        """Return one Gather."""
         return [helper.make_node("Gather", ["table", "ids"], ["result"])]
 
     def all_rows(self, random: np.random.Generator) -> Iterator[Feeds]:
-        """All ids in order."""
+        """Yield all ids in order, in blocks."""
         n = self.table.packed.num_embeddings
         for start in range(0, n, IDS_AT_ONCE):
             yield {"ids": np.arange(start, min(start + IDS_AT_ONCE, n))}
 
     def timed(self, random: np.random.Generator, distribution: random_ids.Distribution, batch: int) -> Feeds:
-        """``batch`` ids."""
+        """Draw ``batch`` ids."""
         return {"ids": random_ids.draw(random, distribution, self.table.packed.num_embeddings, (batch,))}
 
 

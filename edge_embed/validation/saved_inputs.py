@@ -1,7 +1,7 @@
-"""Inputs of a validation in a file, to run the same ones again: here, elsewhere, or with another program.
+"""Inputs of a validation in a file, to run the same inputs again: here, elsewhere, or with another program.
 
-An ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0, texts are arrays of ``str``;
-``names``, which may be missing, are the cases in words, ``seed`` is the seed that they were drawn with.
+The file is an ``.npz`` archive of numpy without pickled objects: ``0/ids`` is input ``ids`` of case 0, and texts are
+arrays of ``str``. ``names``, which is optional, holds the names of the cases; ``seed`` is their random seed.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from edge_embed.program.program import Program, array
 from edge_embed.text_arrays import as_texts, without_objects
 from edge_embed.validation.model_inputs import ModelCase, run_case
 
-_LARGEST = 1000  # cases; a file of another program must not keep us busy
+_LARGEST = 1000  # cases; bounds the time for a file of another program
 
 
 def save_inputs(path: Path, program: Program, cases: Sequence[ModelCase], seed: int, *, force: bool = False) -> None:
     """Write the inputs of all cases.
 
     Raises:
-        BadInputError: if the file exists and ``force`` is false.
-        OutputError: if it cannot be written; nothing partial is left.
+        BadInputError: the file exists and ``force`` is false.
+        OutputError: the file cannot be written; nothing partial is left.
     """
     arrays = {
         f"{number}/{name}": without_objects(value)
@@ -45,7 +45,7 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
     """Read inputs, and run the training form on them.
 
     Raises:
-        BadInputError: if the file is missing or damaged, or its inputs do not fit the model.
+        BadInputError: the file is missing or damaged, or its inputs do not fit the model.
     """
     try:
         with opened_archive(path) as archive:
@@ -62,7 +62,7 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
 
 
 def _names(archive: ArrayArchive) -> list[str]:
-    """A word for each case, as the file has it, or made from the numbers of its arrays."""
+    """Return a name for each case, from the file, or made from the numbers of its arrays."""
     if "names" in archive.names:
         names = archive.read("names").reshape(-1)[:_LARGEST]
         return ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in names]
@@ -89,5 +89,5 @@ def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Pat
         inputs.append(given if declared.holds_texts else torch.from_numpy(given.copy()).to(declared.dtype))
     try:
         return run_case(program, name, tuple(inputs))
-    except Exception as error:  # whatever the model's operators raise
+    except Exception as error:  # any exception of the model's operators
         raise BadInputError(f"{path}: {name}: the model does not run on these inputs: {one_line(error)}") from error

@@ -1,4 +1,4 @@
-"""The four sizes: dense-equivalent, on disk, zipped, resident after load."""
+"""The four sizes of a model: dense-equivalent, on disk, zipped, resident after loading."""
 
 import zlib
 from collections.abc import Callable
@@ -30,14 +30,14 @@ def measure_sizes(
     loaded: tuple[LoadedSize, ...],
     on_step: Callable[[], None],
 ) -> SizeResult:
-    """Measure a file.
+    """Measure the sizes of a model.
 
     Args:
         exported: the model.
-        shipped: the files to measure, with the tokenizer that may be in front of it.
+        shipped: the files to measure, with the tokenizer in front of the model if it has one.
         tables: its compressed tables.
         feeds: inputs for one run.
-        loaded: what sessions hold after optimisation.
+        loaded: sizes of the initializers of sessions after optimisation.
         on_step: called after each of the two slow steps.
     """
     files = {path.name: path.stat().st_size for path in shipped}
@@ -65,12 +65,12 @@ def measure_sizes(
 
 
 def dense_bytes(table: Table) -> int:
-    """Bytes of the float32 table that a packed one stands for: 4nd."""
+    """Return the bytes of the float32 table that a packed one represents: 4nd."""
     return 4 * table.packed.num_embeddings * table.packed.embedding_dim
 
 
 def session_bytes(table: Table, exported: ExportedModel) -> int:
-    """Bytes that a session takes at most beside a table to be faster, for all nodes that use it."""
+    """Return an upper bound of the session memory of a table, in bytes, for all nodes that use it."""
     total = 0
     for operator, node in product(table.onnx.uses, exported.nodes_of(table.tensors)):
         if node.op_type == operator.op_type:
@@ -80,7 +80,7 @@ def session_bytes(table: Table, exported: ExportedModel) -> int:
 
 
 def deflated_bytes(path: Path) -> int:
-    """Bytes of a file after deflate, as in a zip archive (level 6), without holding it in memory."""
+    """Return the bytes of a file after deflate, as in a zip archive (level 6), without holding it in memory."""
     compressor, total = zlib.compressobj(), 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
@@ -89,7 +89,7 @@ def deflated_bytes(path: Path) -> int:
 
 
 def resident_bytes(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
-    """Growth of a fresh process's resident memory, and why it could not be measured."""
+    """Return the growth of a fresh process's resident memory, or the reason why it was not measured."""
     if reason := missing_library():
         return None, f"not run: {reason}"
     try:

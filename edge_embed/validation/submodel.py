@@ -1,7 +1,7 @@
-"""One use of a table cut out of the exported file: a model of one node over the same bytes, with the same body.
+"""One use of a table, cut out of the exported file: a model of one node over the same bytes, with the same body.
 
 The tensors are copied 1 MiB at a time into files beside the small model, so that memory does not grow with
-the table; the folder is temporary and takes as much disk as the table.
+the table. The folder is temporary and takes as much disk space as the table.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ from edge_embed.validation.tables import Node, Table, node_of
 
 @dataclass(frozen=True)
 class Submodel:
-    """The models of one use, by the type of the first input; inputs of any shape."""
+    """The models of one use, by the type of the first input; inputs may have any shape."""
 
     paths: Mapping[np.dtype[Any], Path]
 
     @property
     def path(self) -> Path:
-        """The first of them."""
+        """The path of the first model."""
         return next(iter(self.paths.values()))
 
 
 def copy_tensors(table: Table, exported: ExportedModel, folder: Path) -> list[TensorProto]:
-    """The stored tensors of a table, as files in ``folder``."""
+    """Copy the stored tensors of a table to files in ``folder``."""
     tensors = []
     for index, name in enumerate(table.tensors):
         data = folder / f"{index}.data"
@@ -43,9 +43,9 @@ def copy_tensors(table: Table, exported: ExportedModel, folder: Path) -> list[Te
 
 
 def cut_out(call: TableCall, exported: ExportedModel, tensors: list[TensorProto], folder: Path) -> Submodel | None:
-    """Write the models of one use into ``folder``, beside its tensors; None if no node of the file has that use.
+    """Write the models of one use into ``folder``, beside its tensors; return None if no node of the file has that use.
 
-    Of the nodes that have it the one is taken that is as it should be, if there is one.
+    A node with the expected attributes is preferred to other nodes of that use.
     """
     used = [node for node in exported.nodes_of(call.table.tensors) if node.op_type == call.op_type]
     wanted = Node(call.op_type, call.attributes)

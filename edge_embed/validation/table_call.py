@@ -1,4 +1,4 @@
-"""One use of a table in the model, as validation runs it: which inputs, what to expect, what to refuse."""
+"""One use of a table in the model, as validation runs it: inputs, expected results, inputs to refuse."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,21 +20,21 @@ from edge_embed.validation.tables import Table
 Feeds = Mapping[str, NDArray[Any]]
 Results = tuple[NDArray[Any], ...]
 
-# How far from the exact sum a path may end, in units of the last place of the sum of its terms' absolute values: 4
-# for sums of up to 32 terms. A running float32 sum of K terms of one sign is off by K / 2 at most; plain products of
-# 50 to 256 such terms were seen to reach 4 to 8 (of random signs, below 1), so for longer sums the limit grows with
-# their length. One wrong code, weight or core shows far above.
+# Largest allowed distance of a path from the exact sum, in ULP of the sum of its terms' absolute values: 4 for sums of
+# up to 32 terms. A running float32 sum of K terms of one sign is off by at most K / 2. Plain products of 50 to 256 such
+# terms reached 4 to 8 in measurements (random signs: below 1), so for longer sums the limit grows with their length.
+# One wrong code, weight or core is far above the limit.
 _ULPS = 4
 _TERMS = 32
-# The training form compares every id with every code: with 65,536 codes in 64 groups that is 32 MB and half
-# a second an id. Such tables get fewer ids, and few of them at once.
+# The training form compares every id with every code: with 65,536 codes in 64 groups that takes 32 MB and half
+# a second per id. Such tables get fewer ids, in small blocks.
 _COMPARISONS_AT_ONCE = 1 << 22
 IDS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs of the operator before its table, by name, and what they are in words."""
+    """Inputs of the operator before its table, by name, with a description."""
 
     name: str
     feeds: Feeds
@@ -42,13 +42,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the packed form gives.
+    """Expected results, computed by the packed form.
 
     Attributes:
-        values: float64, or in the type of the table where paths must agree bit by bit.
+        values: float64, or in the type of the table if paths must agree bit by bit.
         magnitudes: float64: the sum of the absolute values of each element's terms; None for bit by bit.
-        terms: how many terms the longest sum has.
-        rounded: the type that a path may round to on its way, where that is coarser than the result.
+        terms: number of terms of the longest sum.
+        rounded: the type that a path may round to in between, if it is coarser than the result.
     """
 
     values: NDArray[Any]
@@ -57,7 +57,7 @@ class Expected:
     rounded: np.dtype[Any] | None = None
 
     def differences(self, got: NDArray[Any]) -> NDArray[np.int64]:
-        """Flat indices of the elements of ``got`` that are not as expected."""
+        """Return flat indices of the elements of ``got`` that differ from the expected ones."""
         if self.magnitudes is None:
             return np.flatnonzero(_bits(got) != _bits(self.values))
         with np.errstate(invalid="ignore"):
@@ -65,7 +65,7 @@ class Expected:
         return np.flatnonzero(~close)
 
     def margins(self, kind: np.dtype[Any]) -> NDArray[np.float64]:
-        """How far from each value a result of type ``kind`` may be."""
+        """Return the allowed error of each value, for results of type ``kind``."""
         if self.magnitudes is None:
             return np.zeros(self.values.shape)
         eps = max(float(np.finfo(dtype).eps) for dtype in (kind, self.rounded or kind))
@@ -81,7 +81,7 @@ class TableCall(ABC):
     Attributes:
         table: the packed table.
         training: the call in the program's own graph.
-        lowered: the call over packed tensors that took its place.
+        lowered: the call over packed tensors that replaced it.
     """
 
     table: Table
@@ -93,83 +93,83 @@ class TableCall(ABC):
 
     @property
     def name(self) -> str:
-        """The use in words, for the report."""
+        """Return the name of the use, for the report."""
         return self.use
 
     @property
     def leading(self) -> tuple[Any, ...]:
-        """The arguments before the table in the lowered graph."""
+        """Return the arguments before the table in the lowered graph."""
         return tuple(self.lowered.args[: len(LEADING[self.use])])
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Those that its node should have."""
+        """Return the expected attributes of its node."""
         return self.table.onnx.operator(self.use).attributes(*self.leading, *self.table.arguments)
 
     @property
     def op_type(self) -> str:
-        """That of its node."""
+        """Return the expected operator of its node."""
         return self.table.onnx.operator(self.use).op_type
 
     def outputs(self, first: np.dtype[Any]) -> dict[str, np.dtype[Any]]:
-        """Types of all results, by name, where the first input has type ``first``."""
+        """Return the types of all results, by name, if the first input has type ``first``."""
         return {"result": self.result_type(first)}
 
     @property
     @abstractmethod
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
-        """Numpy types of all inputs, by the type of the first."""
+        """Return numpy types of all inputs, by the type of the first."""
 
     @abstractmethod
     def cases(self, random: np.random.Generator) -> list[Case]:
-        """What every path must answer."""
+        """Return the cases that every path must compute."""
 
     @abstractmethod
     def refused(self) -> list[Case]:
-        """What every path must refuse."""
+        """Return the cases that every path must refuse."""
 
     @abstractmethod
     def expected(self, case: Case) -> Expected:
-        """The answer of the packed form."""
+        """Return the results of the packed form."""
 
     @abstractmethod
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
-        """The arguments before the table in a call of the torch operator."""
+        """Return the arguments before the table in a call of the torch operator."""
 
     @abstractmethod
     def place(self, case: Case, shape: tuple[int, ...], index: int) -> str:
-        """Where element ``index`` of a result lies, in words."""
+        """Return the place of element ``index`` of a result, in words."""
 
-    # Items of a timed call, and calls a sample: one small call is shorter than the clock is good for.
+    # Items of a timed call -> calls per sample: one small call is too short for the resolution of the clock.
     batches: ClassVar[Mapping[int, int]] = {1: 32, 4096: 1}
     distributions: ClassVar[tuple[Distribution, ...]] = ("uniform", "zipf")
-    # What a model with a dense table does in its place, in words.
+    # Name of the same computation with a dense table.
     dense: ClassVar[str]
 
     @abstractmethod
     def dense_nodes(self) -> list[NodeProto]:
-        """Standard operators from the same inputs and the float32 tensor ``table`` [n, d] to ``result``."""
+        """Return nodes of standard operators from the same inputs and float32 ``table`` [n, d] to ``result``."""
 
     @abstractmethod
     def all_rows(self, random: np.random.Generator) -> Iterator[Feeds]:
-        """Inputs that together read every row of the table."""
+        """Yield inputs that together read every row of the table."""
 
     @abstractmethod
     def timed(self, random: np.random.Generator, distribution: Distribution, batch: int) -> Feeds:
-        """Inputs of ``batch`` items, for latency."""
+        """Draw inputs of ``batch`` items, for latency."""
 
     def feeds(self, arguments: Sequence[Any]) -> Feeds:
-        """The inputs of the node from the arguments of the torch operator; what is None is empty."""
+        """Convert arguments of the torch operator to inputs of the node; None becomes an empty array."""
         given = zip(self.inputs, arguments, strict=False)
         return {name: np.zeros(0) if value is None else value.numpy() for name, value in given}
 
     def oracle(self, feeds: Feeds) -> Results:
-        """The answer of the packed form, in the type of the result."""
+        """Return the results of the packed form, in the type of the result."""
         values = self.expected(Case("", feeds)).values
         return (values.astype(self.result_type(feeds[self.inputs[0]].dtype)),)
 
     def difference(self, case: Case, got: Results, expected: Expected) -> str:
-        """The first value of a path that is not as expected, in words, or empty."""
+        """Return the first wrong value of a path in words, or an empty string."""
         (result,) = got
         kind = expected.values.dtype if expected.magnitudes is None else result.dtype
         if problem := unlike(result, expected.values.shape, kind):
@@ -191,27 +191,27 @@ class TableCall(ABC):
         return tuple(result.numpy() for result in (found if isinstance(found, tuple) else (found,)))
 
     def result_type(self, first: np.dtype[Any]) -> np.dtype[Any]:
-        """Type of the result where the first input has type ``first``."""
+        """Return the type of the result if the first input has type ``first``."""
         return self.table.row_type
 
     @property
     def row_terms(self) -> int:
-        """The longest sum in a row of the table."""
+        """Return the number of terms of the longest sum in a row of the table."""
         return self.table.method.terms(self.table.packed)
 
     @property
     def ids_at_once(self) -> int:
-        """How many rows the training form may compute in one call."""
+        """Return the number of rows that the training form may compute in one call."""
         return max(1, _COMPARISONS_AT_ONCE // self.table.method.comparisons(self.table.packed))
 
 
 def unlike(got: NDArray[Any], shape: tuple[int, ...], kind: np.dtype[Any]) -> str:
-    """What is wrong with the type or shape of a result, or empty."""
+    """Return the error of type or shape of a result in words, or an empty string."""
     if got.shape == shape and got.dtype == kind:
         return ""
     return f"got {got.dtype} {list(got.shape)}, expected {kind} {list(shape)}"
 
 
 def _bits(rows: NDArray[Any]) -> NDArray[Any]:
-    """Not numbers but bits: -0.0 is not 0.0."""
+    """View rows as integers of their bits, so that -0.0 differs from 0.0."""
     return np.ascontiguousarray(rows).view(f"u{rows.itemsize}").reshape(-1)

@@ -31,10 +31,10 @@ Run = Callable[[Feeds], Results]
 
 
 def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, Table]) -> dict[str, list[TableCall]]:
-    """Every call of a packed operator with the one in the program's own graph that it replaced, by table.
+    """Return every call of a packed operator with the call of the program's graph that it replaced, by table.
 
-    Lowering replaces calls in place and drops those whose result is not used, so both graphs have them in
-    the same order.
+    Lowering replaces calls in place and drops those with unused results. So after dead code is removed, both graphs
+    have the calls in the same order.
     """
     original = fx.Graph()
     original.output(original.graph_copy(program.module.graph, {}))
@@ -48,7 +48,7 @@ def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, 
 
 
 def packed_call(node: fx.Node, tables: Mapping[str, Table]) -> TableCall | None:
-    """The use of a table that a node of a lowered graph is, None if it is none."""
+    """Return the use of a table that a node of a lowered graph represents, or None."""
     if node.target not in CALLS:
         return None
     return USES[CALLS[node.target].use](tables[table_of(node)], node, node)
@@ -66,8 +66,8 @@ def compare_paths(
     Args:
         call: the use of the table.
         program: the training form.
-        submodel: the node cut out of the exported file, None if it is not in there.
-        random: draws the inputs.
+        submodel: the node cut out of the exported file, or None if the file lacks it.
+        random: source of the inputs.
         on_path: called after each path.
     """
     cases = call.cases(random)
@@ -116,12 +116,12 @@ def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
 def check_path(
     name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]
 ) -> Check:
-    """Run all cases on one path, and those that it has to refuse."""
+    """Run all cases on one path, and those that it must refuse."""
     try:
         run = opener()
     except NotRunError as error:
         return Check(name, "not run", str(error))
-    except Exception as error:  # whatever a runtime raises, the path does not run
+    except Exception as error:  # any exception of a runtime means that the path does not run
         return Check(name, "failed", f"cannot be opened: {one_line(error)}")
     for case, wanted in zip(cases, expected, strict=True):
         try:

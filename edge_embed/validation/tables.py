@@ -1,7 +1,7 @@
-"""Every stored row: the tensors of a packed table against those of the exported file, byte by byte.
+"""Every stored row: the tensors of a packed table are compared with those of the exported file, byte by byte.
 
-Also what surrounds them: a node that uses the table with the right attributes, a portable body, and the
-manifest with its hashes.
+The context is checked too: nodes that use the table have the right attributes, the portable body is in the file, and
+so is the manifest with its hashes.
 """
 
 import hashlib
@@ -35,45 +35,45 @@ OnBytes = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Table:
-    """A lowered table, and what of it should be in the exported file."""
+    """A lowered table and its expected contents in the exported file."""
 
     name: str
     packed: PackedTable
 
     @property
     def method(self) -> ValidationMethod:
-        """How differences of this table are put into words."""
+        """Return the functions that put differences of this table into words."""
         return METHODS[self.packed.method]
 
     @property
     def onnx(self) -> OnnxMethod:
-        """Operator and body."""
+        """Return operator and portable body."""
         return method_of(LOWERING[self.packed.method].operators(self.packed))
 
     @property
     def tensors(self) -> list[str]:
-        """The names of its initializers, in the order of the node's inputs."""
+        """Return the names of its initializers, in the order of the node's inputs."""
         return list(stored_names(self.name, self.packed.tensors()).values())
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments of a packed operator that say which table it is, tensors as arrays."""
+        """Return the arguments of a packed operator that identify the table, tensors as arrays."""
         tensors: list[Any] = list(self.packed.tensors().values())
         return LOWERING[self.packed.method].arguments(self.packed, tensors)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it is made with beside its method and size, by name."""
+        """Return its settings besides method and size, by name."""
         return settings_of(self.packed)
 
     @property
     def row_type(self) -> "np.dtype[Any]":
-        """Type of its rows."""
+        """Return the type of its rows."""
         return np.dtype(self.packed.row_type)
 
 
 class Node(NamedTuple):
-    """What a node should be: its type and attributes."""
+    """Expected type and attributes of a node."""
 
     op_type: str
     attributes: Mapping[str, int]
@@ -87,7 +87,7 @@ def stored_checks(table: Table, nodes: Sequence[Node], exported: ExportedModel, 
 
     Args:
         table: the lowered table.
-        nodes: those that should use it, in any order.
+        nodes: the nodes that must use it, in any order.
         exported: the file.
         on_bytes: called with the number of bytes compared after each block.
     """
@@ -103,7 +103,7 @@ def _nodes(table: Table, expected: Sequence[Node], exported: ExportedModel) -> C
     if not found:
         detail = f"no node uses {', '.join(table.tensors)}: another tool replaced it, export again"
         return Check("node", "failed", detail)
-    # Not how many there are: two look-ups of the same ids become one.
+    # The number of nodes is not compared: two lookups of the same ids become one.
     for node in found:
         if node not in expected:
             return Check("node", "failed", f"got {node}, expected {' or '.join(map(str, _distinct(expected)))}")
@@ -119,7 +119,7 @@ def _distinct(nodes: Sequence[Node]) -> list[Node]:
 
 
 def node_of(node: NodeProto) -> Node:
-    """Type and attributes of a node of ours, but for the one that changes no more than roundings."""
+    """Return type and attributes of one of our nodes, without the memory limit, which changes only roundings."""
     return Node(node.op_type, {item.name: item.i for item in node.attribute if item.name != MEMORY_BYTES})
 
 
@@ -156,7 +156,7 @@ def _add(on_bytes: OnBytes, before: int, done: int) -> None:
 def _first_difference(
     table: Table, tensor: str, blocks: Iterator[memoryview], hashes: dict[str, str], on_bytes: OnBytes
 ) -> str:
-    """Where stored and packed bytes differ first, empty if nowhere; notes the hash of what is stored."""
+    """Return the first difference of stored and packed bytes, or an empty string; add the hash of the stored bytes."""
     packed = little_endian(table.packed.tensors()[tensor]).reshape(-1).view(np.uint8)
     digest, offset, difference = hashlib.sha256(), 0, ""
     for block in blocks:

@@ -1,7 +1,7 @@
-"""Fair timing of several contenders in one process, and ratios with an interval.
+"""Fair timing of several contenders in one process, with ratios and their confidence intervals.
 
-Every round runs all contenders in random order on the same fresh inputs; the ratio is taken within the round,
-so that what disturbs the machine disturbs both. The interval is the 95 % bootstrap of the median over rounds.
+Every round runs all contenders in random order on the same new inputs. The ratio is computed within the round, so that
+disturbances of the machine affect both. The interval is the 95 % bootstrap interval of the median over rounds.
 """
 
 import time
@@ -28,21 +28,21 @@ Feeds = Mapping[str, NDArray[Any]]
 
 
 class Contender(Protocol):
-    """One side of a comparison: everything that is not its own work is done before the clock runs."""
+    """One side of a comparison; all preparation is done before the clock runs."""
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New values, one set for every call."""
+        """Set new values, one set per call."""
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Run all calls in sequence."""
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls of `run`."""
 
 
 class BoundSession:
-    """A session with its inputs and outputs in place: a call costs little but the model."""
+    """A session with bound inputs and outputs, so that a call has little cost besides the model."""
 
     def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
         """Bind ``calls`` sets of inputs of the shapes in ``feeds``."""
@@ -64,49 +64,49 @@ class BoundSession:
             self._bindings.append(binding)
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New values, one set for every call."""
+        """Set new values, one set per call."""
         for inputs, values in zip(self._inputs, feeds, strict=True):
             for name, value in values.items():
                 inputs[name].update_inplace(value)
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Run all calls in sequence."""
         for binding in self._bindings:
             self._run(binding)
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls of `run`."""
         return len(self._bindings)
 
     def results(self) -> tuple[NDArray[Any], ...]:
-        """The outputs of the last call."""
+        """Return the outputs of the last call."""
         return tuple(result.numpy() for result in self._results)
 
 
 class CalledSession:
-    """A session that is called as any caller does: binding takes no texts, and no results that are lists."""
+    """A session with plain calls, because binding supports neither texts nor results that are lists."""
 
     def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
         self._session, self._feeds = session, [dict(feeds)] * calls
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New values, one set for every call."""
+        """Set new values, one set per call."""
         self._feeds = list(map(dict, feeds))
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Run all calls in sequence."""
         for feeds in self._feeds:
             self._session.run(None, feeds)
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls of `run`."""
         return len(self._feeds)
 
 
 def ready_session(session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> BoundSession | CalledSession:
-    """A session of a whole model of any tool, with as little around a call as its inputs and outputs allow."""
+    """Wrap a session of any model for timing, with bound inputs and outputs if their types allow it."""
     kinds = [port.type for port in (*session.get_inputs(), *session.get_outputs())]
     is_bound = all(kind.startswith("tensor(") and kind != "tensor(string)" for kind in kinds)
     return (BoundSession if is_bound else CalledSession)(session, feeds, calls)
@@ -114,7 +114,7 @@ def ready_session(session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds a call of one contender, [rounds] each."""
+    """Seconds per call of one contender, [rounds] each."""
 
     cpu: NDArray[np.float64]
     wall: NDArray[np.float64]
@@ -131,25 +131,25 @@ def time_rounds(
     wall_clock: Callable[[], int] = time.perf_counter_ns,
     before: Callable[[], object] = lambda: None,
 ) -> dict[str, Times]:
-    """Time all contenders on the same fresh inputs, round by round.
+    """Time all contenders on the same new inputs, round by round.
 
     Args:
-        contenders: by name.
-        draw: inputs of one round, one set for every call.
-        iterations: rounds that count.
-        warmup: rounds before them.
-        random: of the order within a round.
-        cpu_clock: nanoseconds of the one thread that runs, or of the process where several do.
-        wall_clock: nanoseconds that went by.
-        before: done before each contender runs, off the clock, with its inputs in place.
+        contenders: sides of the comparison, by name.
+        draw: returns the inputs of one round, one set per call.
+        iterations: number of measured rounds.
+        warmup: rounds before the measured ones.
+        random: source of the order within a round.
+        cpu_clock: nanoseconds of the one thread that runs, or of the process if several run.
+        wall_clock: nanoseconds of wall time.
+        before: called before each contender runs, outside the measured time, with its inputs set.
 
     Returns:
-        Seconds a call of every contender in every round, by name.
+        Seconds per call of every contender in every round, by name.
     """
     times = {name: Times(np.empty(iterations), np.empty(iterations)) for name in contenders}
     names = list(contenders)
     for number in range(-warmup, iterations):
-        with step(f"timed calls: {', '.join(names)}"):  # one limit for a round, so that nothing but calls is timed
+        with step(f"timed calls: {', '.join(names)}"):  # one limit for a round, so that only calls are timed
             feeds = draw()
             for contender in contenders.values():
                 contender.set_inputs(feeds)
@@ -166,20 +166,20 @@ def time_rounds(
 
 
 def ratios_of(ours: NDArray[np.float64], peer: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ratio ours / peer of every round."""
-    return ours / np.maximum(peer, 1e-9)  # a clock that stood still is no infinite ratio
+    """Return the ratio ours / peer of every round."""
+    return ours / np.maximum(peer, 1e-9)  # a clock that did not advance must not give an infinite ratio
 
 
 def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
-    """The ratio ours / peer from times of the same rounds."""
+    """Return the ratio ours / peer with its interval, from times of the same rounds."""
     return ratio_of_blocks(ours[np.newaxis], peer[np.newaxis], random)
 
 
 def ratio_of_blocks(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
-    """The ratio ours / peer from times [blocks, rounds].
+    """Return the ratio ours / peer with its interval, from times [blocks, rounds].
 
-    What lasts for a block, such as where its buffers lie, is drawn anew by block: whole blocks are resampled, then the
-    rounds in them.
+    Some conditions, such as the place of buffers, are constant within a block and drawn anew for each block.
+    So whole blocks are resampled, then the rounds in them.
     """
     ratios = ratios_of(ours, peer)
     blocks, rounds = ratios.shape

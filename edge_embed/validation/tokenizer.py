@@ -1,4 +1,4 @@
-"""Compares an exported tokenizer with the library `tokenizers`: every id must be the same."""
+"""Comparison of an exported tokenizer with the library `tokenizers`: every id must be the same."""
 
 import json
 import tempfile
@@ -29,17 +29,17 @@ _REFUSED = "run the tokenizer in front of the model instead"
 
 
 def fit_tokenizer(path: Path, program: Program, chosen: str | None) -> tuple[FusedTokenizer, ExportedTokenizer]:
-    """Read a tokenizer, choose the inputs that it takes over and make sure that the model can take what it makes.
+    """Read a tokenizer, choose the inputs that it replaces and check that the model accepts its results.
 
     Args:
         path: the ``tokenizer.json``.
         program: the model.
-        chosen: name of the input for ids, None for the only one that can be.
+        chosen: name of the input for ids; None selects the only possible one.
 
     Raises:
-        BadInputError: if the tokenizer is damaged or not supported, has ids that the model's table lacks, other tokens
-            than the model's vocabulary, or would give other ids than the library.
-        EdgeEmbedError: if a package is not installed.
+        BadInputError: the tokenizer is damaged or not supported, has ids that the model's table lacks, has other tokens
+            than the model's vocabulary, or would compute other ids than the library.
+        EdgeEmbedError: a package is not installed.
     """
     source = read_tokenizer(path)
     fused = plan_tokenizer(source, program, chosen)
@@ -59,7 +59,7 @@ def fit_tokenizer(path: Path, program: Program, chosen: str | None) -> tuple[Fus
 
 
 def _check_vocabulary(source: TokenizerSource, program: Program) -> None:
-    """A model that carries its tokens must have the same ones."""
+    """Check that a model with a vocabulary has the same tokens."""
     for number, token in enumerate(program.vocabulary or ()):
         got = source.library.id_to_token(number)
         if got is not None and got != token:
@@ -73,11 +73,11 @@ def check_tokenizer(fused: FusedTokenizer) -> int:
     """Run a tokenizer as it would be exported, before anything is written.
 
     Returns:
-        The number of texts that were compared.
+        The number of compared texts.
 
     Raises:
-        BadInputError: if it gives other ids than the library, or does not run; says on how many texts.
-        EdgeEmbedError: if onnxruntime-extensions is not installed.
+        BadInputError: the tokenizer computes other ids than the library, or does not run; states on how many texts.
+        EdgeEmbedError: onnxruntime-extensions is not installed.
     """
     texts = texts_for(fused.source)
     try:
@@ -93,15 +93,15 @@ def check_tokenizer(fused: FusedTokenizer) -> int:
 
 
 def differences(fused: FusedTokenizer, model: onnx.ModelProto, texts: list[str]) -> list[str]:
-    """In words, every batch for which a tokenizer makes other inputs than the library, alone and with others.
+    """Return every batch for which a tokenizer computes other inputs than the library, alone and with others, in words.
 
     Args:
-        fused: the tokenizer in the library, and the inputs that it takes over.
+        fused: the tokenizer in the library, and the inputs that it replaces.
         model: ``text`` -> those inputs.
-        texts: to compare.
+        texts: the texts to compare.
 
     Raises:
-        BadInputError: if the model does not run, or ends the process.
+        BadInputError: the model does not run, or ends the process.
     """
     batches = [[text] for text in texts]
     batches += [texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH)]
@@ -134,9 +134,9 @@ def _run(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any
 
 
 def library_feeds(fused: FusedTokenizer, texts: list[str]) -> dict[str, NDArray[Any]]:
-    """The inputs that the library `tokenizers` makes of texts, by name.
+    """Return the inputs that the library `tokenizers` computes from texts, by name.
 
-    Where no text has any id, rows have one place for padding, as in the exported tokenizer.
+    If no text has an id, rows have one place for padding, as in the exported tokenizer.
     """
     found = fused.source.library.encode_batch(texts)
     width = max(1, *(len(one.ids) for one in found))

@@ -1,7 +1,7 @@
-"""A file with a tokenizer: the model behind it is validated as any other, and the tokenizer on texts.
+"""Validation of a file with a tokenizer: the model behind it as any other model, and the tokenizer on texts.
 
-Ids are compared with the library `tokenizers`, and the whole file, from texts to outputs, with the training form on the
-ids of the library.
+Ids are compared with the library `tokenizers`. The whole file, from texts to outputs, is compared with the training
+form on the ids of the library.
 """
 
 import json
@@ -40,18 +40,18 @@ _FROM_TEXTS = ", from texts"
 _PATHS = {f"{paths.PORTABLE}{_FROM_TEXTS}": True, f"{paths.CUSTOM}{_FROM_TEXTS}": False}
 
 
-# By name of the case: the training form on the library's ids, and what a session takes.
+# By name of the case: the training form on the library's ids, and the inputs of a session.
 TextFeeds = Mapping[str, tuple[ModelCase, dict[str, NDArray[Any]]]]
 
 
 @dataclass(frozen=True)
 class TokenizerResults:
-    """What became of the tokenizer of a file.
+    """Results of the tokenizer of a file.
 
     Attributes:
-        checks: its ids.
-        paths: the whole model on every path that takes texts.
-        feeds: the texts that it ran on; empty where ids were not compared, or differ.
+        checks: checks of its ids.
+        paths: the whole model on every path that accepts texts.
+        feeds: the texts that the model ran on; empty if ids were not compared, or differ.
     """
 
     checks: tuple[Check, ...] = ()
@@ -60,7 +60,7 @@ class TokenizerResults:
 
 
 def behind_tokenizer(exported: ExportedModel, folder: Path) -> ExportedModel:
-    """The model without the tokenizer in front of it, written into ``folder``; itself if there is none."""
+    """Write the model without its tokenizer into ``folder`` and open it; return the same model if it has none."""
     node = _tokenizer_node(exported)
     if node is None:
         return exported
@@ -76,7 +76,7 @@ def behind_tokenizer(exported: ExportedModel, folder: Path) -> ExportedModel:
     _replace(graph.node, [other for other in graph.node if other.domain != TOKENIZER_DOMAIN])
     _replace(model.functions, [function for function in model.functions if function.domain != TOKENIZER_DOMAIN])
     for file in exported.files[1:]:
-        shutil.copyfile(file, folder / file.name)  # the ONNX checker takes no hard links
+        shutil.copyfile(file, folder / file.name)  # the ONNX checker accepts no hard links
     path = folder / exported.path.name
     path.write_bytes(model.SerializeToString())
     return ExportedModel(path)
@@ -95,7 +95,7 @@ def compare_tokenizer(program: Program, exported: ExportedModel, options: Valida
     """Compare the tokenizer of a file with the library, and the whole file with the training form.
 
     Raises:
-        BadInputError: if a tokenizer is given, and it is damaged or the exported file has none.
+        BadInputError: a tokenizer is given, and it is damaged or the exported file has none.
     """
     node = _tokenizer_node(exported)
     if node is None and options.tokenizer is not None:
@@ -144,7 +144,7 @@ def _compare(
 def from_texts_on_target(
     target: Target, subject: Subject, texts: TextFeeds, options: ValidationOptions, run_options: RunOptions
 ) -> TargetResult:
-    """The whole file on a target, from texts to outputs."""
+    """Run the whole file on a target, from texts to outputs."""
     name, reason = f"{target.name}{_FROM_TEXTS}", ""
     if target.tokenizer == "cannot run":
         reason = "its tokenizer needs onnxruntime-extensions, which edge-embed has not for this target"
@@ -168,7 +168,7 @@ def _manifest(exported: ExportedModel) -> dict[str, Any]:
 
 
 def _alone(exported: ExportedModel, node: NodeProto) -> onnx.ModelProto:
-    """The tokenizer of a file as a model of its own."""
+    """Return the tokenizer of a file as a separate model."""
     types = {value.name: value for value in exported.proto.graph.value_info}
     text = helper.make_tensor_value_info(TOKENIZER_INPUT, TensorProto.STRING, [None])
     graph = helper.make_graph([node], _NAME, [text], [types[name] for name in node.output])
@@ -178,7 +178,7 @@ def _alone(exported: ExportedModel, node: NodeProto) -> onnx.ModelProto:
 
 
 def _text_feeds(program: Program, fused: FusedTokenizer, texts: list[str]) -> TextFeeds:
-    """The training form on the library's ids, and what a session takes, for each batch that the model takes."""
+    """Run the training form on the library's ids; return it with the inputs of a session, by accepted batch."""
     found: dict[str, tuple[ModelCase, dict[str, NDArray[Any]]]] = {}
     for number, at in enumerate(range(0, len(texts), _BATCH)):
         batch = texts[at : at + _BATCH]
@@ -194,7 +194,7 @@ def _text_feeds(program: Program, fused: FusedTokenizer, texts: list[str]) -> Te
 def _inputs(
     program: Program, fused: FusedTokenizer, made: Mapping[str, NDArray[Any]], batch: int
 ) -> tuple[Tensor, ...]:
-    """What the tokenizer makes, and the example's values for other inputs, as many as there are texts."""
+    """Return the results of the tokenizer, and the example's values for other inputs, one row per text."""
     of_batch = {fed.declared.shape[0] for fed in fused.fed if fed.role != "flat_ids"}
     inputs = []
     for declared, example in zip(program.inputs, program.example_inputs, strict=True):

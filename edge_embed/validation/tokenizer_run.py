@@ -1,4 +1,4 @@
-"""Run as a program of its own: the ids that an exported tokenizer gives, for it may end the process.
+"""Worker program: prints the ids of an exported tokenizer, in a separate process because it may crash.
 
     python tokenizer_run.py MODEL LIBRARY BATCHES.json  ->  [[{output: rows}, ...]]: for each batch of texts its outputs
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main(model: str, library: str, batches: str) -> None:
-    """Run and print."""
+    """Run the tokenizer and print its outputs."""
     import numpy as np  # noqa: PLC0415
     import onnxruntime as ort  # noqa: PLC0415
 

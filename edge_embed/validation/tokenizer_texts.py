@@ -1,7 +1,7 @@
-"""Texts on which an exported tokenizer is compared with the library: where tokenizers part ways.
+"""Texts on which an exported tokenizer is compared with the library: cases in which tokenizers often differ.
 
-Characters of many scripts, composed and decomposed, signs, spaces of all kinds, what is not to be seen, long words;
-and, from the tokenizer itself, its own tokens side by side and its added tokens in every surrounding.
+They hold characters of many scripts, composed and decomposed, signs, all kinds of spaces, invisible characters and long
+words. Others are made from the tokenizer itself: random sequences of its tokens, and its added tokens in many contexts.
 """
 
 import random
@@ -74,7 +74,7 @@ HARD = (
 
 
 def texts_for(source: TokenizerSource) -> list[str]:
-    """The texts for one tokenizer, the same ones every time."""
+    """Return the texts for one tokenizer; they are the same in every call."""
     chance = random.Random(_SEED)
     tokens = sorted(source.content["model"]["vocab"])
     found = [*HARD]
@@ -92,7 +92,7 @@ def texts_for(source: TokenizerSource) -> list[str]:
     for _ in range(_RANDOM_TEXTS):
         found.append("".join(_character(chance) for _ in range(chance.randrange(1, 24))))
         found.append(chance.choice(("", " ")).join(chance.choice(tokens) for _ in range(chance.randrange(1, 12))))
-    # The operators read a text up to its first NUL, as C does; the documentation says so.
+    # The operators read a text up to its first NUL, as C does; the documentation states this limit.
     return [text.replace("\0", " ") for text in found]
 
 

@@ -1,6 +1,6 @@
-"""What tools that people use on an exported file leave in it, by which a changed file says how it was changed.
+"""Marks that common tools leave in an exported file, from which the kind of change is derived.
 
-Without such a mark nobody can tell a tool from damage.
+Without such a mark, a change by a tool cannot be distinguished from damage.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from edge_embed.validation.expected_export import Structure, Written
 
 _PRODUCER = "edge-embed"
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
-# What simplifiers fold, merge and leave out: sizes, order and types of numbers, not the numbers.
+# Operators that simplifiers fold, merge and remove: they change sizes, order and types of numbers, not values.
 _LAYOUT = frozenset(
     "Cast Concat Constant ConstantOfShape Expand Flatten Gather Identity Reshape Shape Size Slice Split Squeeze Tile "
     "Transpose Unsqueeze".split()
@@ -27,13 +27,13 @@ _FOREIGN = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.contrib")
 
 
 def tool_marks(model: ModelProto, found: Structure, specs: Mapping[str, TensorSpec | None], written: Written) -> str:
-    """How the file was changed, in words; empty where it bears no mark.
+    """Return the changes of a file in words, or an empty string without a mark.
 
     Args:
         model: the file.
         found: its structure.
         specs: type and shape of its tensors, by the names that an export gives them.
-        written: what an export writes.
+        written: the contents of an export.
     """
     return ", ".join(_marks(model, found, specs, written))
 
@@ -63,26 +63,26 @@ def _is_converted(got: TensorSpec | None, expected: TensorSpec) -> bool:
 
 
 def _is_simplified(found: Structure, expected: Structure) -> bool:
-    """Fewer nodes, of which as many compute."""
+    """Return whether the graph has fewer nodes than expected, with equal counts of nodes that compute."""
     if len(found.nodes) >= len(expected.nodes):
         return False
     return _computing(found) == _computing(expected)
 
 
 def _computing(structure: Structure) -> Counter[str]:
-    """How many nodes of each kind compute with data; what computes sizes is left out."""
+    """Count the nodes of each kind that compute with data; nodes that compute sizes are left out."""
     data = _data(structure)
     counts = Counter(node.op_type for node in data if node.domain == DOMAIN or node.op_type not in _LAYOUT)
-    for _ in range(counts.pop("Gemm", 0)):  # what simplifiers make of a product and a sum
+    for _ in range(counts.pop("Gemm", 0)):  # simplifiers merge a product and a sum
         counts.update(("MatMul", "Add"))
     return counts
 
 
 def _data(structure: Structure) -> Iterable[NodeProto]:
-    """Nodes whose results depend on the values of an input, not on its sizes alone."""
+    """Yield nodes whose results depend on the values of an input, not only on its sizes."""
     reached = {port.name for port in structure.inputs}
     for node in structure.nodes:
-        # A graph inside a node may read anything.
+        # A graph inside a node may read any value.
         inner = any(item.HasField("g") or item.graphs for item in node.attribute)
         if inner or (node.op_type not in ("Shape", "Size") and reached.intersection(node.input)):
             reached.update(node.output)

@@ -1,7 +1,7 @@
-"""Outputs of a model that are ids of its highest logits: what they are worth instead of what they are.
+"""Outputs that are ids of the highest logits: they are compared by the logits of their rows.
 
-Paths sum in different orders, so rows whose logits are nearly equal may swap places. An id of one path may stand where
-another has a different one, as long as both rows have about the same logit in the training form.
+Paths sum in different orders, so rows whose logits are nearly equal may swap places. Two paths may have different ids
+at one place, if both rows have nearly the same logit in the training form.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ from edge_embed.program.operators import GET_ITEM
 from edge_embed.program.program import Program, ProgramInterpreter
 
 Score = Callable[[NDArray[Any]], NDArray[Any]]
-_IDS = 1  # of the results of the operator
+_IDS = 1  # index in the results of the operator
 
 
 def scores_of_ids(program: Program, inputs: tuple[Tensor, ...]) -> Mapping[int, Score]:
-    """For each output that is the ids of a top-k: ids int64 [*, k] -> their logits, float64 [*, k].
+    """Return a function for each output with ids of a top-k: ids int64 [*, k] -> their logits, float64 [*, k].
 
     Args:
         program: the training form.
-        inputs: of the run that the ids are from.
+        inputs: inputs of the run that computed the ids.
     """
     calls = {index: call for index, output in enumerate(_outputs(program)) if (call := _call_of(output))}
     if not calls:
@@ -35,7 +35,7 @@ def scores_of_ids(program: Program, inputs: tuple[Tensor, ...]) -> Mapping[int, 
 
 
 class _Recorder(ProgramInterpreter):
-    """Keeps what some calls are given, as a score of ids."""
+    """Runs a program and keeps the arguments of some calls, as a score function of ids."""
 
     def __init__(self, program: Program, calls: set[fx.Node]) -> None:
         super().__init__(program.module)
@@ -43,7 +43,7 @@ class _Recorder(ProgramInterpreter):
 
     @torch.no_grad()
     def run_node(self, n: fx.Node) -> Any:
-        """One node of the graph."""
+        """Run one node of the graph."""
         if n in self._calls:
             arguments, _ = self.fetch_args_kwargs_from_env(n)
             self.scores[n] = _score(n, *arguments)
@@ -70,7 +70,7 @@ def _outputs(program: Program) -> tuple[Any, ...]:
 
 
 def _call_of(output: Any) -> fx.Node | None:
-    """The call whose ids an output is, if it is any."""
+    """Return the call whose ids an output holds, or None."""
     if not isinstance(output, fx.Node) or output.target is not GET_ITEM or output.args[1] != _IDS:
         return None
     call: Any = output.args[0]

@@ -1,7 +1,7 @@
-"""The rows that score highest: paths sum in different orders, so rows whose logits are nearly equal may swap places.
+"""The top-k rows: paths sum in different orders, so rows whose logits are nearly equal may swap places.
 
-What every path must give: different ids, values in descending order (equal ones by lowest id), each within the margin
-of its row's logit, and no other row whose logit is above the last one by more than its margin.
+Every path must return different ids, with values in descending order and equal values by lowest id. Each value must be
+within the margin of its row's logit. No other row may have a logit above the last value by more than its margin.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from edge_embed.validation.table_call import Case, Expected, Feeds, Results, unl
 
 
 class TopKCall(LogitsCall):
-    """hidden [*, d], bias [n] or [0] -> values and ids [*, k]."""
+    """Top-k of an output layer: hidden [*, d], bias [n] or [0] -> values and ids [*, k]."""
 
     use: ClassVar[Use] = "topk"
     inputs = ("hidden", "bias")
@@ -28,36 +28,36 @@ class TopKCall(LogitsCall):
 
     @property
     def k(self) -> int:
-        """How many rows are asked for."""
+        """Return the number of requested rows."""
         return int(self.leading[2])
 
     @property
     def biased(self) -> bool:
-        """Whether a bias is added to the logits."""
+        """Return whether a bias is added to the logits."""
         return self.leading[1] is not None
 
     @property
     def name(self) -> str:
-        """With what tells two calls apart."""
+        """Return a name with k and the bias, which distinguish calls."""
         return f"top {self.k}{' with bias' if self.biased else ''}"
 
     def outputs(self, first: np.dtype[Any]) -> dict[str, np.dtype[Any]]:
-        """Values and ids."""
+        """Return the types of values and ids."""
         return {**super().outputs(first), "ids": np.dtype(np.int64)}
 
     @property
     def signatures(self) -> dict[np.dtype[Any], dict[str, Any]]:
-        """Hidden states in float32 and in the type of the table, and a bias of the same type."""
+        """Return the input types: hidden states in float32 or in the type of the table, and a bias of the same type."""
         return {kind: {**types, "bias": kind} for kind, types in super().signatures.items()}
 
     def cases(self, random: np.random.Generator) -> list[Case]:
-        """Those of the logits, and one in which every logit is its bias, or zero."""
+        """Return the cases of the logits, and one in which every logit is its bias, or zero."""
         zeros = np.zeros((2, self.table.packed.embedding_dim), np.float32)
         cases = [*super().cases(random), Case("hidden states of zeros", {"hidden": zeros})]
         return [replace(case, feeds=self._with_bias(case.feeds, random)) for case in cases]
 
     def refused(self) -> list[Case]:
-        """States of another width."""
+        """Return states of another width."""
         random = np.random.default_rng(0)
         return [replace(case, feeds=self._with_bias(case.feeds, random)) for case in super().refused()]
 
@@ -66,7 +66,7 @@ class TopKCall(LogitsCall):
         return {**feeds, "bias": random.normal(size=count).astype(feeds["hidden"].dtype)}
 
     def expected(self, case: Case) -> Expected:
-        """The logits of all rows, with their bias: what the order is made from."""
+        """Return the logits of all rows, with their bias, which determine the order."""
         logits = super().expected(case)
         if not self.biased:
             return logits
@@ -74,16 +74,16 @@ class TopKCall(LogitsCall):
         return replace(logits, values=logits.values + bias, magnitudes=logits.magnitudes + np.abs(bias))
 
     def oracle(self, feeds: Feeds) -> Results:
-        """The answer of the packed form."""
+        """Compute the top-k with the packed form."""
         return topk(self.table.packed, feeds["hidden"], self.k, feeds["bias"] if self.biased else None)
 
     def arguments(self, feeds: Feeds) -> tuple[Any, ...]:
-        """Hidden states, bias and k."""
+        """Return hidden states, bias and k."""
         bias = torch.from_numpy(feeds["bias"]) if self.biased else None
         return torch.from_numpy(feeds["hidden"]), bias, self.k
 
     def difference(self, case: Case, got: Results, expected: Expected) -> str:
-        """The first hidden state whose rows are not those of its largest logits."""
+        """Return the first hidden state whose rows are not those of its largest logits, in words."""
         values, ids = got
         kind, shape = case.feeds["hidden"].dtype, (*expected.values.shape[:-1], self.k)
         for name, array, wanted in (("values", values, kind), ("ids", ids, np.dtype(np.int64))):
@@ -96,7 +96,7 @@ class TopKCall(LogitsCall):
         return ""
 
     def dense_nodes(self) -> list[NodeProto]:
-        """MatMul, Add and TopK; the runtime transposes the table when it loads it."""
+        """Return MatMul, Add and TopK; the runtime transposes the table when it loads it."""
         logits = "logits" if self.biased else "scores"
         nodes = [
             helper.make_node("Constant", [], ["k"], value_ints=[self.k]),
@@ -108,14 +108,14 @@ class TopKCall(LogitsCall):
         return [node for node in nodes if self.biased or node.op_type != "Add"]
 
     def timed(self, random: np.random.Generator, distribution: Distribution, batch: int) -> Feeds:
-        """``batch`` hidden states."""
+        """Draw ``batch`` hidden states."""
         return self._with_bias(super().timed(random, distribution, batch), random)
 
 
 def _wrong(
     values: NDArray[Any], ids: NDArray[np.int64], logits: NDArray[np.float64], margins: NDArray[np.float64]
 ) -> str:
-    """What is wrong with values and ids [k] of one hidden state with logits [n], in words, or empty."""
+    """Return the error of values and ids [k] of one hidden state with logits [n], in words, or an empty string."""
     outside = (ids < 0) | (ids >= len(logits))
     if outside.any():
         return f"place {outside.argmax()}: got id {ids[outside.argmax()]}, expected 0 to {len(logits) - 1}"

@@ -1,4 +1,4 @@
-"""TT: a bit of a stored core -> where in the core it lies; of the order of rows -> the id."""
+"""Locations in a packed TT table: the indices of a bit of a stored core, or the id of a row order."""
 
 import numpy as np
 
@@ -15,12 +15,12 @@ def _locate(packed: PackedTT, tensor: str, offset: int, bit: int) -> str:
 
 
 def _terms(packed: PackedTT) -> int:
-    """The largest rank: each product on the way sums over one."""
+    """Return the largest rank, because each intermediate product sums over one rank."""
     return int(max(core.shape[3] for core in packed.cores))
 
 
 def _comparisons(packed: PackedTT) -> int:
-    """Numbers of the largest product on the way to a row."""
+    """Return the number of elements of the largest intermediate product of a row."""
     return max(int(np.prod(core.shape[1:])) for core in packed.cores)
 
 

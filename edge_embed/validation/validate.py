@@ -1,14 +1,14 @@
 """Validation of an exported file against the program it was made from, stage by stage.
 
     structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
-    -> the whole model on every target that is asked for
+    -> the whole model on every requested target
 
-Of a file with a tokenizer it is the model behind it that goes through this, beside the tokenizer itself
+In a file with a tokenizer, the model behind the tokenizer passes these stages; the tokenizer is validated separately
 (tokenizer_model.py).
 
-Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each of
-the sessions, of which at most two whole models or four single tables are open at a time; external data a block
-at a time where it is compared, mapped where it runs; the reference evaluator holds all weights.
+Memory: the program and its packed tables; the weights inside the ``.onnx`` file once, and again for each session.
+At most two whole models or four single tables are open at a time. External data is compared a block at a time and
+mapped when it runs. The reference evaluator holds all weights.
 Disk: a copy of one table, or of the model's weights, in a temporary folder.
 """
 
@@ -74,18 +74,18 @@ def validate_export(
     """Compare an exported file with the program it was made from.
 
     Args:
-        program: in the training form (trainable or frozen): the reference for everything.
+        program: the training form (trainable or frozen), the reference for all comparisons.
         lowered: the same program over packed tables.
         onnx_path: the exported ``.onnx`` file, external data beside it.
         options: tolerances, seed and iterations.
-        progress: called with (step, done, in all).
+        progress: called with (step, done, total).
 
     Returns:
-        The report; content that differs is in it as a failure (exit code 3), nothing is raised for it.
+        The report. Different content is a failure in the report (exit code 3) and raises no error.
 
     Raises:
         BadInputError: the file is damaged; a tolerance names an unknown output; the program does not run on
-            its own example inputs; the operator library found is of another version.
+            its own example inputs; the operator library has another version.
         OutputError: the temporary folder is full or cannot be written.
         TimeLimitError: a call of ONNX Runtime took longer than the options allow.
     """
@@ -98,7 +98,7 @@ def validate_export(
 
 @contextmanager
 def temporary_space() -> Iterator[None]:
-    """Say where the space is that validation needs, where there is too little of it."""
+    """Convert errors of a full folder to one that names the folder and the remedy."""
     try:
         yield
     except OSError as error:
@@ -121,7 +121,7 @@ class Steps:
 
 
 class Validation:
-    """One pass over a file, from its structure to its latency."""
+    """One validation of a file, from its structure to its latency."""
 
     def __init__(
         self,
@@ -133,20 +133,20 @@ class Validation:
         folder: Path,
     ) -> None:
         self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
-        paths.missing_library()  # a library of another version is refused before anything else is done
+        paths.missing_library()  # a library of another version is refused before any other work
         self._targets = make_targets(options.targets)
         checked = Steps(progress, "structure", 1)
         self._shipped = self._open(path)
         self._exported = behind_tokenizer(self._shipped, folder)
         checked()
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
-        # Two streams, so that the number of iterations does not change what is compared.
+        # Two streams, so that the number of iterations does not change the compared inputs.
         streams = np.random.SeedSequence(options.seed).spawn(2)
         self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
         self._latencies: list[LatencyResult] = []
 
     def run(self) -> ValidationReport:
-        """All stages in order."""
+        """Run all stages in order."""
         cases, left_out = self._cases()
         structure = self._structure()
         calls = table_paths.table_calls(self._program, self._lowered, self._tables)
@@ -215,7 +215,7 @@ class Validation:
         )
 
     def _tensors(self, table: Table, folder: Path) -> list[TensorProto]:
-        """The stored tensors as files, none if one is missing or of another type, as in the file of another model."""
+        """Return the stored tensors as files, or none if one is missing or has another type, as in another model."""
         stored = [self._exported.spec(name) for name in table.tensors]
         wanted = table.packed.tensors().values()
         sound = all(found and found.dtype == array.dtype.name for found, array in zip(stored, wanted, strict=True))
@@ -223,7 +223,7 @@ class Validation:
 
     def _table_latency(self, call: TableCall, submodel: Submodel | None, found: tuple[Check, ...]) -> None:
         if submodel is None or any(check.status == "failed" for check in found):
-            return  # what is wrong has no speed
+            return  # latency of a wrong result is meaningless
         steps = Steps(self._progress, f"latency of {call.table.name}", 1)
         self._latencies += latency.measure_table(call, submodel, self._options, self._timing_random)
         steps()
@@ -243,7 +243,7 @@ class Validation:
     def _on_target(
         self, target: Target, cases: list[model_inputs.ModelCase], tokenizer: TokenizerResults
     ) -> Iterator[TargetResult]:
-        """The model behind a tokenizer, and the whole file, unless that is the same."""
+        """Run the model behind a tokenizer, then the whole file if it is another one."""
         steps = Steps(self._progress, target.name, 1)
         run_options = RunOptions(iterations=self._options.iterations, time_limit=self._options.time_limit)
         subject = Subject(self._exported.path, self._program, self._exported.files[1:])
@@ -271,7 +271,7 @@ class Validation:
 
 
 def _path_name(path: str, call: TableCall) -> str:
-    """A path, and the use of the table unless that is the plain look-up."""
+    """Return the name of a path, with the use of the table unless that is a plain lookup."""
     return path if call.use == "rows" else f"{path}, {call.name}"
 
 

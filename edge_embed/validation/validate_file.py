@@ -1,4 +1,4 @@
-"""Validation of an exported file, by what its kind needs."""
+"""Validation of an exported file, according to its format."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from edge_embed.validation.validate import validate_export
 def validate_file(
     program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
-    """Compare an ``.onnx`` or ``.tflite`` file with the program; arguments and errors as of `validate_export`."""
+    """Compare an ``.onnx`` or ``.tflite`` file with the program, as `validate_export` does."""
     if isinstance(program, PairProgram):
         report = validate_pair(program, lowered, path, options, progress)
     else:

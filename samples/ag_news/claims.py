@@ -1,4 +1,4 @@
-"""What is tried on AG News: each method at two ratios or more, with the settings that validation chooses from."""
+"""Experiments on AG News: each method at two or more ratios, with the settings that validation chooses from."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,11 +14,11 @@ from ag_news.data import read
 from ag_news.model import WIDTH
 from ag_news.sample import HELD_OUT, NewsTask
 
-_QUICK_TEXTS = 10_000  # of each part, if there are as many
+_QUICK_TEXTS = 10_000  # maximum of each part
 
 
 def make_task(options: Options) -> Callable[[], NewsTask]:
-    """Makes the task anew, with another split into training and validation texts each time."""
+    """Return a function that makes the task, each time with another split into training and validation texts."""
     with unpacked(options.data, "agnews20k") as folder:
         vocabulary, texts, test = read(folder)
     if options.quick:

@@ -8,16 +8,16 @@ from pathlib import Path
 from datasets import number_words
 from text_task import Texts, encode
 
-_LONGEST = 60  # words of a text that are read; 19 of 20 have no more
+_LONGEST = 60  # words read of a text; 19 of 20 texts have no more
 
 
 def words_of(text: str) -> list[str]:
-    """Words and numbers in lower case."""
+    """Return words and numbers in lower case."""
     return re.findall(r"[a-z]+|[0-9]+", text.lower())
 
 
 def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
-    """The ids of the words that come up twice in the training texts, these texts, and those of the test."""
+    """Return ids of the words that occur twice or more in training, the training texts, and the test texts."""
     training = list(_training_rows(folder / "train_20k.csv"))
     vocabulary = number_words((word for _, text in training for word in words_of(text)), least=2)
     testing = list(_test_rows(folder / "test.csv"))
@@ -25,14 +25,14 @@ def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
 
 
 def _training_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Class from 1, and text; the table has a head."""
+    """Yield class from 1, and text; the table has a header."""
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield int(row["label"]), row["text"]
 
 
 def _test_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Class from 1, and title with description; the table has no head."""
+    """Yield class from 1, and title with description; the table has no header."""
     with path.open(newline="", encoding="utf-8") as file:
         for label, title, description in csv.reader(file):
             yield int(label), f"{title} {description}"

@@ -1,4 +1,4 @@
-"""The classifier; only its table differs between methods."""
+"""Classifier of news; only its table differs between methods."""
 
 from torch import Tensor, nn
 
@@ -18,10 +18,10 @@ TABLES = {
 
 
 class Classifier(nn.Module):
-    """The mean of the vectors of a text's words, and a linear layer.
+    """Mean of the vectors of a text's words, and a linear layer.
 
     Args:
-        table: takes ids [batch, words] and gives the means of their rows [batch, 128]; padding does not count.
+        table: layer that reduces ids [batch, words] to the means of their rows [batch, 128], without padding.
     """
 
     def __init__(self, table: nn.Module) -> None:
@@ -30,6 +30,6 @@ class Classifier(nn.Module):
         self.classes = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, words] -> logits [batch, 4]."""
+        """Return logits [batch, 4] of integers [batch, words]."""
         logits: Tensor = self.classes(self.table(ids))
         return logits

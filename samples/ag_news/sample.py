@@ -1,4 +1,4 @@
-"""Trains the classifier with each table, exports, validates and compares."""
+"""Trains the classifier with each table, then exports, validates and compares the models."""
 
 from comparison import Result
 from datasets import unpacked
@@ -21,10 +21,10 @@ RECIPES = {
 
 
 class NewsTask(TextTask[Classifier]):
-    """Classes of news."""
+    """Classification of news."""
 
     def model(self, table: MakeTable) -> Classifier:
-        """The classifier."""
+        """Return the classifier."""
         return Classifier(table(len(self.vocabulary)))
 
 

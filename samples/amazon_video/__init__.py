@@ -1,1 +1,1 @@
-"""A recommender: the next item of a user, from the last ones."""
+"""Recommender that predicts the next item of a user from the previous ones."""

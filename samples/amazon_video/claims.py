@@ -1,4 +1,4 @@
-"""What is tried on Amazon's video games: a recommender whose scores share the table of items."""
+"""Experiments on Amazon's video games: a recommender whose scores share the table of items."""
 
 from collections.abc import Callable
 
@@ -15,13 +15,13 @@ _QUICK_USERS = 6000
 
 
 def make_task(options: Options) -> Callable[[], NextItemTask]:
-    """Makes the task; its parts are always the same."""
+    """Return a function that makes the task; its parts are always the same."""
     histories = read_histories(options)
     return lambda: NextItemTask(histories)
 
 
 def read_histories(options: Options) -> Histories:
-    """All users and items; in a quick run the first users, and items that come up often."""
+    """Return all users and items; in a quick run only the first users and frequent items."""
     with unpacked(options.data, "amazon-video") as folder:
         histories = read(folder / "Video.txt", least=20 if options.quick else 1)
     return histories.begin(_QUICK_USERS) if options.quick else histories

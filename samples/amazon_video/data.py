@@ -10,17 +10,17 @@ import torch
 from datasets import PADDING
 from torch import Tensor
 
-LENGTH = 20  # items of a history that are read
-_FEWEST = 3  # items of a user: one to learn from, one for validation, one for the test
+LENGTH = 20  # items read of a history
+_FEWEST = 3  # items of a user: one for training, one for validation, one for the test
 
 
 @dataclass(frozen=True)
 class Histories:
-    """Items in time order, one row a user.
+    """Items in time order, one row for each user.
 
     Attributes:
         num_items: rows of a table: the items, and padding.
-        items: int64 [users, 22], padded in front; the last is for the test, the one before for validation.
+        items: int64 [users, 22], padded in front; the last item is for the test, the one before for validation.
     """
 
     num_items: int
@@ -28,15 +28,15 @@ class Histories:
 
     @property
     def training(self) -> Tensor:
-        """Histories without what they are tested on, [users, 20]."""
+        """Histories without the items for validation and test, [users, 20]."""
         return self.items[:, :LENGTH]
 
     def begin(self, most: int) -> "Histories":
-        """Those of the first users."""
+        """Return the histories of the first users."""
         return Histories(self.num_items, self.items[:most])
 
     def part(self, part: Literal["validation", "test"]) -> tuple[Tensor, Tensor]:
-        """Histories [users, 20], and the item after each, [users]."""
+        """Return histories [users, 20], and the item after each, [users]."""
         end = LENGTH + (part == "test")
         return self.items[:, end - LENGTH : end], self.items[:, end]
 
@@ -45,11 +45,11 @@ def read(path: Path, least: int) -> Histories:
     """Read lines of user and item, in time order for each user.
 
     Args:
-        path: of ``Video.txt``.
-        least: items that come up less often are left out, and users with fewer than three items then.
+        path: path of ``Video.txt``.
+        least: less frequent items are left out, and then users with fewer than three items.
 
     Returns:
-        Items numbered by falling frequency from 1.
+        Items numbered from 1 by descending frequency.
     """
     actions = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     counts = Counter(item for _, item in actions)

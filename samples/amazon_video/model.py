@@ -1,4 +1,4 @@
-"""The recommender; only its table, which it uses twice, differs between methods."""
+"""Recommender; only its table, which it uses twice, differs between methods."""
 
 from tied_output import small_embedding, tied_output
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class Recommender(nn.Module):
     """Scores of all items as the next one of a user.
 
     Args:
-        table: takes ids [*] and gives rows [*, 64].
+        table: layer that looks up rows [*, 64] of ids [*].
     """
 
     def __init__(self, table: nn.Module) -> None:
@@ -33,17 +33,17 @@ class Recommender(nn.Module):
         self.items = tied_output(table, bias=False)
 
     def states(self, ids: Tensor) -> Tensor:
-        """What a user wants after each item: integers [batch, items] -> [batch, items, 64]."""
+        """Return the states after each item: integers [batch, items] -> [batch, items, 64]."""
         states, _ = self.gru(self.dropout(self.table(ids)))
         wanted: Tensor = self.wanted(self.dropout(states))
         return wanted
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, items], the latest last -> scores of all items [batch, rows]."""
+        """Return scores of all items [batch, rows] for integers [batch, items], the latest last."""
         scores: Tensor = self.items(self.states(ids)[:, -1])
         return scores
 
     def scores_of(self, states: Tensor, items: Tensor) -> Tensor:
-        """Scores [*, k] of a few items, integers [k], for training: all of them would take much longer."""
+        """Return scores [*, k] of a few items, integers [k], for training: all items would take much longer."""
         scores: Tensor = states @ self.table(items).t()
         return scores

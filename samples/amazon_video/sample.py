@@ -1,4 +1,4 @@
-"""Trains the recommender with each table, exports, validates and compares."""
+"""Trains the recommender with each table, then exports, validates and compares the models."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from amazon_video.data import Histories, read
 from amazon_video.model import TABLES, Recommender
 
 _BATCH = 128
-_OTHERS = 1000  # items at random that a state is compared with in training, beside those of the batch
+_OTHERS = 1000  # random items that a state is compared with in training, beside those of the batch
 _TOP = 10
 
 RECIPES = {
@@ -27,10 +27,10 @@ RECIPES = {
 
 
 class NextItemTask(Task[Recommender]):
-    """The last item of each user, from the 20 before it.
+    """Prediction of the last item of each user from the 20 items before it.
 
     Args:
-        histories: of all users.
+        histories: histories of all users.
     """
 
     metric = f"hits in {_TOP}"
@@ -39,17 +39,17 @@ class NextItemTask(Task[Recommender]):
         self.histories = histories
 
     def model(self, table: MakeTable) -> Recommender:
-        """The recommender."""
+        """Return the recommender."""
         return Recommender(table(self.histories.num_items))
 
     def batches(self) -> Iterator[Batch]:
-        """Histories without the items of validation and test; the longest ones together would be no faster."""
+        """Yield histories without the items for validation and test; sorting by length would gain no speed."""
         training = self.histories.training
         for batch in torch.randperm(len(training)).split(_BATCH):
             yield (training[batch],)
 
     def loss(self, model: Recommender, batch: Batch) -> Tensor:
-        """Cross entropy of each item after those before it, among the items of the batch and some at random."""
+        """Return the cross entropy of each item given those before it, among the batch's items and random ones."""
         (ids,) = batch
         known = ids[:, 1:] != PADDING
         states, following = model.states(ids[:, :-1])[known], ids[:, 1:][known]  # [m, d], [m]
@@ -58,13 +58,13 @@ class NextItemTask(Task[Recommender]):
         return functional.cross_entropy(model.scores_of(states, items), torch.searchsorted(items, following))
 
     def score(self, model: Recommender, part: Part) -> float:
-        """The share of users whose next item is among the ten with the highest scores, out of all items."""
+        """Return the share of users whose next item is among the ten with the highest scores, out of all items."""
         histories, following = self.histories.part(part)
         found = torch.cat([model(batch)[:, 1:].topk(_TOP).indices + 1 for batch in histories.split(_BATCH)])
         return float((found == following.unsqueeze(1)).any(1).float().mean())
 
     def example(self) -> Tensor:
-        """A few histories."""
+        """Return a few histories."""
         return self.histories.part("test")[0][:4]
 
 

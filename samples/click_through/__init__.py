@@ -1,1 +1,1 @@
-"""Whether a user takes an item: three tables."""
+"""Predictor of clicks with three tables: whether a user clicks an item."""

@@ -1,4 +1,4 @@
-"""What is tried on clicks: users, items and recent items, each with a table of its own, all of one method."""
+"""Experiments on clicks: users, items and recent items, each with its own table, all of one method."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ from click_through.task import ClickTask
 
 
 def make_task(options: Options) -> Callable[[], ClickTask]:
-    """Makes the task; its parts are always the same."""
+    """Return a function that makes the task; its parts are always the same."""
     histories = read_histories(options)
     return lambda: ClickTask(histories)
 
 
-# Most users come up a few times only: rates are high, and the codes of SX start further apart than elsewhere. A norm
-# would follow the batches, where such users hardly are.
+# Most users are rare: rates are high, and the codes of SX start further apart than elsewhere. A norm would follow the
+# batches, in which such users hardly occur.
 _SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0, distance_norm=False)
 
 CANDIDATES: Candidates = {

@@ -1,4 +1,4 @@
-"""The predictor of clicks; only its three tables differ between methods."""
+"""Predictor of clicks; only its three tables differ between methods."""
 
 import torch
 from datasets import PADDING
@@ -8,10 +8,10 @@ WIDTH = 64
 
 
 class ClickModel(nn.Module):
-    """How likely a user takes an item.
+    """Logit of the probability that a user clicks an item.
 
     Args:
-        table: layers ``user``, ``item`` and ``recent``; each takes ids [*] and gives rows [*, 64].
+        table: layers ``user``, ``item`` and ``recent``, each of which looks up rows [*, 64] of ids [*].
     """
 
     def __init__(self, table: nn.ModuleDict) -> None:
@@ -21,7 +21,7 @@ class ClickModel(nn.Module):
         self.click = nn.Sequential(nn.Linear(5 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1))
 
     def forward(self, users: Tensor, items: Tensor, recent: Tensor) -> Tensor:
-        """Users and items, integers [batch], and the items before, [batch, items] -> logits [batch]."""
+        """Return logits [batch] of users and items, integers [batch], and previous items, [batch, items]."""
         user, item = self.dropout(self.table["user"](users)), self.dropout(self.table["item"](items))
         known = (recent != PADDING).sum(1, keepdim=True).clamp(min=1)  # [batch, 1]
         before = self.dropout(self.table["recent"](recent).sum(1) / known)  # [batch, 64]

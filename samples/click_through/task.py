@@ -1,4 +1,4 @@
-"""Clicks, and as many items that were not clicked: the data, and the task that is trained."""
+"""Clicks, with an equal number of items that were not clicked: the data, and the task that is trained."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,9 +19,9 @@ _END = {"validation": LENGTH, "test": LENGTH + 1}
 
 
 class ClickTask(Task[ClickModel]):
-    """Which of two items a user took: the own one, or that of another user.
+    """Prediction of which of two items a user clicked: the user's own item, or that of another user.
 
-    Both come up equally often, so how popular an item is says nothing.
+    Both occur equally often, so the popularity of an item is no clue.
 
     Args:
         histories: items of all users.
@@ -36,32 +36,32 @@ class ClickTask(Task[ClickModel]):
         self.training = self._clicks(users, places)
 
     def _clicks(self, users: Tensor, places: Tensor) -> Batch:
-        """User [m], item [m] and the items before it [m, 5], of what is at some places of the histories."""
+        """Return users [m], items [m] and the items before them [m, 5] at some places of the histories."""
         padded = functional.pad(self.items, (_RECENT, 0), value=PADDING)
         recent = padded[users.unsqueeze(1), places.unsqueeze(1) + torch.arange(_RECENT)]
         return users + 1, self.items[users, places], recent
 
     def model(self, table: MakeTable) -> ClickModel:
-        """The predictor."""
+        """Return the predictor."""
         sizes = {"user": self.num_users, "item": self.num_items, "recent": self.num_items}
         return ClickModel(nn.ModuleDict({name: table(rows) for name, rows in sizes.items()}))
 
     def batches(self) -> Iterator[Batch]:
-        """Users, items, the items before, and whether the user took the item."""
+        """Yield users, items, the previous items, and whether the user clicked the item."""
         for batch in torch.randperm(len(self.training[0])).split(_BATCH):
             yield _with_others([column[batch] for column in self.training])
 
     def ids(self, batch: Batch) -> Sequence[Tensor]:
-        """Those of users, items and recent items."""
+        """Return the ids of users, items and recent items."""
         return batch[:3]
 
     def loss(self, model: ClickModel, batch: Batch) -> Tensor:
-        """Binary cross entropy."""
+        """Return the binary cross entropy."""
         *ids, taken = batch
         return functional.binary_cross_entropy_with_logits(model(*ids), taken)
 
     def score(self, model: ClickModel, part: Part) -> float:
-        """The share of pairs of a click and another in which the click has the higher score."""
+        """Return the share of pairs of a click and another item in which the click has the higher score."""
         users = torch.arange(len(self.items))
         clicks = self._clicks(users, torch.full_like(users, _END[part]))
         *ids, taken = _with_others(clicks, torch.Generator().manual_seed(0))
@@ -69,12 +69,12 @@ class ClickTask(Task[ClickModel]):
         return float(roc_auc_score(taken, scores))
 
     def example(self) -> tuple[Tensor, ...]:
-        """A few clicks."""
+        """Return a few clicks."""
         return tuple(column[:4] for column in self.training)
 
 
 def _with_others(clicks: Sequence[Tensor], random: torch.Generator | None = None) -> Batch:
-    """Clicks, then the same users with the items of other clicks; 1 and 0 in the last column."""
+    """Return clicks, then the same users with the items of other clicks; 1 and 0 in the last column."""
     users, items, recent = clicks
     others = items[torch.randperm(len(items), generator=random)]
     taken = torch.arange(2).repeat_interleave(len(items)).flip(0).float()

@@ -1,4 +1,4 @@
-"""What is tried on Multi30k: a table for each language, both of one method; the output layer shares the second."""
+"""Experiments on Multi30k: a table for each language, both of one method; the output layer shares the second."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ _QUICK_TRANSLATED = 200
 
 
 def make_task(options: Options) -> Callable[[], TranslationTask]:
-    """Makes the task; its parts are always the same."""
+    """Return a function that makes the task; its parts are always the same."""
     with unpacked(options.data, "multi30k") as folder:
         corpus = read(folder, _QUICK_PAIRS if options.quick else None)
     if options.quick:

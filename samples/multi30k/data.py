@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 BEGIN, END = "<s>", "</s>"  # around each translation
 _FILES = {"training": "train", "validation": "val", "test": "test_2016_flickr"}
-_LONGEST = 12  # words: each epoch of all pairs would take minutes
-_LEAST = 3  # words that come up less often are unknown
+_LONGEST = 12  # maximum of words: an epoch of all pairs would take minutes
+_LEAST = 3  # less frequent words are unknown
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Corpus:
-    """All parts, the ids by word of both languages, and the translations of the test part with its rare words."""
+    """All parts, the ids by word of both languages, and the translations of the test part with their rare words."""
 
     source_vocabulary: dict[str, int]
     target_vocabulary: dict[str, int]
@@ -46,8 +46,8 @@ def read(folder: Path, most: int | None = None) -> Corpus:
     """Read the texts, which are in lower case with spaces between words.
 
     Args:
-        folder: with both languages of each part.
-        most: pairs of each part.
+        folder: folder with both languages of each part.
+        most: maximum number of pairs of each part.
 
     Returns:
         Pairs of at most twelve words in each language.
@@ -61,7 +61,7 @@ def read(folder: Path, most: int | None = None) -> Corpus:
 
 
 def _short(folder: Path, part: str) -> list[tuple[list[str], list[str]]]:
-    """Words of both languages, of each pair that is short enough."""
+    """Return the words of both languages for each pair that is short enough."""
     paths = [folder / f"{_FILES[part]}.lc.norm.tok.{language}" for language in ("en", "de")]
     lines = zip(*(path.read_text(encoding="utf-8").splitlines() for path in paths), strict=True)
     pairs = [(english.split(), german.split()) for english, german in lines]

@@ -1,4 +1,4 @@
-"""The translator; only its two tables differ between methods."""
+"""Translator; only its two tables differ between methods."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tied_output import tied_output
 from torch import Tensor, nn
 
 WIDTH = 128
-PLACES = 32  # words of a sentence, at most
+PLACES = 32  # maximum words of a sentence
 _HEADS = 4
 _LAYERS = 1  # of the encoder, and as many of the decoder
 
@@ -17,8 +17,8 @@ class Translator(nn.Module):
     """Scores of the next word of a translation.
 
     Args:
-        table: layers ``source`` and ``target``; each takes ids [*] and gives rows [*, 128]. The output layer shares
-            the second.
+        table: layers ``source`` and ``target``, each of which looks up rows [*, 128] of ids [*]. The output layer
+            shares the second.
     """
 
     def __init__(self, table: nn.ModuleDict) -> None:
@@ -34,7 +34,7 @@ class Translator(nn.Module):
         self.words = tied_output(table["target"], bias=True)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Integers [batch, words] of both languages, padding at the end -> logits [batch, words, rows]."""
+        """Return logits [batch, words, rows] of integers [batch, words] of both languages, padded at the end."""
         padding = source == PADDING
         read = self.encoder(self._looked_up("source", source), src_key_padding_mask=padding)  # [batch, words, 128]
         later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
@@ -44,6 +44,6 @@ class Translator(nn.Module):
         return logits
 
     def _looked_up(self, name: str, ids: Tensor) -> Tensor:
-        """Rows [batch, words, 128], each with what its place adds."""
+        """Return rows [batch, words, 128] plus position embeddings."""
         rows: Tensor = self.dropout(self.table[name](ids) * WIDTH**0.5 + self.places[name][: ids.shape[1]])
         return rows

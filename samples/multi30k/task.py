@@ -1,4 +1,4 @@
-"""Translating: the task that is trained."""
+"""Translation: the task that is trained."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _BATCH = 64
 
 
 class TranslationTask(Task[Translator]):
-    """Each word of a translation, from the sentence and the words before.
+    """Prediction of each word of a translation from the sentence and the previous words.
 
     Args:
         corpus: all its parts.
@@ -32,12 +32,15 @@ class TranslationTask(Task[Translator]):
         self.corpus = corpus
 
     def model(self, table: MakeTable) -> Translator:
-        """The translator."""
+        """Return the translator."""
         sizes = {"source": len(self.corpus.source_vocabulary), "target": len(self.corpus.target_vocabulary)}
         return Translator(nn.ModuleDict({name: table(rows) for name, rows in sizes.items()}))
 
     def batches(self) -> Iterator[Batch]:
-        """Sentences and translations in random order; those of a batch are about as long, for padding costs time."""
+        """Yield sentences and translations in random order.
+
+        A batch has similar lengths, as padding costs time.
+        """
         training = self.corpus.training
         lengths = (training.target != PADDING).sum(1)
         for several in torch.randperm(len(training)).split(16 * _BATCH):
@@ -45,17 +48,17 @@ class TranslationTask(Task[Translator]):
                 yield _cut(training[batch])
 
     def ids(self, batch: Batch) -> Sequence[Tensor]:
-        """Those of both languages."""
+        """Return the ids of both languages."""
         return batch
 
     def loss(self, model: Translator, batch: Batch) -> Tensor:
-        """Mean cross entropy of the next words of the translations."""
+        """Return the mean cross entropy of the next words of the translations."""
         source, target = batch
         logits = model(source, target[:, :-1])
         return functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PADDING)
 
     def score(self, model: Translator, part: Part) -> float:
-        """Perplexity; words without an id are one word, ``<unk>``."""
+        """Return the perplexity; all words without an id count as one word, ``<unk>``."""
         pairs: Pairs = getattr(self.corpus, part)
         total = words = 0.0
         for rows in torch.arange(len(pairs)).split(_BATCH):
@@ -65,12 +68,12 @@ class TranslationTask(Task[Translator]):
         return math.exp(total / words)
 
     def further(self, model: Translator) -> Mapping[str, float]:
-        """BLEU of greedy translations of the test part; the texts are in words already."""
+        """Return BLEU of greedy translations of the test part; the texts are already split into words."""
         texts = [text for rows in self.corpus.test.source.split(_BATCH) for text in self._translations(model, rows)]
         return {"BLEU": sacrebleu.corpus_bleu(texts, [self.corpus.references], tokenize="none", force=True).score}
 
     def _translations(self, model: Translator, source: Tensor) -> list[str]:
-        """Integers [sentences, words] -> the most probable word after word, until each sentence has ended."""
+        """Return greedy translations of integers [sentences, words], word by word until each sentence has ended."""
         names = list(self.corpus.target_vocabulary)
         begin, end = (self.corpus.target_vocabulary[mark] for mark in (BEGIN, END))
         words, ended = torch.full((len(source), 1), begin), torch.zeros(len(source), dtype=torch.bool)
@@ -81,11 +84,11 @@ class TranslationTask(Task[Translator]):
         return [" ".join(names[word] for word in row[1:] if word != PADDING) for row in words.tolist()]
 
     def example(self) -> tuple[Tensor, ...]:
-        """A few sentences and translations."""
+        """Return a few sentences and translations."""
         return _cut(self.corpus.test[:4])
 
 
 def _cut(pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Both languages, without the columns that are all padding."""
+    """Return both languages without columns that are all padding."""
     source, target = (ids[:, : int((ids != PADDING).sum(1).max())] for ids in (pairs.source, pairs.target))
     return source, target

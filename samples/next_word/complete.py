@@ -1,4 +1,4 @@
-"""Suggests next words with ONNX Runtime, from the exported file alone: no torch, no class of the model.
+"""Suggests next words with ONNX Runtime from the exported file alone: no torch, no class of the model.
 
 Usage: python samples/next_word/complete.py build/next_word/model.onnx "Return a list of"
 """
@@ -16,10 +16,10 @@ Suggestions = list[tuple[str, float]]
 
 
 class Completer:
-    """A session over an exported model.
+    """Session over an exported model.
 
     Args:
-        path: the ``.onnx`` file; vocabulary and tokenizer are read out of it.
+        path: the ``.onnx`` file, which contains vocabulary and tokenizer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,10 +28,10 @@ class Completer:
         words = json.loads(properties["edge_embed.vocabulary"])
         metadata = json.loads(properties["edge_embed.metadata"])
         self._vocabulary = Vocabulary(words, metadata["tokenizer"])
-        self._is_sign = np.array([not word[0].isalnum() for word in words])  # <pad> and <unk> too
+        self._is_sign = np.array([not word[0].isalnum() for word in words])  # including <pad> and <unk>
 
     def suggest(self, texts: list[str], count: int = 3) -> list[Suggestions]:
-        """The likeliest next words of every text, with their probabilities; all texts in one run."""
+        """Return the likeliest next words of every text, with their probabilities; all texts in one run."""
         rows = [self._vocabulary.encode(text) for text in texts]
         ids = np.full((len(rows), max(map(len, rows))), PADDING)  # [texts, longest]
         for at, row in enumerate(rows):
@@ -42,13 +42,13 @@ class Completer:
     def _best(self, logits: np.ndarray[tuple[int], np.dtype[np.float32]], count: int) -> Suggestions:
         chances = np.exp(logits - logits.max())
         chances /= chances.sum()
-        chances[self._is_sign[: len(chances)]] = 0  # nobody wants those suggested
+        chances[self._is_sign[: len(chances)]] = 0  # never suggested
         best = np.argsort(-chances)[:count]
         return [(self._vocabulary.words[word], float(chances[word])) for word in best]
 
 
 def show(texts: list[str], suggestions: list[Suggestions]) -> None:
-    """One line per text."""
+    """Print one line for each text."""
     for text, words in zip(texts, suggestions, strict=True):
         print(f"  {text:28} -> " + ", ".join(f"{word} ({chance:.0%})" for word, chance in words))
 

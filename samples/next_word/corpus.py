@@ -1,6 +1,6 @@
 """Text that every machine has: the docstrings of its own Python standard library.
 
-Files are parsed, never imported, so nothing of them runs.
+Files are parsed, never imported, so their code does not run.
 """
 
 import ast
@@ -12,13 +12,16 @@ import torch
 from torch import Tensor
 from vocabulary import PADDING, Vocabulary
 
-# Some distributions leave these out: without them the text is much the same everywhere.
+# Some distributions leave these folders out: without them the text is nearly the same everywhere.
 _LEFT_OUT = {"test", "tests", "idlelib", "turtledemo", "site-packages", "dist-packages"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_docstrings(max_files: int | None = None) -> list[str]:
-    """Every docstring of this Python's standard library once, sorted; of the first files only, if so wanted."""
+    """Return every docstring of this Python's standard library once, sorted.
+
+    With ``max_files`` only the first files are read.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     files = [path for path in sorted(root.rglob("*.py")) if not _LEFT_OUT & set(path.relative_to(root).parts)]
     return sorted({text for path in files[:max_files] for text in _docstrings(path)})
@@ -35,15 +38,15 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 
 def split(texts: list[str]) -> tuple[list[str], list[str]]:
-    """Training and validation: every twentieth docstring is for validation."""
+    """Split into training and validation: every twentieth docstring is for validation."""
     return [text for at, text in enumerate(texts) if at % 20], texts[::20]
 
 
 def windows(texts: Iterable[str], vocabulary: Vocabulary, length: int) -> Tensor:
-    """The texts behind one another, cut into rows of equal length.
+    """Concatenate the texts and cut them into rows of equal length.
 
     Returns:
-        Ids, int64 [rows, length + 1]: the last word of a row begins the next, so that every word is predicted once.
+        Ids, int64 [rows, length + 1]: the last word of a row begins the next, so every word is predicted once.
     """
     stream = [at for text in texts for at in vocabulary.encode(text)]
     stream += [PADDING] * (-(len(stream) - 1) % length)

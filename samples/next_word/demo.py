@@ -71,7 +71,7 @@ def _trained(epochs: int, max_files: int | None) -> tuple[NextWord, Vocabulary]:
 
 
 def _edge_embed(folder: Path, *arguments: str) -> None:
-    """Run the command line as a user would; end with its exit code if it fails."""
+    """Run the command line as a user would; exit with its exit code if it fails."""
     print(f"\n$ {shlex.join(['edge-embed', *arguments])}", flush=True)
     command = shutil.which("edge-embed", path=sysconfig.get_path("scripts"))
     if command is None:

@@ -1,4 +1,4 @@
-"""The model, as a user would write it; only the embedding is ours."""
+"""The model, as a user would write it; only the embedding is from edge_embed."""
 
 from torch import Tensor, nn
 
@@ -8,11 +8,11 @@ from edge_embed import DPQEmbedding
 class NextWord(nn.Module):
     """Scores of the next word after every word of a text.
 
-    It reads every word of the vocabulary and answers with the ``num_answers`` most frequent ones.
+    The input may contain every word of the vocabulary; the ``num_answers`` most frequent ones can be predicted.
 
     Args:
         num_words: size of the vocabulary.
-        num_answers: how many words can be predicted.
+        num_answers: number of words that can be predicted.
         width: embedding dimension d.
         hidden: size of the LSTM's state.
     """
@@ -25,7 +25,7 @@ class NextWord(nn.Module):
         self.answer = nn.Linear(hidden, num_answers)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, sequence] -> logits [batch, sequence, num_answers]."""
+        """Return logits [batch, sequence, num_answers] of integers [batch, sequence]."""
         states, _ = self.lstm(self.embedding(ids))  # [batch, sequence, hidden]
         logits: Tensor = self.answer(self.dropout(states))
         return logits

@@ -1,4 +1,4 @@
-"""Trains the next-word model: cross entropy, Adam, one cycle of the learning rate."""
+"""Training of the next-word model: cross entropy, Adam, one cycle of the learning rate."""
 
 import math
 
@@ -13,7 +13,7 @@ from edge_embed.layers.regularization import regularization_loss
 
 _BATCH = 32
 _RATE = 1e-2
-# Every word of the training text is known, so the row of <unk> learns from words hidden at random.
+# Every word of the training text is known, so words hidden at random train the row of <unk>.
 _HIDDEN_SHARE = 0.02
 
 
@@ -21,11 +21,11 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
     """Train in place, with a progress bar.
 
     Args:
-        model: any state; its weights change.
+        model: model in any state; its weights change.
         rows: ids, int64 [rows, length + 1].
         validation: the same for text that is never trained on.
         epochs: passes over the rows.
-        seed: the order of the rows and what is hidden.
+        seed: random seed of the order of rows and of hidden words.
     """
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
@@ -51,7 +51,10 @@ def train(model: NextWord, rows: Tensor, validation: Tensor, epochs: int, seed: 
 
 @torch.no_grad()
 def perplexity(model: NextWord, rows: Tensor) -> float:
-    """Perplexity of the next word in eval mode, exp of the mean cross entropy; no answer counts as <unk>."""
+    """Return the perplexity of the next word in eval mode, exp of the mean cross entropy.
+
+    Other words count as <unk>.
+    """
     model.eval()
     total, count = 0.0, 0
     for batch in rows.split(_BATCH):
@@ -63,7 +66,7 @@ def perplexity(model: NextWord, rows: Tensor) -> float:
 
 
 def _loss(model: NextWord, ids: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy: ids and targets [batch, sequence] -> scalar; padding counts nothing."""
+    """Return the mean cross entropy of ids and targets [batch, sequence], a scalar; padding is ignored."""
     logits = model(ids)  # [batch, sequence, answers]
     known = targets.where(targets < logits.shape[-1], UNKNOWN)
     return functional.cross_entropy(logits.flatten(0, 1), known.flatten(), ignore_index=PADDING)

@@ -1,15 +1,15 @@
-"""Words and their ids; needs no torch, so that a device can use it."""
+"""Words and their ids, without torch, so that a device can use this file."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 
 PADDING, UNKNOWN = 0, 1
-TOKEN = r"\w+(?:[.'-]\w+)*|[^\w\s]"  # a word, or one sign
+TOKEN = r"\w+(?:[.'-]\w+)*|[^\w\s]"  # a word, or a single sign
 
 
 class Vocabulary:
-    """Words by id: padding, unknown, then the words by falling frequency.
+    """Words by id: padding, unknown, then the words by descending frequency.
 
     Args:
         words: the word of every id.
@@ -23,7 +23,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Vocabulary":
-        """Every word of some texts."""
+        """Return the vocabulary of all words of some texts."""
         counts = Counter(word for text in texts for word in re.findall(TOKEN, text))
         by_frequency = sorted(counts, key=lambda word: (-counts[word], word))
         return cls(["<pad>", "<unk>", *by_frequency])
@@ -32,5 +32,5 @@ class Vocabulary:
         return len(self.words)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the words of a text, after the padding that begins every text."""
+        """Return the ids of the words of a text, after the padding that begins every text."""
         return [PADDING, *(self._ids.get(word, UNKNOWN) for word in re.findall(self.token, text))]

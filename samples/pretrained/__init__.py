@@ -1,1 +1,1 @@
-"""Models that others trained: their tables replaced by compressed ones, without training."""
+"""Models from other authors, whose tables are replaced by compressed ones without training."""

@@ -1,4 +1,4 @@
-"""A model of somebody else that recommends films (neural collaborative filtering); loaded from what Keras saved.
+"""Recommender of films from other authors (neural collaborative filtering), loaded from a Keras file.
 
     score(user, item) = w relu(W3 relu(W2 relu(W1 [u, v]))) + b,    u, v: their rows
 
@@ -17,12 +17,12 @@ _BEST = 10
 
 
 class Recommender(nn.Module):
-    """How much a user may like an item.
+    """Scores of items for users.
 
     Args:
         users: rows of their table, [n, 32].
         items: rows of their table, [m, 32].
-        tower: the layers above both.
+        tower: layers above both tables.
     """
 
     def __init__(self, users: Tensor, items: Tensor, tower: nn.Sequential) -> None:
@@ -32,13 +32,13 @@ class Recommender(nn.Module):
         self.tower = tower
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
-        """Integers (*), twice -> scores (*)."""
+        """Return scores (*) of two tensors of integers (*)."""
         scores: Tensor = self.tower(torch.cat((self.users(users), self.items(items)), dim=-1)).squeeze(-1)
         return scores
 
 
 def load(folder: Path) -> Recommender:
-    """The model, dense, in eval mode.
+    """Return the model, dense, in eval mode.
 
     Raises:
         click.ClickException: if h5py, which reads its file, is missing.
@@ -63,12 +63,12 @@ def load(folder: Path) -> Recommender:
 
 @torch.no_grad()
 def recommended(model: nn.Module, users: Tensor, num_items: int) -> Tensor:
-    """The items with the largest scores, [users, 10]."""
+    """Return the items with the largest scores, [users, 10]."""
     items = torch.arange(num_items)
     each = [model(user.expand(num_items), items) for user in users]
     return torch.stack(each).topk(_BEST).indices
 
 
 def in_common(found: Tensor, expected: Tensor) -> float:
-    """The share of what is expected that is found, in rows of ids [users, 10]."""
+    """Return the share of expected ids that are found, for rows of ids [users, 10]."""
     return float((found[:, :, None] == expected[:, None, :]).any(1).float().mean())

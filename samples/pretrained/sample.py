@@ -1,4 +1,4 @@
-"""Takes three trained models, puts compressed tables in the place of theirs, exports, validates and compares."""
+"""Replaces the tables of three trained models by compressed ones, then exports, validates and compares the models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ _DPQ: Mapping[str, Any] = {"num_codes": 64, "value_type": "float16"}
 _ANT: Mapping[str, Any] = {"weight_type": "int8", "value_type": "float16"}
 _LOW_RANK: Mapping[str, Any] = {"value_type": "float16"}
 
-# For tables of 100 columns, of 16 and 32, and of 32.
+# Sizes for tables of 100 columns, of 16 and 32, and of 32.
 LANGUAGE_SIZES: Sizes = {
     "dpq": {**_DPQ, "num_groups": 50},
     "opq": {**_DPQ, "num_groups": 50, "num_codes": 16},
@@ -42,7 +42,7 @@ RECOMMENDER_SIZES: Sizes = {
 
 
 def compare_language_models(options: Options) -> list[Result]:
-    """The language model: both tables, that of the input and that of the output layer."""
+    """Compare language models: both tables are compressed, of the input and of the output layer."""
     with unpacked(options.data, "ptb-rnnlm") as folder, unpacked(options.data, "agnews20k") as news:
         model = language_model.load(folder / "ptb_rnnlm_100.npz")
         words = (folder / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").split()
@@ -53,7 +53,7 @@ def compare_language_models(options: Options) -> list[Result]:
 
 
 def compare_segmenters(options: Options) -> list[Result]:
-    """The segmenter: the tables of characters and of syllables."""
+    """Compare segmenters: the tables of characters and of syllables are compressed."""
     with unpacked(options.data, "pth-attacut") as folder:
         model = segmenter.load(folder)
         texts = segmenter.random_syllables(folder, *((8, 100) if options.quick else (32, 400)))
@@ -67,7 +67,7 @@ def compare_segmenters(options: Options) -> list[Result]:
 
 
 def compare_recommenders(options: Options) -> list[Result]:
-    """The recommender: the tables of users and of films."""
+    """Compare recommenders: the tables of users and of films are compressed."""
     with unpacked(options.data, "ncf-ml1m-weights") as folder:
         model = recommender.load(folder)
     num_items = len(model.state_dict()["items.weight"])
@@ -97,7 +97,7 @@ def _compared(
 
 
 def _error(report: CompressReport) -> float:
-    """Of the table that is farther from the dense one."""
+    """Return the reconstruction error of the table with the larger one."""
     return max(table.fidelity.relative_error for table in report.tables if table.fidelity)
 
 
@@ -107,7 +107,7 @@ def _perplexity(model: nn.Module, text: Tensor) -> dict[str, float]:
 
 @torch.no_grad()
 def _decisions(model: nn.Module, texts: tuple[Tensor, Tensor]) -> Tensor:
-    """Where words begin, bool [rows, characters]."""
+    """Return whether a word begins at each character, bool [rows, characters]."""
     begins: Tensor = model(*texts) > 0
     return begins
 

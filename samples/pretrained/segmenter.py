@@ -1,6 +1,6 @@
-"""AttaCut, a model of somebody else that finds where words of Thai begin; loaded from its state_dict.
+"""AttaCut, a model from other authors that finds the beginnings of Thai words; loaded from its state_dict.
 
-Thai has no spaces between words. The model sees each character, and the syllable that it is in.
+Thai has no spaces between words. The inputs are each character and the syllable that contains it.
 """
 
 import json
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Convolution(nn.Module):
-    """A convolution that keeps the length, and a batch norm."""
+    """Convolution that keeps the length, followed by a batch norm."""
 
     def __init__(self, channels: int, filters: int, width: int, dilation: int) -> None:
         super().__init__()
@@ -19,13 +19,13 @@ class Convolution(nn.Module):
         self.bn = nn.BatchNorm1d(filters)
 
     def forward(self, values: Tensor) -> Tensor:
-        """[batch, channels, characters] -> [batch, filters, characters]."""
+        """Return [batch, filters, characters] of [batch, channels, characters]."""
         normalized: Tensor = self.bn(self.conv(values))
         return normalized
 
 
 class Segmenter(nn.Module):
-    """Whether a word begins at each character. Attributes have the names of the checkpoint.
+    """Classifier of whether a word begins at each character. Attributes have the names of the checkpoint.
 
     Args:
         characters: rows of their table, 32 wide.
@@ -43,7 +43,7 @@ class Segmenter(nn.Module):
         self.linear2 = nn.Linear(32, 1)
 
     def forward(self, characters: Tensor, syllables: Tensor) -> Tensor:
-        """Integers [batch, characters], twice -> logits [batch, characters]."""
+        """Return logits [batch, characters] of two tensors of integers [batch, characters]."""
         rows = torch.cat((self.ch_embeddings(characters), self.sy_embeddings(syllables)), dim=2)  # [b, t, 48]
         values = rows.transpose(1, 2)
         found = torch.stack((self.conv1(values), self.conv2(values), self.conv3(values))).amax(0)  # [b, 64, t]
@@ -52,7 +52,7 @@ class Segmenter(nn.Module):
 
 
 def load(folder: Path) -> Segmenter:
-    """The model of ``attacut-sc.pth``, dense, in eval mode."""
+    """Return the model of ``attacut-sc.pth``, dense, in eval mode."""
     weights = torch.load(folder / "attacut-sc.pth", map_location="cpu", weights_only=True)
     model = Segmenter(len(weights["ch_embeddings.weight"]), len(weights["sy_embeddings.weight"]))
     model.load_state_dict(weights)
@@ -60,7 +60,7 @@ def load(folder: Path) -> Segmenter:
 
 
 def random_syllables(folder: Path, rows: int, length: int) -> tuple[Tensor, Tensor]:
-    """Characters and syllables, int64 [rows, length] each: syllables of the vocabulary at random, no language."""
+    """Return characters and syllables, int64 [rows, length] each: random syllables of the vocabulary, not real text."""
     numbers = [
         json.loads((folder / name).read_text(encoding="utf-8")) for name in ("characters.json", "syllables.json")
     ]

@@ -1,1 +1,1 @@
-"""MiniLM, whose table of words is half of it, with a compressed one in its place."""
+"""MiniLM with a compressed table of words; the dense table is half of the model."""

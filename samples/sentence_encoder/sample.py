@@ -1,4 +1,4 @@
-"""Compresses the table of words, with and without distillation, exports, validates and compares."""
+"""Compresses the table of words, with and without distillation, then exports, validates and compares the models."""
 
 import copy
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _RATE = 3e-4
 
 
 def run(options: Options) -> list[Result]:
-    """MiniLM with its dense table, compressed ones, and one that learned on from there."""
+    """Compare MiniLM with its dense table, with compressed tables, and with a distilled one."""
     model, tokenizer = load()
     found = sentences.read(options.data)
     ids, mask = tokens(tokenizer, [text for _, text in found.testing[:_COMPARED]])
@@ -46,10 +46,10 @@ def run(options: Options) -> list[Result]:
 
 
 def distil(teacher: nn.Module, learner: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """Let the table of the learner learn so that sentences get the vectors of the teacher."""
+    """Train the table of the learner so that sentences get the vectors of the teacher."""
     words = learner.get_submodule(WORDS)
     assert isinstance(words, edge_embed.DPQEmbedding)
-    words.train()  # alone: the encoder drops nothing out
+    words.train()  # only the table: the encoder stays without dropout
     optimizer = torch.optim.Adam(words.parameters(), lr=_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, len(batches))
     for batch in track(batches, "distillation", console=Console(stderr=True)):
@@ -63,7 +63,7 @@ def distil(teacher: nn.Module, learner: nn.Module, batches: Sequence[tuple[Tenso
 
 
 def frozen(learner: nn.Module) -> nn.Module:
-    """The same model with the table as it is stored."""
+    """Return the same model with the table as it is stored."""
     words = learner.get_submodule(WORDS)
     assert isinstance(words, edge_embed.DPQEmbedding)
     learner.set_submodule(WORDS, words.freeze(value_type="float16"))

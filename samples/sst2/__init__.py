@@ -1,1 +1,1 @@
-"""Phrases of film reviews, praise or blame: an LSTM, with a dense table and with compressed ones."""
+"""Sentiment of phrases of film reviews: an LSTM, with a dense table and with compressed ones."""

@@ -1,4 +1,4 @@
-"""What is tried on SST-2: phrases and sentences of film reviews, some of which are kept for validation and test."""
+"""Experiments on SST-2: phrases and sentences of film reviews, some of which are kept for validation and test."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,26 +13,26 @@ from training import Batch
 
 from sst2.model import WIDTH, PhraseClassifier
 
-_HELD_OUT = 5000  # for validation, and as many for the test: the 872 sentences that SST-2 has for it say too little
+_HELD_OUT = 5000  # for validation, and as many for the test: the 872 test sentences of SST-2 are too few
 _LONGEST = 56
 _BATCH = 64
 _QUICK_PHRASES, _QUICK_HELD_OUT = 10_000, 1_000
 
 
 class PhraseTask(TextTask[PhraseClassifier]):
-    """Praise or blame."""
+    """Sentiment of phrases."""
 
     def model(self, table: MakeTable) -> PhraseClassifier:
-        """The classifier."""
+        """Return the classifier."""
         return PhraseClassifier(table(len(self.vocabulary)))
 
     def batches(self) -> Iterator[Batch]:
-        """Ids and classes."""
+        """Yield ids and classes."""
         return batches_by_length(self.training, _BATCH)
 
 
 def make_task(options: Options) -> Callable[[], PhraseTask]:
-    """Makes the task anew, with other phrases for validation each time; those of the test stay."""
+    """Return a function that makes the task, each time with other phrases for validation; the test stays the same."""
     phrases = sentences.read(options.data).training
     rows = [(label, text.lower().split()) for label, text in phrases]
     held_out = _QUICK_HELD_OUT if options.quick else _HELD_OUT
@@ -47,7 +47,7 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
 
 
 def candidates(width: int = WIDTH) -> Candidates:
-    """Every method, of tables [*, width]."""
+    """Return the settings of every method, for tables [*, width]."""
     return {
         "dense": rates(dense(width), 6, 3e-3, 1e-3, decay=True),
         "dpq vq, K = 16, D = 32": rates(vq(width, 16, 32, distance_norm=False), 6, 3e-3, decay=True),

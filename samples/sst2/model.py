@@ -1,4 +1,4 @@
-"""The classifier; only its table differs between methods."""
+"""Classifier of phrases; only its table differs between methods."""
 
 import torch
 from datasets import PADDING
@@ -9,10 +9,10 @@ WIDTH = 128
 
 
 class PhraseClassifier(nn.Module):
-    """The last state of an LSTM, and a linear layer.
+    """Last state of an LSTM, and a linear layer.
 
     Args:
-        table: takes ids [batch, words] and gives their rows [batch, words, width].
+        table: layer that looks up rows [batch, words, width] of ids [batch, words].
     """
 
     def __init__(self, table: nn.Module) -> None:
@@ -23,7 +23,7 @@ class PhraseClassifier(nn.Module):
         self.classes = nn.Linear(width, 2)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, words], padding at the end -> logits [batch, 2]."""
+        """Return logits [batch, 2] of integers [batch, words], padded at the end."""
         states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, width]
         last = (ids != PADDING).sum(1).sub(1).clamp(min=0)  # [batch]
         logits: Tensor = self.classes(self.dropout(states[torch.arange(len(ids)), last]))

@@ -1,1 +1,1 @@
-"""Praise or blame: a small model of sentences in TFLite, from training to LiteRT."""
+"""Sentiment of sentences: a small TFLite model, from training to LiteRT."""

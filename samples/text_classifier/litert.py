@@ -1,4 +1,4 @@
-"""What an app would do: runs the file on LiteRT, with the words that it holds itself. Needs no torch."""
+"""Code of an app: runs the file on LiteRT, with the words stored in the file. It needs no torch."""
 
 import json
 import re
@@ -15,7 +15,7 @@ PADDING, UNKNOWN = 0, 1
 
 
 def open_litert(path: Path, delegate: bool = False) -> Any:
-    """An interpreter on one thread, with the delegate of this package or by the file's own operators."""
+    """Return an interpreter on one thread, with the delegate of this package or the file's own operators."""
     from ai_edge_litert.interpreter import Interpreter, load_delegate  # noqa: PLC0415
 
     delegates = [load_delegate(str(edge_embed.get_delegate_path()))] if delegate else None
@@ -23,11 +23,11 @@ def open_litert(path: Path, delegate: bool = False) -> Any:
 
 
 class FileClassifier:
-    """An exported classifier: vocabulary, tokenizer and labels are read out of the file.
+    """Exported classifier, whose file contains vocabulary, tokenizer and labels.
 
     Args:
         path: the ``.tflite`` file, with a signature for each of some lengths.
-        delegate: run the look-ups by the kernels of this package.
+        delegate: whether to run lookups with the kernels of this package.
     """
 
     def __init__(self, path: Path, delegate: bool = False) -> None:
@@ -35,13 +35,13 @@ class FileClassifier:
         self._ids = {word: at for at, word in enumerate(json.loads(texts["edge_embed.vocabulary"]))}
         said = json.loads(texts["edge_embed.metadata"])
         self._token, self.labels = re.compile(said["tokenizer"]), said["labels"].split()
-        self._interpreter = open_litert(path, delegate)  # the runners need it as long as they run
+        self._interpreter = open_litert(path, delegate)  # must outlive the runners
         names = self._interpreter.get_signature_list()
         runners = [self._interpreter.get_signature_runner(name) for name in names]
         self._runners = {runner.get_input_details()["ids"]["shape"][1]: runner for runner in runners}
 
     def encode(self, text: str) -> NDArray[np.int32]:
-        """Ids [1, length], padded to the shortest length that holds the text, or cut to the longest."""
+        """Return ids [1, length], padded to the shortest length that holds the text, or cut to the longest."""
         words = [self._ids.get(word, UNKNOWN) for word in self._token.findall(text.lower())]
         length = min((length for length in self._runners if length >= len(words)), default=max(self._runners))
         ids = np.full((1, length), PADDING, np.int32)
@@ -49,11 +49,11 @@ class FileClassifier:
         return ids
 
     def run(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Ids [1, length] -> logits [classes]."""
+        """Return logits [classes] of ids [1, length]."""
         (logits,) = self._runners[ids.shape[1]](ids=ids).values()
         found: NDArray[np.float32] = logits[0]
         return found
 
     def answer(self, text: str) -> str:
-        """The likeliest label."""
+        """Return the likeliest label."""
         return str(self.labels[self.run(self.encode(text)).argmax()])

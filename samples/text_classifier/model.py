@@ -1,4 +1,4 @@
-"""The model, as a user would write it; only the table is ours."""
+"""The model, as a user would write it; only the table is from edge_embed."""
 
 from torch import Tensor, nn
 
@@ -9,19 +9,19 @@ FILTERS = 64
 
 
 def table(num_words: int) -> edge_embed.DPQEmbedding:
-    """The table: 8 bytes a word in place of 256."""
+    """Return the table: 8 bytes a word in place of 256."""
     return edge_embed.DPQEmbedding(num_words, WIDTH, num_codes=16, num_groups=16, variant="vq", padding_idx=0)
 
 
 class SentenceClassifier(nn.Module):
-    """A convolution over three words, the largest answer of each filter, and a linear layer.
+    """Convolution over three words, the maximum of each filter, and a linear layer.
 
-    Rows of padding are zero, and so is what the convolution, which has no bias, makes of them: a sentence gives the
-    same logits whatever it is padded to.
+    Rows of padding are zero, and so are their results of the convolution, which has no bias. A sentence therefore has
+    the same logits for every padded length.
 
     Args:
-        table: takes ids [batch, words] and gives their rows [batch, words, 64].
-        classes: how many there are.
+        table: layer that looks up rows [batch, words, 64] of ids [batch, words].
+        classes: number of classes.
     """
 
     def __init__(self, table: nn.Module, classes: int) -> None:
@@ -32,7 +32,7 @@ class SentenceClassifier(nn.Module):
         self.classes = nn.Linear(FILTERS, classes)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, words] -> logits [batch, classes]."""
+        """Return logits [batch, classes] of integers [batch, words]."""
         found = self.filters(self.table(ids).transpose(1, 2)).relu().amax(2)  # [batch, 64]
         logits: Tensor = self.classes(self.dropout(found))
         return logits

@@ -1,4 +1,4 @@
-"""Sentences of film reviews and whether they praise: SST-2, or a few thousand made ones where that is not at hand."""
+"""Sentences of film reviews and their sentiment: SST-2, or a few thousand synthetic ones without the data set."""
 
 import csv
 import random
@@ -18,12 +18,12 @@ Sentence = tuple[int, str]  # index of a label, text
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences to train on, and others to test with.
+    """Sentences for training and for the test.
 
     Attributes:
-        name: where they are from.
-        training: in any order.
-        testing: none of them is in ``training``.
+        name: name of the source.
+        training: training sentences, in any order.
+        testing: test sentences, none of which is in ``training``.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Sentences:
 
 
 def read(data: Path | None) -> Sentences:
-    """SST-2 from the folder with the archives, or made sentences if there is none."""
+    """Return SST-2 from the folder with the archives, or synthetic sentences without a folder."""
     if data is None:
         return made()
     with unpacked(data, SST2) as folder:
@@ -64,7 +64,7 @@ _WORDS = (
 
 
 def made() -> Sentences:
-    """Sentences of a few words and frames, always the same: some say what they are not."""
+    """Return sentences of a few words and frames, always the same; some contain a negation."""
     sentences = [
         (label, frame.format(subject=subject, degree=degree, word=word, opposite=opposite))
         for label in range(len(LABELS))

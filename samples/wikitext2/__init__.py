@@ -1,1 +1,1 @@
-"""A word language model whose output layer shares the embedding table."""
+"""Word-level language model whose output layer shares the embedding table."""

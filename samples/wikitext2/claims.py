@@ -1,4 +1,4 @@
-"""What is tried on WikiText-2: a language model whose output layer shares the table."""
+"""Experiments on WikiText-2: a language model whose output layer shares the table."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +13,11 @@ from wikitext2.model import WIDTH
 from wikitext2.sample import WordTask
 
 _QUICK_WORDS = 15_000
-_TEST = 60_000  # words: each of many tables that share the output layer is scored on them
+_TEST = 60_000  # words for the test score of each of many tables that share the output layer
 
 
 def make_task(options: Options) -> Callable[[], WordTask]:
-    """Makes the task; its parts are always the same."""
+    """Return a function that makes the task; its parts are always the same."""
     with unpacked(options.data, "wikitext2-valtest") as folder:
         text = read(folder, least=5)
     text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:_TEST])
@@ -25,7 +25,7 @@ def make_task(options: Options) -> Callable[[], WordTask]:
 
 
 def candidates(width: int = WIDTH) -> Candidates:
-    """Every method, of tables [*, width]."""
+    """Return the settings of every method, for tables [*, width]."""
     return {
         "dense": rates(dense(width), 8, 2e-2, 1e-2, decay=True),
         "dpq vq, K = 16, D = 64": rates(vq(width, 16, 64, distance_norm=False), 8, 3e-2, 2e-2, decay=True),

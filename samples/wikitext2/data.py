@@ -12,7 +12,7 @@ _HELD_OUT = 10  # one word in ten, from the end of the text
 
 @dataclass(frozen=True)
 class Text:
-    """Word ids, int64 [words], of each part; one after another as in the articles."""
+    """Word ids of each part, int64 [words], in the order of the articles."""
 
     vocabulary: dict[str, int]
     training: Tensor
@@ -20,16 +20,16 @@ class Text:
     test: Tensor
 
     def begin(self, most: int) -> "Text":
-        """The first words of each part."""
+        """Return the first words of each part."""
         return Text(self.vocabulary, self.training[:most], self.validation[:most], self.test[:most])
 
 
 def read(folder: Path, least: int) -> Text:
-    """Train on ``wiki.valid``, but for its end; test on ``wiki.test``.
+    """Read ``wiki.valid`` for training, except its end for validation, and ``wiki.test`` for the test.
 
     Args:
-        folder: with both texts.
-        least: words that come up less often are unknown.
+        folder: folder with both texts.
+        least: less frequent words are unknown.
     """
     words = _words(folder / "wiki.valid.txt")
     cut = len(words) - len(words) // _HELD_OUT
@@ -39,10 +39,10 @@ def read(folder: Path, least: int) -> Text:
 
 
 def _words(path: Path) -> list[str]:
-    """The text is tokenised: words and signs between spaces; the end of a line counts as a word."""
+    """Return the words and signs between spaces of a tokenised text; the end of a line counts as a word."""
     return [word for line in path.read_text(encoding="utf-8").splitlines() for word in (*line.split(), "<eos>")]
 
 
 def windows(stream: Tensor, length: int) -> Tensor:
-    """A stream [words], cut into rows [rows, length + 1]; the last word of a row begins the next."""
+    """Cut a stream [words] into rows [rows, length + 1]; the last word of a row begins the next."""
     return stream.unfold(0, length + 1, length)

@@ -1,4 +1,4 @@
-"""The language model; only its table, which it uses twice, differs between methods."""
+"""Language model; only its table, which it uses twice, differs between methods."""
 
 from tables import width_of
 from tied_output import small_embedding, tied_output
@@ -20,7 +20,7 @@ class LanguageModel(nn.Module):
     """Scores of the next word after every word of a text.
 
     Args:
-        table: takes ids [*] and gives rows [*, width].
+        table: layer that looks up rows [*, width] of ids [*].
     """
 
     def __init__(self, table: nn.Module) -> None:
@@ -31,7 +31,7 @@ class LanguageModel(nn.Module):
         self.words = tied_output(table, bias=True)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Integers [batch, words] -> logits [batch, words, rows]."""
+        """Return logits [batch, words, rows] of integers [batch, words]."""
         states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, width]
         logits: Tensor = self.words(self.dropout(states))
         return logits

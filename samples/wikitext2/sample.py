@@ -1,4 +1,4 @@
-"""Trains the language model with each table, exports, validates and compares."""
+"""Trains the language model with each table, then exports, validates and compares the models."""
 
 import math
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ RECIPES = {
 
 
 class WordTask(Task[LanguageModel]):
-    """The next word.
+    """Prediction of the next word.
 
     Args:
         text: all its parts.
@@ -42,28 +42,28 @@ class WordTask(Task[LanguageModel]):
         self.training, self.validation, self.test = text.training, text.validation, text.test
 
     def model(self, table: MakeTable) -> LanguageModel:
-        """The language model."""
+        """Return the language model."""
         return LanguageModel(table(len(self.vocabulary)))
 
     def batches(self) -> Iterator[Batch]:
-        """Rows of words, cut at another place in each epoch."""
+        """Yield rows of words, cut at another place in each epoch."""
         rows = windows(self.training[int(torch.randint(_LENGTH, ())) :], _LENGTH)
         for batch in torch.randperm(len(rows)).split(_BATCH):
             yield (rows[batch],)
 
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
-        """Mean cross entropy of the next words."""
+        """Return the mean cross entropy of the next words."""
         (words,) = batch
         return functional.cross_entropy(model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
 
     def score(self, model: LanguageModel, part: Part) -> float:
-        """Perplexity; words without an id are one word, ``<unk>``."""
+        """Return the perplexity; all words without an id count as one word, ``<unk>``."""
         rows = windows(getattr(self, part), _LENGTH)
         losses = [self.loss(model, (batch,)) * len(batch) for batch in rows.split(_BATCH)]
         return math.exp(float(sum(losses)) / len(rows))
 
     def example(self) -> Tensor:
-        """A few rows."""
+        """Return a few rows."""
         return windows(self.test, _LENGTH)[:2, :-1]
 
 

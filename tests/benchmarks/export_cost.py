@@ -1,4 +1,4 @@
-"""What exporting a large table costs: ``python tests/benchmarks/export_cost.py`` prints time and peak memory.
+"""Cost of exporting a large table: ``python tests/benchmarks/export_cost.py`` prints time and peak memory.
 
 Every export runs in a process of its own. Peak memory is counted above that of a 1,000-row export before it, which
 is mostly imports, and given as a multiple of the packed bytes. Time on a shared machine is no more than a hint.
@@ -25,7 +25,7 @@ STATES = ("trained", "frozen")
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one export: seconds after imports, peak bytes above a small export, bytes of the packed table."""
+    """Cost of one export: seconds after imports, peak bytes above a small export, bytes of the packed table."""
 
     seconds: float
     peak: int

@@ -1,4 +1,4 @@
-"""Real tables, of a language model that somebody else trained."""
+"""Real tables of a language model that others trained."""
 
 import os
 import tarfile
@@ -13,7 +13,7 @@ NEEDS_DATA = "EDGE_EMBED_DATA names no folder with the samples' data (samples/*/
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The samples' data, unpacked as far as tests here need it."""
+    """Return the folder with the samples' data, unpacked as far as these tests need it."""
     if (packed := os.environ.get("EDGE_EMBED_DATA")) is None:
         pytest.skip(NEEDS_DATA)
     folder = tmp_path_factory.mktemp("data")
@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tables(data: Path) -> dict[str, NDArray[np.float32]]:
-    """Input and output table of the language model, [10000, 100]."""
+    """Return the input and the output table of the language model, [10000, 100]."""
     with np.load(data / "ptb-rnnlm" / "ptb_rnnlm_100.npz") as arrays:
         of_words = {"input": arrays["embed"], "output": arrays["affine_W"].T}
     return {name: np.ascontiguousarray(table, dtype=np.float32) for name, table in of_words.items()}

@@ -1,4 +1,4 @@
-"""ANT from dense tables: weights are few, not negative and best on the anchors they use; anchors are found again."""
+"""ANT from dense tables: few weights, non-negative and best for their anchors, and anchors that are recovered."""
 
 import math
 from unittest import mock
@@ -35,7 +35,7 @@ def dense_transform(layer: ANTEmbedding) -> np.ndarray:
 
 
 def combinations(rows: int, columns: int, anchors: int, nonzeros: int, seed: int = 0) -> Tensor:
-    """A table made of anchors, with weights from 0.2 to 1.2."""
+    """Return a table made of anchors with weights from 0.2 to 1.2."""
     random = np.random.default_rng(seed)
     vectors = random.standard_normal((anchors, columns))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -45,7 +45,7 @@ def combinations(rows: int, columns: int, anchors: int, nonzeros: int, seed: int
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_any_table_gets_few_weights_above_zero(data):
+def test_ant_fit_of_any_table_gives_few_positive_weights(data):
     n, dim, anchors = (data.draw(st.integers(1, most), name) for most, name in ((30, "n"), (6, "d"), (40, "A")))
     nonzeros = data.draw(st.floats(0.1, 9) | st.integers(1, 50), "nonzeros")
     padding = data.draw(st.none() | st.integers(-n, n - 1), "padding_idx")
@@ -54,7 +54,7 @@ def test_any_table_gets_few_weights_above_zero(data):
     weight[random.random(n) < 0.2] = 0
     weight[random.integers(0, n)] = weight[0]
     counts = data.draw(st.sampled_from([None, torch.from_numpy(random.random(n) + 1e-3)]), "counts")
-    if n == 1:  # the padding row would be all there is to count
+    if n == 1:  # only the padding row would be counted
         counts = None
     layer = ant.fit(weight, anchors, nonzeros, padding, counts=counts)
     packed, rows = layer.to_packed(), all_rows(layer)
@@ -73,8 +73,8 @@ def test_any_table_gets_few_weights_above_zero(data):
     assert (rows - torch.from_numpy(weight)).norm() <= np.linalg.norm(weight) * (1 + 1e-5)
 
 
-def test_weights_are_best_on_the_anchors_of_their_row():
-    """Conditions of Karush, Kuhn and Tucker: no gradient where weights are above zero; in float64."""
+def test_weights_are_optimal_on_anchors_of_their_row():
+    """Karush-Kuhn-Tucker conditions in float64: the gradient is zero where weights are positive."""
     layer = ant.fit(WEIGHT, 20, 3)
     transform, anchors = dense_transform(layer), layer.to_packed().anchors.astype(np.float64)
     lengths = np.linalg.norm(WEIGHT, axis=1, keepdims=True) * np.linalg.norm(anchors, axis=1)
@@ -82,16 +82,16 @@ def test_weights_are_best_on_the_anchors_of_their_row():
     assert np.abs(gradient[transform > 0]).max() < 1e-6
 
 
-def test_with_room_for_all_weights_none_that_is_missing_would_help():
-    """Of the whole problem with weights that are not negative: the best combination of all anchors."""
+def test_weights_with_room_for_all_leave_no_helpful_anchor():
+    """The weights solve the whole non-negative problem: the best combination of all anchors."""
     layer = ant.fit(WEIGHT, 20, 8)
     transform, anchors = dense_transform(layer), layer.to_packed().anchors.astype(np.float64)
     lengths = np.linalg.norm(WEIGHT, axis=1, keepdims=True) * np.linalg.norm(anchors, axis=1)
     assert ((WEIGHT - transform @ anchors) @ anchors.T / lengths).max() < 2e-6
 
 
-def test_an_anchor_that_was_taken_first_is_given_back():
-    """The third lies nearest to the row; with the other two its weight would be below zero."""
+def test_anchor_taken_first_is_removed_when_useless():
+    """The third anchor is nearest to the row; beside the other two, its weight would be negative."""
     anchors = torch.eye(3, dtype=torch.float64)
     anchors[2] = torch.nn.functional.normalize(torch.tensor([1.0, 1.0, 0.3], dtype=torch.float64), dim=0)
     row = torch.tensor([[1.0, 1.0, -0.2]], dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_an_anchor_that_was_taken_first_is_given_back():
     torch.testing.assert_close(found, torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64), atol=1e-9, rtol=0)
 
 
-def test_known_anchors_give_their_combinations_again():
+def test_combinations_of_known_anchors_are_recovered():
     random = np.random.default_rng(1)
     anchors = torch.nn.functional.normalize(torch.from_numpy(random.standard_normal((30, 40))), dim=1)
     wanted = torch.zeros(200, 30, dtype=torch.float64)
@@ -111,12 +111,12 @@ def test_known_anchors_give_their_combinations_again():
     assert exact.double().mean() > 0.9  # the search is greedy
 
 
-def test_multiples_of_anchors_are_found_again():
+def test_multiples_of_anchors_are_recovered():
     weight = combinations(300, 24, 10, 1)
     assert error(ant.fit(weight, 10, 1), weight) < 1e-6
 
 
-def test_sparse_combinations_are_found_again():
+def test_sparse_combinations_of_unknown_anchors_are_recovered():
     weight = combinations(800, 16, 12, 2)
     errors = [error(ant.fit(weight, 12, 2, seed=seed), weight) for seed in range(3)]
     begun = error(ant.fit(weight, 12, 2, turns=1), weight)
@@ -124,7 +124,7 @@ def test_sparse_combinations_are_found_again():
     assert begun > 0.2
 
 
-def test_more_weights_never_leave_more():
+def test_nonzeros_never_raise_error_when_increased():
     rows, anchors = torch.randn(50, 12).double(), torch.nn.functional.normalize(torch.randn(30, 12).double(), dim=1)
     errors = encode(rows, Dictionary(anchors), 10, price=0.0).errors
     reached = errors.cummin(1).values
@@ -140,8 +140,8 @@ def test_more_weights_never_leave_more():
     assert lefts == sorted(lefts, reverse=True)
 
 
-def test_weights_go_to_rows_that_gain_by_them():
-    """Rows that are an anchor need one weight; the others share the rest."""
+def test_weights_go_to_rows_that_gain_most():
+    """Rows equal to an anchor need one weight; the others share the rest."""
     plain = np.eye(12)[np.arange(60) % 12] * 2
     mixed = np.random.default_rng(2).random((60, 12))
     packed = ant.fit(np.concatenate([plain, mixed]), 24, 3).to_packed()
@@ -150,7 +150,7 @@ def test_weights_go_to_rows_that_gain_by_them():
     assert per_row[60:].mean() > 4
 
 
-def test_counts_move_the_error_to_rare_rows():
+def test_counts_shift_error_to_rare_rows():
     weight = torch.from_numpy(np.random.default_rng(3).standard_normal((200, 12)))
     counts = torch.ones(200)
     counts[:50] = 1000.0
@@ -161,7 +161,7 @@ def test_counts_move_the_error_to_rare_rows():
         assert left.sum() > even.sum()
 
 
-def test_rows_that_never_come_up_make_no_anchor():
+def test_rows_that_never_occur_make_no_anchor():
     weight = torch.cat([combinations(40, 16, 4, 1), combinations(400, 16, 4, 1, seed=9)])
     counts = torch.cat([torch.ones(40), torch.zeros(400)])
     with mock.patch.object(ant, "SAMPLE", 30):
@@ -169,7 +169,7 @@ def test_rows_that_never_come_up_make_no_anchor():
     assert left[:40].sum() < 1e-9 < left[40:].sum()
 
 
-def test_the_trainable_layer_is_the_frozen_one_and_learns():
+def test_trainable_layer_equals_frozen_one_and_trains():
     weight = torch.from_numpy(WEIGHT)
     frozen, layer = ant.fit(weight, 20, 3, 5), ant.fit(weight, 20, 3, 5, trainable=True)
     assert not layer.frozen
@@ -191,7 +191,7 @@ def test_the_trainable_layer_is_the_frozen_one_and_learns():
     assert not layer(torch.tensor(5)).any()
 
 
-def test_the_same_seed_gives_the_same_layer_and_torch_draws_nothing():
+def test_seed_decides_layer_and_torch_generator_stays():
     torch.manual_seed(0)
     before = torch.get_rng_state()
     with mock.patch.object(ant, "SAMPLE", 20):
@@ -201,7 +201,7 @@ def test_the_same_seed_gives_the_same_layer_and_torch_draws_nothing():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_blocks_give_what_the_whole_table_gives():
+def test_blocks_give_same_rows_as_whole_table():
     few = mock.patch.object(dictionary, "_BLOCK_NUMBERS", 400), mock.patch.object(dense_table, "_BLOCK_NUMBERS", 200)
     with few[0], few[1]:
         done = list[int]()
@@ -213,7 +213,7 @@ def test_blocks_give_what_the_whole_table_gives():
     assert len(set(done)) > 2
 
 
-def test_a_sample_is_enough():
+def test_sample_of_rows_is_enough_for_anchors():
     weight = combinations(2000, 16, 8, 1)
     with mock.patch.object(ant, "SAMPLE", 200):
         layer = ant.fit(weight, 8, 1, counts=torch.arange(2000.0).add(1).reciprocal())
@@ -231,20 +231,20 @@ def kinds(folder) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", ["memory-mapped", "big-endian", "float64", "parameter"])
-def test_every_kind_of_table_gives_the_same_rows(kind, tmp_path):
+def test_tables_of_every_kind_give_same_rows(kind, tmp_path):
     wanted = all_rows(ant.fit(WEIGHT, 10, 2, padding_idx=-1))
     assert torch.equal(all_rows(ant.fit(kinds(tmp_path)[kind], 10, 2, padding_idx=-1)), wanted)
     assert not wanted[-1].any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_narrow_types_are_taken_as_they_are(dtype):
+def test_narrow_types_are_read_unchanged(dtype):
     narrow = torch.from_numpy(WEIGHT).to(dtype)
     assert torch.equal(all_rows(ant.fit(narrow, 10, 2)), all_rows(ant.fit(narrow.double(), 10, 2)))
 
 
 @pytest.mark.parametrize("power", [-110, 100])
-def test_a_power_of_two_changes_no_weight(power):
+def test_scale_of_power_of_two_changes_no_weight(power):
     small, scaled = ant.fit(WEIGHT, 10, 2), ant.fit(WEIGHT.astype(np.float64) * 2.0**power, 10, 2)
     assert torch.equal(small.weights, scaled.weights)
     assert torch.equal(small.anchors.double() * 2.0**power, scaled.anchors.double())
@@ -252,13 +252,13 @@ def test_a_power_of_two_changes_no_weight(power):
 
 
 @pytest.mark.parametrize("weight", [np.zeros((5, 3)), np.zeros((1, 1)), np.ones((1, 4))])
-def test_tables_without_numbers_to_learn_are_zero(weight):
+def test_tables_of_zero_or_padding_only_give_zero_rows(weight):
     layer = ant.fit(weight, 6, 2, padding_idx=0 if weight.any() else None)
     assert not all_rows(layer).any()
     assert layer.anchors.isfinite().all()
 
 
-def test_a_row_that_is_no_number_is_named_and_padding_is_not_looked_at():
+def test_row_that_is_not_finite_is_named_unless_padding():
     weight = WEIGHT.copy()
     weight[7, 2] = math.nan
     with pytest.raises(BadInputError, match="row 7 holds what float32 cannot"):
@@ -282,12 +282,12 @@ def test_a_row_that_is_no_number_is_named_and_padding_is_not_looked_at():
         ({"weight": [[1.0]]}, "weight: got a list"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, message):
+def test_impossible_arguments_of_ant_fit_are_refused(arguments, message):
     with pytest.raises(BadInputError, match=message):
         ant.fit(**{"weight": WEIGHT, "num_anchors": 10, "nonzeros": 2} | arguments)
 
 
-def test_more_nonzeros_than_can_be_stored_are_refused():
+def test_nonzeros_beyond_storage_limit_are_refused():
     with (
         mock.patch.object(ant, "MAX_NONZEROS", 100),
         pytest.raises(BadInputError, match="nonzeros: got 120 in all rows, expected at most 100; give fewer a row"),

@@ -1,4 +1,4 @@
-"""An interrupted compression goes on from what it had, and ends with the table that it would have made in one go."""
+"""An interrupted compression resumes from its stored parts and gives the table of an uninterrupted one."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ FITS: dict[str, Fit] = {
 
 
 class Interrupted(Exception):
-    """As a kill would."""
+    """An interruption in place of a kill."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def arrays(layer: CompressedEmbedding) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def read(monkeypatch: pytest.MonkeyPatch) -> list[slice]:
-    """Where rows are read from now on."""
+    """Return a list of the places at which rows are read from now on."""
     places = list[slice]()
     block = DenseTable.block
     monkeypatch.setattr(DenseTable, "block", lambda table, place: (places.append(place), block(table, place))[1])
@@ -54,7 +54,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[slice]:
 
 @pytest.mark.parametrize("method", FITS)
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_it_goes_on_after_any_block(method: str, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compression_resumes_after_any_block(
+    method: str, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = arrays(FITS[method]())
 
     def stop(done: int) -> None:
@@ -72,12 +74,12 @@ def test_it_goes_on_after_any_block(method: str, blocks: int, tmp_path: Path, mo
     assert resumed.keys() == whole.keys()
     assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
     assert after[-4:] == [100, 200, 300, 400]
-    hashed = 4  # a pass over the table, to know that it is the same
+    hashed = 4  # one pass over the table, to recognise it
     assert len(uninterrupted) <= reads + hashed - blocks
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_part_is_of_one_table_its_counts_and_sizes(tmp_path: Path) -> None:
+def test_part_belongs_to_one_table_with_its_counts_and_sizes(tmp_path: Path) -> None:
     found = set[Path]()
     other = WEIGHT.clone()
     other[399, 7] += 1e-6
@@ -93,7 +95,7 @@ def test_a_part_is_of_one_table_its_counts_and_sizes(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
-def test_a_part_is_made_once_and_comes_as_it_was(tmp_path: Path) -> None:
+def test_part_is_made_once_and_restored_unchanged(tmp_path: Path) -> None:
     made = {"a": np.arange(6, dtype=np.int32).reshape(2, 3), "b": np.zeros(0, np.float16)}
     Kept(tmp_path)("part", lambda: made)
     part = Kept(tmp_path)("part", dict)
@@ -102,7 +104,7 @@ def test_a_part_is_made_once_and_comes_as_it_was(tmp_path: Path) -> None:
     assert NOTHING("part", dict) == {}
 
 
-def test_what_fails_leaves_no_part(tmp_path: Path) -> None:
+def test_part_that_fails_is_not_stored(tmp_path: Path) -> None:
     def fail() -> dict[str, Any]:
         raise Interrupted
 
@@ -111,20 +113,20 @@ def test_what_fails_leaves_no_part(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+def test_damaged_part_is_named_in_error(tmp_path: Path) -> None:
     (tmp_path / "part.safetensors").write_bytes(b"nothing")
     with pytest.raises(BadInputError, match=r"part\.safetensors: .* delete it, and begin again"):
         Kept(tmp_path)("part", dict)
 
 
-def test_a_folder_that_cannot_be_is_told_at_once(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         edge_embed.compress(nn.Sequential(nn.Embedding(400, 8)), "dpq", ratio=4, checkpoint=tmp_path / "file")
 
 
 @pytest.mark.parametrize("method", ["auto", "tt"])
-def test_what_succeeds_leaves_what_others_have_there(method: str, tmp_path: Path) -> None:
+def test_success_leaves_files_of_others_in_folder(method: str, tmp_path: Path) -> None:
     (tmp_path / "own.txt").touch()
     model = nn.Sequential(nn.Embedding.from_pretrained(WEIGHT))
     small, _ = edge_embed.compress(model, method, ratio=3, checkpoint=tmp_path)
@@ -134,13 +136,13 @@ def test_what_succeeds_leaves_what_others_have_there(method: str, tmp_path: Path
     assert all(torch.equal(tensor, plain.state_dict()[name]) for name, tensor in small.state_dict().items())
 
 
-def test_a_folder_of_others_stays(tmp_path: Path) -> None:
+def test_folder_of_others_is_kept(tmp_path: Path) -> None:
     edge_embed.compress(nn.Sequential(nn.Embedding.from_pretrained(WEIGHT)), "dpq", ratio=3, checkpoint=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+def test_killed_command_resumes_in_next_run(tmp_path: Path) -> None:
     rows = torch.randn(300_000, 32, generator=torch.Generator().manual_seed(0))
     saved = edge_embed.save(nn.Sequential(nn.Embedding.from_pretrained(rows)), tmp_path / "model.pt", torch.tensor([1]))
     sizes = ("--method", "dpq", "--num-codes", "64", "--num-groups", "8", "--checkpoint", str(tmp_path / "kept"))
@@ -165,7 +167,7 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert all(np.array_equal(resumed[name], array) for name, array in whole.items())
 
 
-def test_other_numbers_than_were_written_are_no_part(tmp_path: Path) -> None:
+def test_part_with_changed_numbers_is_refused(tmp_path: Path) -> None:
     Kept(tmp_path)("part", lambda: {"x": np.arange(1000)})
     path = tmp_path / "part.safetensors"
     stored = bytearray(path.read_bytes())
@@ -175,7 +177,7 @@ def test_other_numbers_than_were_written_are_no_part(tmp_path: Path) -> None:
         Kept(tmp_path)("part", dict)
 
 
-def test_k_means_goes_on_with_the_groups_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_k_means_resumes_with_remaining_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = torch.randn(400, 40, generator=torch.Generator().manual_seed(0))
     whole = arrays(dpq.fit(weight, 16, 40, runs=1))
     found, k_means = list[int](), centroids._by_k_means

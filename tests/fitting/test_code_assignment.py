@@ -1,4 +1,4 @@
-"""Codes of rows by sums in float32: those of the layer's own rule, whatever is near to a tie."""
+"""Codes of rows by sums in float32 equal those of the layer's own rule, near ties too."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ from edge_embed.packed import bits as bit_packing
 
 
 def found(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> np.ndarray:
-    """Codes [n, D]."""
+    """Return codes [n, D]."""
     packed = packed_codes(DenseTable(rows, None), 1.0, value, num_groups, NOTHING, lambda _: None)
     return bit_packing.unpack(packed, bit_packing.bits_for(value.shape[1]), num_groups)
 
@@ -32,7 +32,7 @@ def by_rule(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> np.ndarra
 
 
 def check_by_rule(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> None:
-    """Codes are the rule's, or as near but for the rounding of float64: so are the rule's own in another batch."""
+    """Assert the rule's codes, or centroids as near up to float64 rounding, as the rule gives in other batches."""
     codes, expected = found(rows, value, num_groups), by_rule(rows, value, num_groups)
     ids, groups = np.nonzero(codes != expected)
     points = rows.astype(np.float64).reshape(len(rows), num_groups, -1)[ids, groups]
@@ -43,14 +43,14 @@ def check_by_rule(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> Non
 
 
 def nearest_first(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> np.ndarray:
-    """Of numbers whose distances are exact in float32: the lowest k of those that are nearest, without any product."""
+    """Return the lowest k of the nearest centroids, without products, for distances that float32 holds exactly."""
     points = rows.astype(np.float64).reshape(len(rows), num_groups, 1, -1)
     return np.square(points - value.double().numpy()).sum(-1).argmin(-1)
 
 
 @settings(max_examples=80)
 @given(st.data())
-def test_codes_are_those_of_the_rule(data):
+def test_codes_match_rule_of_layer(data):
     n, num_groups, width = (data.draw(st.integers(1, most), name) for name, most in (("n", 90), ("D", 4), ("s", 9)))
     num_codes = data.draw(st.sampled_from([2, 3, 16, 100, 256, 300, 5000]), "K")
     random = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
@@ -62,15 +62,15 @@ def test_codes_are_those_of_the_rule(data):
     near = random.integers(0, 3, n)
     rows[near == 1, :width] = taken[near == 1, 0]
     rows[near == 2, :width] = taken[near == 2].mean(1)  # half-way between two
-    value[:, random.integers(0, num_codes, num_codes // 2)] = value[:, : num_codes // 2]  # many twice
+    value[:, random.integers(0, num_codes, num_codes // 2)] = value[:, : num_codes // 2]  # many centroids occur twice
     value = torch.from_numpy(value)
     check_by_rule(rows, value, num_groups)
 
 
 @pytest.mark.parametrize("num_codes", [2, 16, 256, 1000])
 @pytest.mark.parametrize("power", [-40, 0, 40])
-def test_of_centroids_that_are_equally_near_the_first_is_taken(num_codes, power):
-    """Small whole numbers have distances without rounding, and many of them the same."""
+def test_code_of_equally_near_centroids_is_lowest(num_codes, power):
+    """Small whole numbers have exact distances, many of them equal."""
     random = np.random.default_rng(0)
     rows, value = (random.integers(-3, 4, shape) * 2.0**power for shape in ((1500, 6), (2, num_codes, 3)))
     rows, value = rows.astype(np.float32), torch.from_numpy(value).float()
@@ -78,13 +78,13 @@ def test_of_centroids_that_are_equally_near_the_first_is_taken(num_codes, power)
 
 
 @pytest.mark.parametrize("num_codes", [16, 256])
-def test_one_centroid_over_and_over_is_its_first(num_codes):
+def test_code_of_repeated_centroid_is_zero(num_codes):
     rows = np.random.default_rng(0).standard_normal((5000, 4)).astype(np.float32)
     assert not found(rows, torch.ones(2, num_codes, 2), 2).any()
     assert not found(rows, torch.zeros(1, num_codes, 2), 2).any()
 
 
-def test_sums_that_overflow_are_left_to_the_rule():
+def test_sums_that_overflow_are_left_to_rule():
     random = np.random.default_rng(0)
     rows, value = (random.standard_normal(shape).astype(np.float32) for shape in ((300, 4), (2, 16, 2)))
     rows[::3] *= np.float32(1e25)
@@ -94,8 +94,8 @@ def test_sums_that_overflow_are_left_to_the_rule():
     np.testing.assert_array_equal(found(rows, value, 2), by_rule(rows, value, 2))
 
 
-def test_a_group_of_numbers_whose_squares_float32_cannot_hold():
-    """The other group has its numbers near 1, so that the scale of the table does not help."""
+def test_group_with_squares_beyond_float32_matches_rule():
+    """The numbers of the other group are near 1, so a scale of the whole table does not help."""
     random = np.random.default_rng(0)
     for size in (1e-18, 1e-20, 1e-22, 1e-24):
         rows, value = (random.standard_normal(shape).astype(np.float32) for shape in ((2000, 4), (2, 64, 2)))
@@ -106,8 +106,8 @@ def test_a_group_of_numbers_whose_squares_float32_cannot_hold():
 
 
 @pytest.mark.parametrize("num_codes", [16, 256])
-def test_few_are_left_to_the_rule(num_codes, monkeypatch):
-    """It takes ten times as long."""
+def test_rule_is_asked_for_few_rows(num_codes, monkeypatch):
+    """The rule takes ten times as long."""
     asked = []
     rule = code_assignment.codes_by_rule
     monkeypatch.setattr(
@@ -137,7 +137,7 @@ def test_threads_and_blocks_change_no_code(monkeypatch):
 
 @pytest.mark.parametrize("num_codes", [3, 16, 256])
 @pytest.mark.parametrize("tables", [1, 4])
-def test_without_the_kernel_codes_are_the_same(num_codes, tables, monkeypatch):
+def test_codes_without_kernel_are_equal(num_codes, tables, monkeypatch):
     random = np.random.default_rng(0)
     rows = random.standard_normal((3000, 16)).astype(np.float32)
     value = torch.from_numpy(random.standard_normal((tables, num_codes, 4))).float()
@@ -161,7 +161,7 @@ for isa in sys.argv[1:]:
 
 
 def of_small_margins() -> tuple[np.ndarray, torch.Tensor]:
-    """Rows half-way between two centroids but for some roundings, so that sums in float32 choose either of them."""
+    """Return rows half-way between two centroids up to some roundings, so that float32 sums may choose either one."""
     random = np.random.default_rng(0)
     value = random.standard_normal((3, 256, 8)).astype(np.float32) + np.float32(2)
     pairs = random.integers(0, 256, (20000, 3, 2))
@@ -172,6 +172,6 @@ def of_small_margins() -> tuple[np.ndarray, torch.Tensor]:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_rounding_of_any_instruction_set_changes_no_code():
-    """With fused roundings and without; where the processor lacks one, its next best takes its place."""
+    """Fused and separate roundings are tested; a processor without an instruction set uses its next best one."""
     command = [sys.executable, "-c", _SMALL_MARGINS, "portable", "avx2", "avx512"]
     subprocess.run(command, cwd=Path(__file__).parent, check=True)

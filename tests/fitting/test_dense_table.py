@@ -1,4 +1,4 @@
-"""Dense tables of every kind read the same, in blocks, and what is no table is refused."""
+"""Dense tables of every kind give the same rows in blocks; other arrays are refused."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((30, 8))
 
 
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(1, 40), st.data())
-def test_blocks_are_all_rows_filled_up_with_zeros(rows, unit, numbers, data):
+def test_blocks_are_all_rows_padded_with_zeros(rows, unit, numbers, data):
     whole = unit * (-(-rows // unit) + data.draw(st.integers(0, 3), "spare"))
     padding = data.draw(st.none() | st.integers(0, rows - 1), "padding_idx")
     weight = np.arange(1.0, 3 * rows + 1).reshape(rows, 3)
@@ -35,7 +35,7 @@ def test_blocks_are_all_rows_filled_up_with_zeros(rows, unit, numbers, data):
 
 
 @pytest.mark.parametrize("row_order", [None, torch.tensor([2, 1, 0, *range(3, 30)])], ids=["as they are", "ordered"])
-def test_some_rows_are_those_of_the_blocks(row_order):
+def test_rows_by_id_match_those_of_blocks(row_order):
     table, ids = DenseTable(WEIGHT, 1, row_order), torch.tensor([4, 0, 1, 29, 4])
     assert torch.equal(table.rows(ids), torch.cat(list(table.blocks(30)))[ids])
     assert not table.rows(ids)[2].any()
@@ -54,21 +54,21 @@ def kinds(folder: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", ["memory-mapped", "big-endian", "columns first", "parameter", "transposed tensor"])
-def test_every_kind_of_table_gives_the_same_cores(kind, tmp_path):
+def test_tables_of_every_kind_give_same_cores(kind, tmp_path):
     expected = tt.fit(WEIGHT, 3)
     for core, wanted in zip(tt.fit(kinds(tmp_path)[kind], 3).cores, expected.cores, strict=True):
         assert torch.equal(core, wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-def test_narrow_types_are_taken_as_they_are(dtype):
+def test_narrow_types_are_read_unchanged(dtype):
     narrow = torch.from_numpy(WEIGHT).to(dtype)
     for core, wanted in zip(tt.fit(narrow, 3).cores, tt.fit(narrow.double(), 3).cores, strict=True):
         assert torch.equal(core, wanted)
 
 
 @pytest.mark.parametrize("bad", [math.nan, -math.inf, 1e39])
-def test_a_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
+def test_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
     weight = WEIGHT.copy()
     weight[17, 3] = bad
     monkeypatch.setattr(dense_table, "_BLOCK_NUMBERS", 40)
@@ -91,12 +91,12 @@ def test_a_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
         (np.array([["a"]]), r"expected floats"),
     ],
 )
-def test_what_is_no_table_is_refused(weight, message):
+def test_arguments_that_are_no_table_are_refused(weight, message):
     with pytest.raises(BadInputError, match=message):
         tt.fit(weight, 3)
 
 
-def test_counts_may_be_those_of_a_graph():
-    """Made of the weight of a layer, for one."""
+def test_counts_may_require_gradients():
+    """They may be computed from the weight of a layer."""
     counts = torch.nn.Parameter(torch.rand(30)) * 2
     assert torch.equal(dense_table.row_weights(counts, 30, None), dense_table.row_weights(counts.detach(), 30, None))

@@ -1,4 +1,4 @@
-"""DPQ from a dense table: centroids that are means, the nearest codes, and what is reproduced exactly."""
+"""DPQ from a dense table: centroids that are means, the nearest codes, and exact rows where codes suffice."""
 
 import builtins
 import math
@@ -18,7 +18,7 @@ pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[co
 
 
 def families(n: int = 2000, dim: int = 16, seed: int = 0) -> np.ndarray:
-    """Float32 rows near 64 centres, the first of which have many."""
+    """Return float32 rows near 64 centres, of which the first have many rows."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((64, dim))
     rows = centres[np.minimum(random.geometric(0.05, n), 64) - 1] + 0.3 * random.standard_normal((n, dim))
@@ -30,12 +30,12 @@ def all_rows(layer: DPQEmbedding) -> np.ndarray:
 
 
 def codes_of(layer: DPQEmbedding) -> np.ndarray:
-    """[n, D]."""
+    """Return codes [n, D]."""
     return layer.to_packed().codes_of(np.arange(layer.num_embeddings)).astype(np.int64)
 
 
 def values_of(layer: DPQEmbedding) -> np.ndarray:
-    """Float64 [D, K, s], of shared ones too."""
+    """Return float64 values [D, K, s], also for shared values."""
     value = layer.value.detach().double().numpy()
     return np.broadcast_to(value, (layer.num_groups, *value.shape[1:]))
 
@@ -45,7 +45,7 @@ def mean_cosine(rows: np.ndarray, found: np.ndarray) -> float:
 
 
 def check_nearest(layer: DPQEmbedding, weight: np.ndarray) -> None:
-    """No other centroid is nearer to a row, in float64, than by the rounding of float32 distances."""
+    """Assert in float64 that no other centroid is nearer to a row, up to the rounding of float32 distances."""
     groups = weight.astype(np.float64).reshape(len(weight), layer.num_groups, 1, -1)
     values = values_of(layer)  # [D, K, s]
     distances = np.square(groups - values).sum(-1)  # [n, D, K]
@@ -59,7 +59,7 @@ def check_nearest(layer: DPQEmbedding, weight: np.ndarray) -> None:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_every_size_gives_nearest_codes_and_what_is_little_exactly(data):
+def test_codes_of_every_size_are_nearest_and_exact_for_few_values(data):
     n, num_groups, width = (data.draw(st.integers(1, most), name) for name, most in (("n", 60), ("D", 4), ("s", 5)))
     num_codes = data.draw(st.sampled_from([2, 3, 5, 16, 64, 300]), "K")
     padding = data.draw(st.none() | st.integers(-n, n - 1), "padding_idx")
@@ -95,7 +95,7 @@ def test_every_size_gives_nearest_codes_and_what_is_little_exactly(data):
 
 @pytest.mark.parametrize("counts", [None, torch.arange(2000).remainder(7).float()])
 @pytest.mark.parametrize("shared", [False, True])
-def test_centroids_are_the_weighted_means_of_their_rows(counts, shared):
+def test_centroids_are_weighted_means_of_their_rows(counts, shared):
     weight = families() + 5  # far from zero, which costs float32 digits
     layer = dpq.fit(weight, 8, 4, counts=counts, share_subspaces=shared)
     check_nearest(layer, weight)
@@ -109,17 +109,17 @@ def test_centroids_are_the_weighted_means_of_their_rows(counts, shared):
         total = np.bincount(code, each, 8)
         means = np.stack([np.bincount(code, each * column, 8) for column in points.T], 1) / total[:, np.newaxis]
         got, least = (each @ np.square(points - centers[code]).sum(1) for centers in (values[group], means))
-        assert got <= 1.001 * least  # means leave the least; the last step of k-means moves few rows
+        assert got <= 1.001 * least  # means leave the least error; the last step of k-means moves few rows
 
 
-def test_one_code_too_many_is_k_means_and_one_less_is_exact():
+def test_values_beyond_codes_use_k_means_and_others_are_exact():
     weight = np.random.default_rng(0).standard_normal((17, 6)).astype(np.float32).repeat(20, 0)
     assert np.array_equal(all_rows(dpq.fit(weight, 17, 2)), weight)
     error = np.square(all_rows(dpq.fit(weight, 16, 2)) - weight).reshape(340, 2, 3).sum(2)
     assert (error.max(0) > 1e-6).all()
 
 
-def test_counts_move_the_error_to_rare_rows():
+def test_counts_shift_error_to_rare_rows():
     weight = families()
     counts = torch.ones(2000)
     counts[:200] = 1000
@@ -130,7 +130,7 @@ def test_counts_move_the_error_to_rare_rows():
     assert error < 0.85 * (plain.sum(1) * counts.numpy()).sum()
 
 
-def test_rows_that_never_come_up_have_no_say():
+def test_rows_that_never_occur_do_not_change_centroids():
     weight = families()
     counts = torch.ones(2000)
     counts[1000:] = 0
@@ -143,13 +143,13 @@ def test_rows_that_never_come_up_have_no_say():
         check_nearest(layer, rows)
 
 
-def test_only_the_ratio_of_counts_is_of_importance():
-    """The least of them would make faiss look for a cluster to split for ever, the greatest overflow float32."""
+def test_counts_matter_only_by_their_ratio():
+    """Unscaled tiny counts would let faiss split clusters forever, and huge ones would overflow float32."""
     weight, counts = families(500), torch.arange(1, 501).double()
     expected = dpq.fit(weight, 16, 2, counts=counts).value
     for factor in (2.0**-120, 2.0**130):
         assert torch.equal(dpq.fit(weight, 16, 2, counts=counts * factor).value, expected)
-    for least, most in ((1e-300, 1e300), (2e-44, 1)):  # of the second float32 holds sums, but not their reciprocals
+    for least, most in ((1e-300, 1e300), (2e-44, 1)):  # float32 holds sums of the second, not their reciprocals
         uneven = torch.full((500,), least, dtype=torch.float64)
         uneven[3] = most
         layer = dpq.fit(weight, 16, 2, counts=uneven)
@@ -159,7 +159,7 @@ def test_only_the_ratio_of_counts_is_of_importance():
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("padding_idx", [None, -3])
 @pytest.mark.parametrize("precision", ["highest", "medium"])
-def test_a_trainable_layer_gives_what_the_frozen_one_gives_and_learns(shared, padding_idx, precision):
+def test_trainable_layer_gives_frozen_rows_and_trains(shared, padding_idx, precision):
     weight = families(3000)
     weight[50:80] = weight[20:50]
     weight[100:150] = (weight[150:200] + weight[200:250]) / 2
@@ -179,7 +179,7 @@ def test_a_trainable_layer_gives_what_the_frozen_one_gives_and_learns(shared, pa
     layer.train()
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     before = {name: each.detach().clone() for name, each in layer.named_parameters()}
-    for _ in range(2):  # in the first one centroids are the means of their queries, and stay
+    for _ in range(2):  # in the first step centroids are the means of their queries, and stay
         optimizer.zero_grad()
         ((layer(ids) * target).sum() + layer.regularization_loss()).backward()
         optimizer.step()
@@ -190,7 +190,7 @@ def test_a_trainable_layer_gives_what_the_frozen_one_gives_and_learns(shared, pa
 
 
 @pytest.mark.parametrize("offset", [0, 300, 30000])
-def test_codes_are_those_of_the_layer_where_float32_products_tell_nothing(offset):
+def test_codes_match_layer_where_float32_products_are_too_coarse(offset):
     """Far from zero, distances are smaller than the rounding of products."""
     weight = families(1500) + np.float32(offset)
     layer, frozen = (dpq.fit(weight, 50, 4, trainable=trainable) for trainable in (True, False))
@@ -200,7 +200,7 @@ def test_codes_are_those_of_the_layer_where_float32_products_tell_nothing(offset
 
 
 @pytest.mark.parametrize(("num_codes", "num_groups"), [(16, 4), (256, 8), (64, 1)])
-def test_it_is_as_good_as_the_product_quantiser_of_faiss(num_codes, num_groups):
+def test_dpq_fit_is_as_good_as_product_quantiser_of_faiss(num_codes, num_groups):
     import faiss
 
     weight = families(4000)
@@ -212,7 +212,7 @@ def test_it_is_as_good_as_the_product_quantiser_of_faiss(num_codes, num_groups):
     assert np.square(weight - ours).sum() <= np.square(weight - theirs).sum()
 
 
-def test_a_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
+def test_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
     weight, counts = families(20000), torch.ones(20000)
     counts[7] = 1e6  # that row is in every sample
     whole = dpq.fit(weight, 16, 4, counts=counts)
@@ -228,13 +228,13 @@ def test_a_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
     assert np.square(all_rows(sampled) - weight)[7].sum() < 1e-5
     points.clear()
     dpq.fit(weight, 16, 4, share_subspaces=True)
-    monkeypatch.setattr(centroids, "_SAMPLE_NUMBERS", 16)  # of so wide a table two rows a code are more
+    monkeypatch.setattr(centroids, "_SAMPLE_NUMBERS", 16)  # so wide a table exceeds this with two rows a code
     dpq.fit(weight, 16, 1)
     assert 1600 < points[0] < 2400
     assert 16 < points[1] < 60
 
 
-def test_samples_are_right_in_the_mean():
+def test_sample_probabilities_follow_weights():
     weights = torch.tensor([0, 1, 1, 2, 4, 100.0, 3, 1], dtype=torch.float64)
     chances = centroids._chances(weights, 4)
     assert chances[0] == 0
@@ -244,7 +244,7 @@ def test_samples_are_right_in_the_mean():
     torch.testing.assert_close(chances[rest] / weights[rest], torch.full((6,), 3 / 12, dtype=torch.float64))
 
 
-def test_rows_of_a_sample_count_for_those_that_are_not_in_it(monkeypatch):
+def test_sampled_rows_count_for_those_left_out(monkeypatch):
     weight, counts = families(20000), torch.arange(20000).double()
     monkeypatch.setattr(centroids, "_SAMPLE", 1000)
     rows, sampled = centroids._sample(DenseTable(weight, None), 0.5, counts, 4, 1, 0)
@@ -253,8 +253,8 @@ def test_rows_of_a_sample_count_for_those_that_are_not_in_it(monkeypatch):
     assert {row.tobytes() for row in rows.numpy()} <= {row.tobytes() for row in weight / 2}
 
 
-def test_few_different_sub_vectors_are_exact_beyond_the_sample_too(monkeypatch):
-    """A value that the sample lacks is found as all rows are looked at; with more than K, k-means takes over."""
+def test_sub_vectors_with_few_values_are_exact_beyond_sample(monkeypatch):
+    """A value that the sample lacks is found in the pass over all rows; for more than K values, k-means is used."""
     weight = np.zeros((3000, 4), np.float32)
     weight[:, 2:] = np.random.default_rng(0).standard_normal((3000, 2))
     weight[1234, :2] = -0.0, 3
@@ -269,19 +269,19 @@ def test_few_different_sub_vectors_are_exact_beyond_the_sample_too(monkeypatch):
 
 
 @pytest.mark.parametrize("power", [-126, -110, -60, 0, 60, 110])
-def test_numbers_of_every_size_give_the_same_codes(power):
+def test_numbers_of_every_size_give_same_codes(power):
     weight = families(600)
     expected = dpq.fit(weight, 32, 4)
     scaled = np.ldexp(weight.astype(np.float64), power)
     layer = dpq.fit(scaled, 32, 4)
-    if power > -110:  # below there are fewer digits
+    if power > -110:  # smaller numbers have fewer digits
         assert torch.equal(layer.codes, expected.codes)
         assert torch.equal(layer.value.double(), torch.ldexp(expected.value.double(), torch.tensor(power)))
     error = np.square(all_rows(layer).astype(np.float64) - scaled).sum() / np.square(scaled).sum()
     assert error < 0.2
 
 
-def test_a_scale_that_cannot_be_trained_is_refused():
+def test_scale_that_cannot_be_trained_is_refused():
     with pytest.raises(
         BadInputError, match=r"numbers of size 1\.\de-30 to be trained, expected .*multiply .* by 2\*\*"
     ):
@@ -290,21 +290,21 @@ def test_a_scale_that_cannot_be_trained_is_refused():
     dpq.fit(np.zeros((5, 2)), 2, 1, trainable=True)
 
 
-def test_the_largest_number_of_codes():
+def test_codes_of_largest_number_are_exact():
     weight = np.random.default_rng(0).standard_normal((70, 3)).astype(np.float32)
     layer = dpq.fit(weight, 65536, 1)
     assert layer.codes.shape == (70, 2)
     assert np.array_equal(all_rows(layer), weight)
 
 
-def test_nothing_is_printed(capfd):
+def test_dpq_fit_prints_nothing(capfd):
     for n in (1, 3, 17, 40):
         dpq.fit(families(n), 16, 4)
     dpq.fit(families(3000).repeat(2, 0), 100, 4)
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_same_seed_gives_the_same_layer_with_every_number_of_threads():
+def test_seed_gives_same_layer_with_any_number_of_threads():
     weight, threads = families(), torch.get_num_threads()
     try:
         layers = []
@@ -319,17 +319,17 @@ def test_the_same_seed_gives_the_same_layer_with_every_number_of_threads():
     assert not torch.equal(dpq.fit(weight, 16, 4, seed=6).value, layers[0].value)
 
 
-def test_settings_of_faiss_and_torch_stay_as_they_are():
+def test_settings_of_faiss_and_torch_are_restored():
     import faiss
 
-    faiss.cvar.distance_compute_blas_threshold = 128_000  # as it is at first
+    faiss.cvar.distance_compute_blas_threshold = 128_000  # the initial value
     threads = faiss.omp_get_max_threads()
     dpq.fit(families(100), 16, 4)
     assert faiss.cvar.distance_compute_blas_threshold == 128_000
     assert (torch._C._get_mkldnn_enabled(), faiss.omp_get_max_threads()) == (True, threads)
 
 
-def test_tables_of_every_kind_give_the_same_layer(tmp_path, monkeypatch):
+def test_tables_of_every_kind_give_same_layer(tmp_path, monkeypatch):
     weight = families(500).astype(np.float16)
     expected = dpq.fit(weight.astype(np.float32), 20, 4, 3)
     np.save(tmp_path / "table.npy", weight)
@@ -355,7 +355,7 @@ def test_tables_of_every_kind_give_the_same_layer(tmp_path, monkeypatch):
     assert torch.equal(dpq.fit(narrow.bfloat16(), 20, 4).value, dpq.fit(narrow.bfloat16().float(), 20, 4).value)
 
 
-def test_a_row_that_is_no_number_is_named_but_for_the_padding_row():
+def test_row_that_is_not_finite_is_named_unless_padding():
     weight = np.where(np.arange(1600).reshape(100, 16) == 17 * 16 + 3, np.nan, families(100))
     with pytest.raises(BadInputError, match="row 17 holds what float32 cannot: NaN, infinity or a larger number"):
         dpq.fit(weight, 16, 4)
@@ -381,12 +381,12 @@ def test_a_row_that_is_no_number_is_named_but_for_the_padding_row():
         ({"weight": np.zeros((3, 2), np.int64)}, r"weight: got int64 \[3, 2\], expected floats \[n, d\]"),
     ],
 )
-def test_bad_input_says_what_was_expected(options, message):
+def test_bad_input_names_what_was_expected(options, message):
     with pytest.raises(BadInputError, match=message):
         dpq.fit(**{"weight": families(100), "num_codes": 16, "num_groups": 4} | options)
 
 
-def test_without_faiss_the_remedy_is_named(monkeypatch):
+def test_missing_faiss_names_remedy(monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest):

@@ -1,4 +1,4 @@
-"""How near a compressed table is to the dense one: each number against its definition, in float64."""
+"""Fidelity of a compressed table to the dense one: each number against its definition, in float64."""
 
 import zlib
 
@@ -31,7 +31,7 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 60), counted=st.booleans(), padded=st.booleans(), block=st.integers(1, 200))
-def test_errors_and_cosines_are_their_definitions(n, counted, padded, block):
+def test_errors_and_cosines_match_definitions(n, counted, padded, block):
     rows, padding = ROWS[:n].astype(np.float64), 0 if padded and n > 1 else None
     packed = packed_from(rows, padding_idx=padding)
     counts = torch.arange(1.0, n + 1) if counted else None
@@ -48,11 +48,11 @@ def test_errors_and_cosines_are_their_definitions(n, counted, padded, block):
     assert sum(band.rows for band in found.bands) == len(wanted)
     assert min(band.least for band in found.bands) == pytest.approx(expected.min())
     by_id = dict(zip(np.flatnonzero(kept).tolist(), expected, strict=True))
-    assert [by_id[row] for row, _ in found.worst] == pytest.approx(np.sort(expected)[:10])  # of equal ones any
+    assert [by_id[row] for row, _ in found.worst] == pytest.approx(np.sort(expected)[:10])  # any of equal ones
     assert [cosine for _, cosine in found.worst] == pytest.approx(np.sort(expected)[:10])
 
 
-def test_bands_go_from_frequent_to_rare():
+def test_bands_order_rows_by_frequency():
     packed = packed_from(ROWS)
     counts = torch.arange(60.0).flip(0)
     found = fidelity(DenseTable(ROWS, None), Stored(packed), counts)
@@ -69,7 +69,7 @@ def test_bands_go_from_frequent_to_rare():
 
 
 @pytest.mark.parametrize("block", [7 * 12, 1 << 22])
-def test_neighbours_are_the_nearest_by_cosine_but_the_row_itself(block, monkeypatch):
+def test_neighbours_are_nearest_by_cosine_without_row_itself(block, monkeypatch):
     packed = packed_from(ROWS)
     monkeypatch.setattr(dense_table, "_BLOCK_NUMBERS", block)
     found = fidelity(DenseTable(ROWS, None), Stored(packed))
@@ -82,13 +82,13 @@ def test_neighbours_are_the_nearest_by_cosine_but_the_row_itself(block, monkeypa
     assert found.neighbours == pytest.approx(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*near, strict=True)]))
 
 
-def test_neighbours_of_a_sample_are_looked_for_among_all_rows(monkeypatch):
+def test_neighbours_of_sample_are_searched_among_all_rows(monkeypatch):
     monkeypatch.setattr(measured, "_SAMPLE", 20)
     assert fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS, 60))).neighbours == 1.0
     assert fidelity(DenseTable(ROWS[:10], None), Stored(packed_from(ROWS[:10]))).neighbours is None
 
 
-def test_sizes_are_those_of_the_form_and_of_it_zipped():
+def test_sizes_match_packed_form_and_zip():
     packed = packed_from(np.tile(ROWS[:2], (30, 1)))
     found = fidelity(DenseTable(ROWS, None), Stored(packed))
     assert (found.dense_bytes, found.packed_bytes) == (4 * 60 * 12, packed.nbytes)
@@ -96,7 +96,7 @@ def test_sizes_are_those_of_the_form_and_of_it_zipped():
     assert found.zipped_bytes == sum(len(zlib.compress(array.tobytes(), 6)) for array in packed.tensors().values())
 
 
-def test_rows_of_zeros_have_no_cosine_and_tables_of_zeros_no_error():
+def test_rows_of_zeros_have_no_cosine_and_zero_tables_no_error():
     rows = ROWS.copy()
     rows[3] = 0
     found = fidelity(DenseTable(rows, None), Stored(packed_from(rows, 60)))
@@ -107,7 +107,7 @@ def test_rows_of_zeros_have_no_cosine_and_tables_of_zeros_no_error():
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
-def test_the_scale_of_a_table_changes_nothing(scale):
+def test_scale_of_table_changes_nothing(scale):
     rows = ROWS.astype(np.float64)
     plain = fidelity(DenseTable(rows, None), Stored(packed_from(rows)))
     scaled = fidelity(DenseTable(scale * rows, None), Stored(packed_from(scale * rows)))
@@ -124,11 +124,11 @@ def test_the_scale_of_a_table_changes_nothing(scale):
         (torch.full((60,), torch.nan), "counts: got nan for token 0, expected finite numbers"),
     ],
 )
-def test_counts_are_numbers_of_all_rows(counts, message):
+def test_counts_that_do_not_fit_are_refused(counts, message):
     with pytest.raises(BadInputError, match=message):
         fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS)), counts)
 
 
-def test_another_size_is_refused():
+def test_packed_table_of_another_size_is_refused():
     with pytest.raises(BadInputError, match=r"packed: got \[59, 12\], expected \[60, 12\]"):
         fidelity(DenseTable(ROWS, None), Stored(packed_from(ROWS[:59])))

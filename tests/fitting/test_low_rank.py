@@ -1,4 +1,4 @@
-"""No matrix of the rank is nearer: the error is what `numpy.linalg.svd` says that it has to be."""
+"""Low-rank fits reach the smallest error of their rank, which `numpy.linalg.svd` gives."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,9 @@ def error_of(layer: torch.nn.Module, rows: np.ndarray, weights: np.ndarray) -> f
     is_counted=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_no_other_is_nearer(n: int, dim: int, rank: int, scale: float, is_counted: bool, seed: int) -> None:
+def test_low_rank_fit_reaches_smallest_error(
+    n: int, dim: int, rank: int, scale: float, is_counted: bool, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     rows = scale * random.standard_normal((n, dim))
     counts = random.integers(0, 5, n) if is_counted else np.ones(n)
@@ -37,15 +39,15 @@ def test_no_other_is_nearer(n: int, dim: int, rank: int, scale: float, is_counte
     assert error_of(layer, rows, counts) <= np.linalg.norm(left_out) + ROUNDING * np.linalg.norm(weighted)
 
 
-def test_rows_that_do_not_count_are_as_near_as_the_others_allow() -> None:
+def test_rows_without_counts_are_projected_on_rank_of_others() -> None:
     rows = np.eye(4)[[0, 0, 1, 2]] + np.eye(4)[[1, 1, 0, 0]]
     layer = low_rank.fit(rows, 1, counts=torch.tensor([5, 5, 0, 0]))
     found = layer(torch.arange(4)).detach().numpy()
     np.testing.assert_allclose(found[:3], rows[:3], atol=ROUNDING)
-    np.testing.assert_allclose(found[3], rows[0] / 2, atol=ROUNDING)  # what points the way of the others
+    np.testing.assert_allclose(found[3], rows[0] / 2, atol=ROUNDING)  # its part in the direction of the others
 
 
-def test_the_padding_row_is_zero_and_counts_nowhere() -> None:
+def test_padding_row_is_zero_and_has_no_weight() -> None:
     rows = np.vstack([100 * np.eye(3)[2], np.eye(3)[[0, 0]]])
     layer = low_rank.fit(rows, 1, padding_idx=0)
     np.testing.assert_allclose(layer(torch.arange(3)).detach(), [[0, 0, 0], *rows[1:]], atol=ROUNDING)
@@ -61,6 +63,6 @@ def test_the_padding_row_is_zero_and_counts_nowhere() -> None:
         ({"rank": 1, "counts": torch.tensor([0, 0, 0])}, "counts: got zeros only"),
     ],
 )
-def test_bad_input(given: dict[str, object], message: str) -> None:
+def test_bad_input_names_what_was_expected(given: dict[str, object], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         low_rank.fit(np.ones((3, 2)), **given)

@@ -1,4 +1,4 @@
-"""Rows that are rotated before they are quantised come nearer, and every way through a model turns them back."""
+"""Rotation of rows before quantisation reduces the error, and every path of a model rotates them back."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ SIZES: dict[str, Any] = {"num_codes": 16, "num_groups": 4}
 
 
 def mixed(n: int = 2000, dim: int = 16, seed: int = 0) -> np.ndarray:
-    """Float32 rows whose columns are mixtures of columns of very different sizes."""
+    """Return float32 rows whose columns are mixtures of columns of very different sizes."""
     random = np.random.default_rng(seed)
     sizes = 0.7 ** np.arange(dim)
     return (random.standard_normal((n, dim)) * sizes @ random.standard_normal((dim, dim))).astype(np.float32)
@@ -49,25 +49,25 @@ def rotation_of(rows: np.ndarray, num_groups: int, weights: Tensor | None = None
     rank=st.integers(0, 20),
     seed=st.integers(0, 99),
 )
-def test_it_is_a_rotation_after_which_columns_are_not_correlated(
+def test_rotation_is_orthogonal_and_decorrelates_columns(
     n: int, num_groups: int, width: int, scale: float, rank: int, seed: int
 ) -> None:
     random, dim = np.random.default_rng(seed), num_groups * width
     rows = scale * (random.standard_normal((n, rank)) @ random.standard_normal((rank, dim)) + 1)
     rotation = rotation_of(rows, num_groups)
-    # Numbers of a rotation are at most 1 and float32: sums of 20 products are off by 20 * 2^-24.
+    # Numbers of a rotation are at most 1 and float32: sums of 20 products have errors up to 20 * 2^-24.
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(dim), rtol=0, atol=1.2e-6)
     centred = (rows - rows.mean(0)) @ rotation.T
     products = centred.T @ centred
-    # Each direction is off by that much, and so is a product of two columns, beside the energy of all.
+    # Each direction has that error, and so has a product of two columns, relative to the energy of all.
     np.testing.assert_allclose(products - np.diag(np.diag(products)), 0, rtol=0, atol=2.4e-6 * np.square(rows).sum())
 
 
 def test_groups_have_variances_of_equal_products() -> None:
     signs = np.array(np.meshgrid(*[[-1, 1]] * 4)).reshape(4, -1).T  # no two columns are correlated
-    rows = signs * np.sqrt([2.0, 16.0, 4.0, 8.0]) + 100.0  # and a mean that is no variance
+    rows = signs * np.sqrt([2.0, 16.0, 4.0, 8.0]) + 100.0  # and a mean, which is no variance
     found = (rows @ rotation_of(rows, 2).T).var(0)
-    # The rotation is float32, and the mean, 100 in each column, 50 times the smallest deviation.
+    # The rotation is float32, and the mean is 100 in each column, 50 times the smallest deviation.
     np.testing.assert_allclose(found.reshape(2, 2), [[16, 2], [8, 4]], rtol=1e-4)
 
 
@@ -81,7 +81,7 @@ def test_rows_count_by_their_weights() -> None:
 
 @pytest.mark.parametrize("num_codes", [16, 256])
 @pytest.mark.parametrize("num_groups", [4, 8])
-def test_mixed_columns_come_nearer_than_without_a_rotation(num_codes: int, num_groups: int) -> None:
+def test_mixed_columns_have_smaller_error_with_rotation(num_codes: int, num_groups: int) -> None:
     def error(rows: Tensor) -> float:
         return float((rows - torch.from_numpy(ROWS)).norm())
 
@@ -91,7 +91,7 @@ def test_mixed_columns_come_nearer_than_without_a_rotation(num_codes: int, num_g
 
 
 @pytest.mark.parametrize(("num_groups", "num_codes"), [(4, 16), (8, 16), (4, 256)])
-def test_the_rounds_of_faiss_come_no_nearer(num_groups: int, num_codes: int) -> None:
+def test_rounds_of_faiss_reduce_error_no_further(num_codes: int, num_groups: int) -> None:
     rounds = faiss.OPQMatrix(16, num_groups)
     rounds.pq = faiss.ProductQuantizer(16, num_groups, num_codes.bit_length() - 1)
     rounds.train(ROWS)
@@ -101,7 +101,7 @@ def test_the_rounds_of_faiss_come_no_nearer(num_groups: int, num_codes: int) -> 
     assert error < 1.02 * np.linalg.norm(peer - turned)
 
 
-def test_few_rows_are_reproduced_and_the_padding_row_is_zero() -> None:
+def test_rows_fewer_than_codes_are_exact_and_padding_row_is_zero() -> None:
     made = opq.fit(ROWS[:30], 32, 4, padding_idx=-1)
     found = made.rows(torch.arange(30)).numpy()
     np.testing.assert_allclose(found[:-1], ROWS[:29], atol=1e-5)
@@ -109,7 +109,7 @@ def test_few_rows_are_reproduced_and_the_padding_row_is_zero() -> None:
 
 
 @pytest.mark.parametrize("value_type", ["float32", "float16", "int8"])
-def test_a_module_has_the_bytes_of_the_report_in_its_file(value_type: str, tmp_path: Path) -> None:
+def test_module_file_has_bytes_of_report(value_type: str, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
     small, report = edge_embed.compress(model, "opq", **SIZES, value_type=value_type)
     edge_embed.save(small, tmp_path / "small.pt", IDS)
@@ -131,7 +131,7 @@ class Language(nn.Module):
         return self.head(self.words(ids))  # type: ignore[no-any-return]
 
 
-def test_a_tied_head_has_the_same_rotated_rows() -> None:
+def test_tied_output_layer_uses_same_rotated_rows() -> None:
     small, report = edge_embed.compress(Language(), "opq", **SIZES)
     assert report.tables[0].uses == 2
     assert isinstance(small.words, RotatedEmbedding)
@@ -145,7 +145,7 @@ def test_a_tied_head_has_the_same_rotated_rows() -> None:
     torch.testing.assert_close(small.head.topk(hidden, 5).values, logits.topk(5).values, atol=1e-3, rtol=1e-4)
 
 
-def test_layers_learn_on_and_the_rotation_stays() -> None:
+def test_layers_train_on_while_rotation_stays() -> None:
     small, _ = edge_embed.compress(Language(), "opq", **SIZES, trainable=True)
     before = {name: tensor.clone() for name, tensor in small.state_dict().items()}
     optimizer = torch.optim.SGD(small.parameters(), lr=0.1)
@@ -157,7 +157,7 @@ def test_layers_learn_on_and_the_rotation_stays() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_of_largest_numbers_are_not_rotated(mode: str, tmp_path: Path) -> None:
+def test_max_bags_are_refused_with_rotation(mode: str, tmp_path: Path) -> None:
     model = nn.Sequential(nn.EmbeddingBag.from_pretrained(torch.from_numpy(ROWS), mode=mode))
     edge_embed.save(model, tmp_path / "model.pt", IDS)
     for source in (model, tmp_path / "model.pt"):
@@ -171,7 +171,7 @@ def test_bags_of_largest_numbers_are_not_rotated(mode: str, tmp_path: Path) -> N
         torch.testing.assert_close(found.double(), getattr(rows, mode)(1), atol=1e-4, rtol=1e-4)
 
 
-def test_a_search_counts_the_rotation_unless_it_is_folded(tmp_path: Path) -> None:
+def test_budget_search_counts_rotation_unless_folded(tmp_path: Path) -> None:
     taken = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)), nn.Linear(16, 2)).eval()
     alone = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
     found = {}
@@ -187,17 +187,17 @@ def test_a_search_counts_the_rotation_unless_it_is_folded(tmp_path: Path) -> Non
     assert found["folded"].mean_cosine > found["beside"].mean_cosine
 
 
-def test_a_rotation_never_goes_into_a_weight_that_is_compressed_too(tmp_path: Path) -> None:
+def test_rotation_is_not_folded_into_compressed_weight(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)), nn.Linear(16, 600)).eval()
     edge_embed.save(model, tmp_path / "model.pt", IDS)
-    sizes = {"num_codes": 256, "num_groups": 16}  # a code for each number: hardly an error
+    sizes = {"num_codes": 256, "num_groups": 16}  # a code for each number: almost no error
     program, report = edge_embed.compress(tmp_path / "model.pt", "opq", modules=["0", "1"], **sizes)
     assert [table.method for table in report.tables] == ["opq", "opq"]
     expected = model(IDS).detach()
     assert (program.run(IDS)[0] - expected).norm() < 0.05 * expected.norm()
 
 
-def test_an_interrupted_command_takes_the_rotation_that_was_found(tmp_path: Path) -> None:
+def test_interrupted_command_reuses_stored_rotation(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
     expected = edge_embed.compress(model, "opq", **SIZES).model[0]
 
@@ -229,12 +229,12 @@ def test_impossible_sizes_are_refused(sizes: dict[str, int], message: str) -> No
         opq.fit(ROWS, **sizes)
 
 
-def test_a_padding_row_alone_needs_no_rotation() -> None:
+def test_padding_row_alone_needs_no_rotation() -> None:
     made = opq.fit(ROWS[:1], 2, 4, padding_idx=0)
     assert made.rows(torch.tensor([0])).tolist() == [[0.0] * 16]
 
 
-def test_layers_refuse_what_is_no_rotation() -> None:
+def test_layers_refuse_invalid_rotation() -> None:
     layer = edge_embed.DPQEmbedding(8, 4, 2, 2)
     for rotation in (torch.eye(3), torch.eye(4).long()):
         for make in (lambda r: RotatedEmbedding(layer, r), lambda r: RotatedOutput(edge_embed.TiedOutput(layer), r)):

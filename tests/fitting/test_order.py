@@ -1,4 +1,4 @@
-"""Orders of rows: permutations that keep the padding row in its place, and make a train or ring of a table better."""
+"""Row orders: permutations that fix the padding row and reduce the error of a train or ring."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from edge_embed.packed.row_order import checked_row_order
 
 
 def shuffled_families(n: int = 600, dim: int = 16) -> torch.Tensor:
-    """Rows of twenty families that hardly differ within one, in any order of ids."""
+    """Return rows of twenty families with nearly equal rows, in a random order of ids."""
     generator = torch.Generator().manual_seed(0)
     families = torch.randn(20, dim, generator=generator)[torch.randint(0, 20, (n,), generator=generator)]
     return families + 0.05 * torch.randn(n, dim, generator=generator)
@@ -27,10 +27,10 @@ def error(layer: torch.nn.Module, rows: torch.Tensor) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_every_order_is_a_permutation_in_which_the_padding_row_stays(data: st.DataObject) -> None:
+def test_orders_are_permutations_that_fix_padding_row(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 40), "n")
     padding = data.draw(st.one_of(st.none(), st.integers(-n, n - 1)), "padding")
-    # Few different ones, as of tokens that never come up; huge and tiny ones side by side.
+    # Few different rows, as of tokens that never occur; huge and tiny ones side by side.
     numbers = st.sampled_from([0.0, 1.0, -1.0, 3e38, -3e38, 1e-40, 0.1])
     rows = torch.tensor(data.draw(st.lists(st.lists(numbers, min_size=2, max_size=2), min_size=n, max_size=n), "rows"))
     place = None if padding is None else padding % n
@@ -39,14 +39,14 @@ def test_every_order_is_a_permutation_in_which_the_padding_row_stays(data: st.Da
         checked_row_order(order.numpy(), n, place)
 
 
-def test_the_most_frequent_tokens_come_first() -> None:
+def test_frequent_tokens_come_first() -> None:
     counts = torch.tensor([5, 9, 5, 0, 7])
     assert by_frequency(counts).tolist() == [2, 0, 3, 4, 1]
     assert by_frequency(counts, padding_idx=1).tolist() == [2, 1, 3, 4, 0]
     assert by_frequency(counts, padding_idx=-1).tolist() == [1, 0, 2, 3, 4]
 
 
-def test_rows_that_are_alike_become_neighbours() -> None:
+def test_similar_rows_become_neighbours() -> None:
     rows = shuffled_families()
     order = by_clusters(rows)
     sorted_rows = rows[order.argsort()]
@@ -55,7 +55,7 @@ def test_rows_that_are_alike_become_neighbours() -> None:
     assert (rows.diff(dim=0).norm(dim=1) > 2).sum() > 500
 
 
-def test_the_padding_row_has_no_say_in_the_order() -> None:
+def test_padding_row_does_not_change_order() -> None:
     rows = shuffled_families()
     spoiled = rows.clone()
     spoiled[7] = float("nan")
@@ -64,15 +64,15 @@ def test_the_padding_row_has_no_say_in_the_order() -> None:
         by_clusters(spoiled)
 
 
-def test_arrays_and_other_types_give_the_same_order() -> None:
+def test_arrays_and_other_types_give_same_order() -> None:
     rows = shuffled_families().half()
     expected = by_clusters(rows)
     for other in (rows.float(), rows.double(), rows.numpy(), rows.float().requires_grad_()):
         assert torch.equal(by_clusters(other), expected)
 
 
-def test_rows_far_from_all_others_are_not_cut_off_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row is farther away than all before it together: clusters of 2,000, 1,999, 1,998 ... would take minutes."""
+def test_outlier_rows_are_not_split_off_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row is farther away than all before it: clusters of 2,000, 1,999, 1,998 ... would take minutes."""
     looked_at = []
     along_axis = order_module._along_axis
     monkeypatch.setattr(
@@ -85,8 +85,8 @@ def test_rows_far_from_all_others_are_not_cut_off_one_by_one(monkeypatch: pytest
 
 @pytest.mark.parametrize("fit", [tt.fit, tr.fit])
 @pytest.mark.parametrize("padding_idx", [None, 3, -1])
-def test_a_table_is_fitted_in_its_order(fit, padding_idx) -> None:
-    """The layer is that of the sorted table, looked up by id; and it is nearer to a table of families."""
+def test_table_is_fitted_in_its_order(fit, padding_idx) -> None:
+    """The layer is that of the sorted table, looked up by id, and has a smaller error for a table of families."""
     rows = shuffled_families()
     order = by_clusters(rows, padding_idx)
     expected = rows.clone()
@@ -96,20 +96,20 @@ def test_a_table_is_fitted_in_its_order(fit, padding_idx) -> None:
         layer = fit(weight, rank=6, padding_idx=padding_idx, row_order=order)
         plain = fit(rows[order.argsort()], rank=6, padding_idx=padding_idx)
         ids = torch.arange(len(rows))
-        # Both are decomposed in float64, and rounded to float32 once: a few roundings of products of up to 6 terms.
+        # Both are decomposed in float64 and rounded to float32 once: a few roundings of products of up to 6 terms.
         torch.testing.assert_close(layer(ids), plain(order), rtol=0, atol=32 * 2.0**-24 * float(rows.abs().max()))
     assert error(layer, expected) < 0.75 * error(fit(rows, rank=6, padding_idx=padding_idx), expected)
 
 
 @pytest.mark.parametrize("fit", [tt.fit, tr.fit])
-def test_tolerance_and_ratio_hold_with_an_order(fit) -> None:
+def test_tolerance_and_ratio_hold_with_row_order(fit) -> None:
     rows = shuffled_families()
     order = by_clusters(rows)
     assert error(fit(rows, tolerance=0.2, row_order=order), rows) <= 0.2
     assert fit(rows, ratio=3, row_order=order).compression_ratio >= 3
 
 
-def test_messages_of_a_fit_speak_of_ids() -> None:
+def test_messages_of_fit_name_ids() -> None:
     rows = shuffled_families()
     rows[7] = float("inf")
     order = by_frequency(torch.arange(600))
@@ -129,12 +129,12 @@ def test_messages_of_a_fit_speak_of_ids() -> None:
         (None, "counts: got None"),
     ],
 )
-def test_counts_that_are_none(counts, message) -> None:
+def test_counts_that_do_not_fit_are_refused(counts, message) -> None:
     with pytest.raises(BadInputError, match=message):
         by_frequency(counts)
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_of_orders_are_refused() -> None:
     with pytest.raises(BadInputError, match=r"weight: got int64 \[3\], expected floats"):
         by_clusters(np.arange(3))  # type: ignore[arg-type]
     with pytest.raises(BadInputError, match="padding_idx 3 is outside a table of 3 rows"):

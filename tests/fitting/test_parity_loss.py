@@ -1,4 +1,4 @@
-"""A setting that takes everything from a table is refused: a model of zeros answers, and answers nothing."""
+"""A setting that turns all rows into zero is refused, because the compressed model would still run."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ import edge_embed
 from edge_embed.cli import main
 from edge_embed.errors import ParityError
 
-# Numbers so small that float16 has none: all that is stored becomes zero.
+# Numbers below the smallest of float16: everything that is stored becomes zero.
 TINY = torch.full((300, 8), 1e-18)
 SETTINGS = {
     "dpq": {"num_codes": 4, "num_groups": 2, "value_type": "float16"},
@@ -32,7 +32,7 @@ def test_compress_whose_rows_all_become_zero_is_refused(method: str) -> None:
         edge_embed.compress(Words(TINY), method, **SETTINGS[method])
 
 
-def test_compress_of_a_table_of_zeros_says_so_and_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_compress_of_zero_table_warns_without_refusal(caplog: pytest.LogCaptureFixture) -> None:
     _, report = edge_embed.compress(Words(torch.zeros(300, 8)), "dpq", num_codes=4, num_groups=2)
     assert report.tables[0].is_zero
     assert "all rows are zero" in caplog.text

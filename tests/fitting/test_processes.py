@@ -1,4 +1,4 @@
-"""Processes that share the work make what one makes; what one of them meets all are told."""
+"""Processes that share the work give the result of one process; an error in one reaches all."""
 
 import os
 import pickle
@@ -47,7 +47,7 @@ Work = Callable[[Group, Path], Any]
 
 
 def make_blocks_small() -> None:
-    """So that a small table has several, of rows and of what ANT encodes at a time, which it does a few times."""
+    """Set small blocks, so that a small table has several of rows and of ANT's encoding, and use few rounds of ANT."""
     dense_table._BLOCK_NUMBERS, dictionary._BLOCK_NUMBERS = 6 * 45, 40 * 15
     ant.fit.__kwdefaults__["turns"] = 4
 
@@ -63,7 +63,7 @@ def one_of_two(rank: int, folder: Path, work: Work) -> None:
 
 
 def in_two(work: Work, folder: Path) -> list[Any]:
-    """What both find."""
+    """Return the results of both processes."""
     run_processes(one_of_two, (folder, work))
     return [pickle.loads((folder / f"found{rank}").read_bytes()) for rank in range(2)]
 
@@ -83,7 +83,7 @@ def model(weight: torch.Tensor = WEIGHT) -> nn.Module:
 
 
 def with_models(folder: Path) -> Path:
-    """With a saved model and an ONNX file."""
+    """Write a saved model and an ONNX file into a folder."""
     edge_embed.save(model(), folder / "model.pt", torch.tensor([1]))
     table = numpy_helper.from_array(WEIGHT.numpy(), "words")
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
@@ -95,7 +95,7 @@ def with_models(folder: Path) -> Path:
 
 
 def packed_codes(path: Path) -> Any:
-    """Of the one table of a file."""
+    """Return the codes of the one table of a file."""
     if path.suffix == ".onnx":
         return next(numpy_helper.to_array(each) for each in onnx.load(path).graph.initializer if "codes" in each.name)
     (packed,) = edge_embed.lower(path).tables.values()
@@ -103,7 +103,7 @@ def packed_codes(path: Path) -> Any:
 
 
 def make_all(group: Group, folder: Path) -> dict[str, Any]:
-    """By method: numbers of the layer, its rows and the report; and what the other ways through `compress` give."""
+    """Return by method the layer's tensors, its rows and the report, and the results of other uses of `compress`."""
     found: dict[str, Any] = {}
     for name, wanted in {**EXACT, **ROUNDED}.items():
         small, report = edge_embed.compress(model(), name, counts={"0": COUNTS}, group=group, **wanted)
@@ -112,7 +112,7 @@ def make_all(group: Group, folder: Path) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             dictionary, "_BLOCK_NUMBERS", 40 * 150
-        )  # it tries many anchors, and would take a few rows at a time
+        )  # the search tries many anchors and would encode a few rows at a time
         found["auto"] = edge_embed.compress(model(), min_cosine=0.8, group=group)[1].to_json()["tables"][0]
     found["learning"] = edge_embed.compress(model(), "dpq", trainable=True, group=group, **SIZES)[0].state_dict()
     for source, output in ((folder / "model.onnx", folder / "small.onnx"), (folder / "model.pt", folder / "small.pt")):
@@ -142,7 +142,7 @@ def of_two(folder_of_two: Path) -> list[Any]:
 @needs_gloo
 class TestTheyMakeWhatOneMakes:
     @pytest.mark.parametrize("method", EXACT)
-    def test_bit_for_bit(self, method: str, of_two: list[Any], alone: Any) -> None:
+    def test_processes_give_bits_of_one_process(self, method: str, of_two: list[Any], alone: Any) -> None:
         tensors, _, report = alone[method]
         for found, _, told in (each[method] for each in of_two):
             assert found.keys() == tensors.keys()
@@ -150,32 +150,32 @@ class TestTheyMakeWhatOneMakes:
             assert told == report
 
     @pytest.mark.parametrize("method", ROUNDED)
-    def test_by_decompositions_to_rounding(self, method: str, of_two: list[Any], alone: Any) -> None:
+    def test_decompositions_by_processes_match_to_rounding(self, method: str, of_two: list[Any], alone: Any) -> None:
         first, second = (each[method] for each in of_two)
-        # Sums differ in float64; the float32 of the cores by a last digit, 2^-22 of numbers up to 4, here and there.
+        # Sums differ in float64; float32 cores differ by a last digit, 2^-22 of numbers up to 4, in a few places.
         np.testing.assert_allclose(first[1], alone[method][1], rtol=0, atol=1e-6)
         assert all(np.array_equal(second[0][name], array) for name, array in first[0].items())
         assert first[2] == second[2]
 
-    def test_with_the_same_settings(self, of_two: list[Any], alone: Any) -> None:
+    def test_search_by_processes_tries_same_settings(self, of_two: list[Any], alone: Any) -> None:
         trials = [trial["setting"] for trial in alone["auto"]["trials"]]
         for table in (each["auto"] for each in of_two):
             assert table["setting"] == alone["auto"]["setting"]
             assert [trial["setting"] for trial in table["trials"]] == trials
 
-    def test_to_learn_on(self, of_two: list[Any], alone: Any) -> None:
+    def test_trainable_layer_by_processes_is_equal(self, of_two: list[Any], alone: Any) -> None:
         for state in (each["learning"] for each in of_two):
             assert all(torch.equal(state[name], tensor) for name, tensor in alone["learning"].items())
 
     @pytest.mark.parametrize("output", ["small.onnx", "small.pt"])
-    def test_in_one_file(self, output: str, of_two: list[Any], alone: Any, folder_of_two: Path) -> None:
+    def test_file_by_processes_is_equal(self, output: str, of_two: list[Any], alone: Any, folder_of_two: Path) -> None:
         assert all(each[output] == alone[output] for each in of_two)
         packed = packed_codes(folder_of_two / output)
         assert np.array_equal(packed, packed_codes(folder_of_two.parent / "alone0" / output))
 
 
 def share_work(group: Group) -> dict[str, list[int]]:
-    """What this process does by method: rows that it reads in blocks or encodes, and how often it begins k-means."""
+    """Return by method the rows that this process reads in blocks or encodes, and a zero for each k-means."""
     done = list[int]()
 
     def counted(function: Callable[..., Any], amount: Callable[..., int]) -> Callable[..., Any]:
@@ -203,7 +203,7 @@ class CannotBeSent(Exception):
 
 
 def meet_errors(group: Group, folder: Path) -> list[str]:
-    """What each attempt ends with."""
+    """Return the message with which each attempt ends."""
     processes = Processes(group)
     bad = WEIGHT.clone()
     bad[199, 1] = torch.nan  # in a block of the second process
@@ -234,7 +234,7 @@ def meet_errors(group: Group, folder: Path) -> list[str]:
 
 
 def refusals() -> list[str]:
-    """Of groups that do not serve."""
+    """Return the refusals of groups that cannot be used."""
     told = []
     for group in (distributed.new_group([0]), distributed.new_group(backend="cuda:gloo")):
         try:
@@ -247,13 +247,13 @@ def refusals() -> list[str]:
 @needs_gloo
 class TestTogether:
     @pytest.mark.parametrize("method", [*EXACT, *ROUNDED])
-    def test_each_does_about_half(self, method: str, of_two: list[Any], alone: Any) -> None:
+    def test_rows_are_shared_about_evenly(self, method: str, of_two: list[Any], alone: Any) -> None:
         rows = sum(alone["work"][method])
         shares = [sum(each["work"][method]) for each in of_two]
         assert sum(shares) == rows
         assert all(abs(share - rows / 2) <= rows / 8 for share in shares)
 
-    def test_each_finds_centroids_of_some_groups(self, of_two: list[Any], alone: Any) -> None:
+    def test_centroids_of_groups_are_shared(self, of_two: list[Any], alone: Any) -> None:
         assert alone["work"]["dpq"].count(0) == 3
         assert sorted(each["work"]["dpq"].count(0) for each in of_two) == [1, 2]
 
@@ -261,10 +261,10 @@ class TestTogether:
         ("at", "expected"),
         [(0, "row 199 holds"), (1, "is read by"), (2, "is read by"), (3, "as it is"), (4, "as it is")],
     )
-    def test_what_one_meets_all_are_told(self, at: int, expected: str, of_two: list[Any]) -> None:
+    def test_error_of_one_process_reaches_all(self, at: int, expected: str, of_two: list[Any]) -> None:
         assert all(expected in each["errors"][at] for each in of_two)
 
-    def test_a_group_that_does_not_serve_is_refused(self, of_two: list[Any]) -> None:
+    def test_group_that_cannot_be_used_is_refused(self, of_two: list[Any]) -> None:
         first, second = (each["refusals"] for each in of_two)
         no_cpu = "group: got one of cuda:gloo, which sends nothing from the CPU, expected gloo"
         assert [told.startswith(no_cpu) for told in first] == [True]
@@ -275,7 +275,7 @@ class TestTogether:
 def end_early(group: Group, folder: Path) -> None:
     distributed.barrier()  # both have met
     if distributed.get_rank() == 1:
-        time.sleep(0.5)  # what it sent has come
+        time.sleep(0.5)  # its messages have arrived
         os._exit(0)
     with pytest.raises(EdgeEmbedError, match="another process that shares the work has ended"):
         edge_embed.compress(model(), "dpq", ratio=3, group=group)
@@ -284,7 +284,7 @@ def end_early(group: Group, folder: Path) -> None:
 
 
 @needs_gloo
-def test_the_end_of_one_is_told(tmp_path: Path) -> None:
+def test_end_of_one_process_is_reported_to_other(tmp_path: Path) -> None:
     run_processes(one_of_two, (tmp_path, end_early))
     assert (tmp_path / "told").exists()
 
@@ -300,7 +300,7 @@ def test_shares_have_each_item_once(count: int, size: int) -> None:
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
-def test_one_process_has_all() -> None:
+def test_single_process_does_all_work() -> None:
     assert ALONE.gathered([1, 2], sum) == [3]
     assert ALONE.gathered([], sum) == []
     assert list(ALONE.each([1, 2], str)) == ["1", "2"]

@@ -1,4 +1,4 @@
-"""Product quantisation of real tables, beside that of faiss, and what learning on from rows alone brings."""
+"""Product quantisation of real tables compared with faiss, and the effect of training on rows alone."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ Tables = dict[str, NDArray[np.float32]]
 
 
 def nearness(found: Tensor, rows: Tensor) -> tuple[float, float]:
-    """Mean cosine and relative error."""
+    """Return mean cosine and relative error."""
     found, rows = found.double(), rows.double()
     return float(functional.cosine_similarity(found, rows).mean()), float((found - rows).norm() / rows.norm())
 
 
-def test_ant_fills_up_under_an_ordinary_optimiser(tables: Tables) -> None:
-    """As the README says: weights of zero learn too, and Adam moves all by as much."""
+def test_ant_under_ordinary_optimiser_loses_sparsity(tables: Tables) -> None:
+    """Zero weights get gradients too, and Adam moves all weights equally far."""
     rows = torch.from_numpy(tables["input"][:1000])
     model = nn.Sequential(nn.Embedding.from_pretrained(rows))
     layer = edge_embed.compress(model, "ant", trainable=True, num_anchors=50, nonzeros=4)[0][0]
@@ -38,16 +38,16 @@ def test_ant_fills_up_under_an_ordinary_optimiser(tables: Tables) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["input", "output"])
 @pytest.mark.parametrize(("num_codes", "num_groups"), [(16, 25), (16, 50), (256, 25)])
-def test_it_is_as_near_as_the_product_quantiser_of_faiss(
+def test_dpq_fit_is_as_near_as_product_quantiser_of_faiss(
     tables: Tables, name: str, num_codes: int, num_groups: int
 ) -> None:
-    """As that is by itself, of as many bytes."""
+    """The quantiser has equal bytes and default settings."""
     rows = torch.from_numpy(tables[name])
     quantiser = faiss.ProductQuantizer(rows.shape[1], num_groups, num_codes.bit_length() - 1)
     quantiser.train(tables[name])
     theirs = nearness(torch.from_numpy(quantiser.decode(quantiser.compute_codes(tables[name]))), rows)
     ours = nearness(dpq.fit(rows, num_codes, num_groups).eval()(torch.arange(len(rows))), rows)
-    assert ours[0] >= theirs[0] - 1e-4  # another seed moves it by some 1e-4 where K = 256, where both are as near
+    assert ours[0] >= theirs[0] - 1e-4  # another seed changes it by some 1e-4 at K = 256, where both are equally near
     assert ours[1] < theirs[1]
 
 
@@ -56,8 +56,8 @@ def test_it_is_as_near_as_the_product_quantiser_of_faiss(
     [("dpq", {"num_codes": 16, "num_groups": 25}), ("low_rank", {"rank": 8}), ("tt", {"rank": 16})],
 )
 @pytest.mark.parametrize("rate", [1e-4, 1e-3])
-def test_rows_alone_teach_nothing(tables: Tables, method: str, sizes: dict[str, int], rate: float) -> None:
-    """A fit is where the squared error is least, or very nearly: distil through a model, or on its task."""
+def test_training_on_rows_alone_gains_nothing(tables: Tables, method: str, sizes: dict[str, int], rate: float) -> None:
+    """A fit is at, or very near, the least squared error: distil through a model, or train on its task."""
     rows = torch.from_numpy(tables["input"])
     model = nn.Sequential(nn.Embedding.from_pretrained(rows))
     layer = edge_embed.compress(model, method, trainable=True, **sizes)[0][0]

@@ -1,4 +1,4 @@
-"""Rows of small integers: within half a step of the dense ones, whatever their sizes are."""
+"""Rows of small integers stay within half a step of the dense rows, for numbers of any size."""
 
 import numpy as np
 import pytest
@@ -18,27 +18,27 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def exact(table: np.ndarray, bits: int) -> np.ndarray:
-    """Each row with a scale of its own."""
+    """Return each row quantised with a scale of its own."""
     scales = np.abs(table).max(1, keepdims=True) / (2 ** (bits - 1) - 1)
     return scales * np.rint(np.divide(table, scales, where=scales > 0, out=np.zeros_like(table)))
 
 
 @pytest.mark.parametrize("bits", range(2, 9))
-def test_few_rows_have_scales_of_their_own(bits: int) -> None:
+def test_tables_of_few_rows_have_a_scale_per_row(bits: int) -> None:
     packed = rows.fit(ROWS, bits, 3).to_packed()
     packed.check_codes()
     expected = exact(ROWS, bits)
     expected[3] = 0
     np.testing.assert_allclose(packed.rows(np.arange(50)), expected, rtol=2e-7)  # scales are float32
     assert packed.bits == bits
-    assert packed.compression_ratio == 32 * 50 * 7 / (8 * packed.nbytes - 50 * (-7 * bits % 8))  # but for spare bits
+    assert packed.compression_ratio == 32 * 50 * 7 / (8 * packed.nbytes - 50 * (-7 * bits % 8))  # except spare bits
     assert packed.codes.shape[1] == -(-7 * bits // 8)
     assert packed.rows([3, 4]).tobytes() == bytes(2 * 4 * 7)
 
 
 @given(st.integers(257, 600), st.integers(1, 5), st.integers(2, 8), st.floats(0, 12), st.integers(0, 99))
-def test_many_rows_share_256_scales(n: int, dim: int, bits: int, spread: float, seed: int) -> None:
-    """Each has the next larger one; by the logarithm they are evenly spaced."""
+def test_tables_of_many_rows_share_256_scales(n: int, dim: int, bits: int, spread: float, seed: int) -> None:
+    """Each row has the next larger scale; the scales are evenly spaced by logarithm."""
     random = np.random.default_rng(seed)
     table = random.standard_normal((n, dim)) * 10.0 ** random.uniform(-spread / 2, spread / 2, (n, 1))
     packed = rows.fit(table, bits).to_packed()
@@ -54,25 +54,25 @@ def test_many_rows_share_256_scales(n: int, dim: int, bits: int, spread: float, 
 
 
 @pytest.mark.parametrize("table", [np.zeros((300, 3)), np.full((300, 3), 1e-44), np.full((3, 1), -LARGEST)])
-def test_tables_of_the_smallest_and_the_largest_numbers(table: np.ndarray) -> None:
+def test_numbers_near_limits_of_float32_are_represented(table: np.ndarray) -> None:
     np.testing.assert_allclose(rows.fit(table, 8).to_packed().rows(np.arange(len(table))), table, rtol=1e-2, atol=1e-44)
 
 
 @pytest.mark.parametrize("bits", [1, 9, 8.0, True])
-def test_numbers_of_bits_that_there_are_not(bits: object) -> None:
+def test_bits_out_of_range_are_refused(bits: object) -> None:
     with pytest.raises(BadInputError, match=r"bits: got .*, expected 2 to 8"):
         rows.fit(ROWS, bits)
 
 
-def test_a_setting_makes_them() -> None:
-    """The seed, counts and the like change nothing."""
+def test_setting_makes_same_table_as_fit() -> None:
+    """Seed and counts change nothing."""
     made = setting_of("rows", {"bits": 4}).fit(ROWS, 3, torch.arange(50.0), seed=7).layer
     ids = np.arange(50)
     assert made.to_packed().rows(ids).tobytes() == rows.fit(ROWS, 4, 3).to_packed().rows(ids).tobytes()
 
 
 @pytest.mark.parametrize("counts", [None, RANDOM.integers(0, 9, 50)])
-def test_as_baselines_they_are_as_near_and_as_large_as_they_would_be(counts: np.ndarray | None) -> None:
+def test_baselines_have_size_and_error_of_their_tables(counts: np.ndarray | None) -> None:
     trials = rows.baselines(DenseTable(ROWS, 3), 3, None if counts is None else torch.from_numpy(counts))
     weights = np.ones(50) if counts is None else counts.astype(float)
     weights[[3, 4]] = 0  # the padding row; a row of zeros has no cosine
@@ -87,8 +87,8 @@ def test_as_baselines_they_are_as_near_and_as_large_as_they_would_be(counts: np.
 
 
 @pytest.mark.parametrize("bits", [8, 2])
-def test_the_largest_numbers_of_float32_have_scales(bits: int) -> None:
-    """Of many rows, scales are spaced; the last product with a scale is infinite if that is not heeded."""
+def test_scales_of_largest_float32_numbers_stay_finite(bits: int) -> None:
+    """Scales of many rows are spaced evenly; without a limit, a product with the last one would be infinite."""
     table = np.float32(2) ** np.linspace(120, 127.9, 2000, dtype=np.float32)[:, None] * np.ones(3, np.float32)
     found = rows.fit(table, bits).to_packed().rows(np.arange(2000))
     assert np.isfinite(found).all()

@@ -1,4 +1,4 @@
-"""Trains and rings of tables whose rows count differently, beside plain least squares in float64."""
+"""Trains and rings of tables with row counts, compared with plain least squares in float64."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ Cores = Sequence[NDArray[np.float64]]
 
 
 def table_of(n: int, dim: int, seed: int = 0) -> Tensor:
-    """Rows with singular values that fall, float64 [n, d]."""
+    """Return rows with falling singular values, float64 [n, d]."""
     random = torch.Generator().manual_seed(seed)
     rows = torch.randn(n, dim, generator=random, dtype=torch.float64)
     return rows * 10 ** -torch.arange(dim).div(8) @ torch.randn(dim, dim, generator=random, dtype=torch.float64)
 
 
 def zipf(n: int, seed: int = 0) -> Tensor:
-    """Counts of words, in any order of ids."""
+    """Return counts of words, in a random order of ids."""
     return 1e6 / (1 + torch.randperm(n, generator=torch.Generator().manual_seed(seed)).double())
 
 
@@ -47,7 +47,7 @@ def weighted_error(layer: TTEmbedding, rows: Tensor, counts: Tensor) -> float:
 
 
 def whole(cores: Cores, n: int) -> NDArray[np.float64]:
-    """Rows by definition: the trace of the product of one slice for each digit."""
+    """Return rows by definition: the trace of the product of one slice for each digit."""
     digits = np.unravel_index(np.arange(n), [len(core) for core in cores])
     state = cores[0][digits[0]]  # [n, R_0, columns, R_k]
     for core, digit in zip(cores[1:], digits[1:], strict=True):
@@ -58,7 +58,7 @@ def whole(cores: Cores, n: int) -> NDArray[np.float64]:
 
 
 def best(cores: Cores, k: int, rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows with G_k of weighted least squares, the others held: one system over all of its numbers."""
+    """Return the rows with G_k solved by weighted least squares in one system, the other cores fixed."""
     columns = []
     for place in range(cores[k].size):
         one = np.zeros(cores[k].size)
@@ -78,7 +78,7 @@ def best(cores: Cores, k: int, rows: NDArray[np.float64], weights: NDArray[np.fl
     scale=st.sampled_from([1e-10, 1.0, 1e10]),
     seed=st.integers(0, 99),
 )
-def test_with_products_of_numbers_for_digits_none_of_the_rank_is_nearer(
+def test_product_weights_give_best_rows_of_rank(
     shapes: tuple[list[int], list[int]], rank: int, scale: float, seed: int
 ) -> None:
     (first, last), (left, right) = shapes
@@ -102,14 +102,14 @@ def test_with_products_of_numbers_for_digits_none_of_the_rank_is_nearer(
     ],
 )
 @pytest.mark.parametrize("some_are_zero", [False, True])
-def test_cores_are_those_of_least_squares(
+def test_cores_match_least_squares_solution(
     fit: Callable[..., TTEmbedding],
     shapes: tuple[list[int], list[int]],
     rank: int,
     some_are_zero: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One after the other from the last; of a ring the last alone. Rows beyond n are in none of the systems."""
+    """The cores are solved one by one from the last, of a ring only the last; no system has rows beyond n."""
     monkeypatch.setattr(weighted_least_squares, "_STEPS", 200)  # until nothing changes any more
     n, dim = math.prod(shapes[0]) - 2, math.prod(shapes[1])
     rows, counts = table_of(n, dim), zipf(n)
@@ -142,8 +142,8 @@ def test_rows_of_frequent_words_come_nearer(method: str, num_cores: int) -> None
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_no_round_makes_the_error_greater(data: st.DataObject) -> None:
-    """Whatever the counts are: zeros, tiny and huge ones, of one row alone; of tables that are zero too."""
+def test_rounds_never_raise_weighted_error(data: st.DataObject) -> None:
+    """Counts may be zero, tiny, huge or of one row only, and tables may be zero too."""
     n, dim = data.draw(st.integers(1, 60), "n"), data.draw(st.sampled_from([1, 4, 6, 12]), "d")
     numbers = st.sampled_from([0.0, 1e-300, 1e-9, 1.0, 3.0, 1e9, 1e300])
     counts = torch.tensor(data.draw(st.lists(numbers, min_size=n, max_size=n), "counts"), dtype=torch.float64)
@@ -163,7 +163,7 @@ def test_no_round_makes_the_error_greater(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("padding_idx", [None, 7])
-def test_rows_that_count_alike_give_the_bits_of_no_counts(method: str, padding_idx: int | None) -> None:
+def test_equal_counts_give_bits_without_counts(method: str, padding_idx: int | None) -> None:
     rows = table_of(190, 12)
     counts = torch.full((190,), 3)
     counts[7] = 3 if padding_idx is None else 10**9
@@ -172,7 +172,7 @@ def test_rows_that_count_alike_give_the_bits_of_no_counts(method: str, padding_i
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_padding_row_counts_nothing(method: str) -> None:
+def test_padding_row_has_no_weight(method: str) -> None:
     rows, counts = table_of(190, 12), zipf(190)
     layers = []
     for given_, count in ((math.nan, 0.0), (5.0, 1e9)):
@@ -183,8 +183,8 @@ def test_the_padding_row_counts_nothing(method: str) -> None:
 
 
 @pytest.mark.parametrize("n", [60, 45, 41])
-def test_weights_are_taken_apart_by_digits(n: int) -> None:
-    """Of 3 x 4 x 5 places; with 41 rows one digit of the first place has one row."""
+def test_weights_are_factored_by_digits(n: int) -> None:
+    """There are 3 x 4 x 5 places; with 41 rows, one digit of the first place has one row."""
     counts = zipf(n)
     weights = RowWeights.of(counts / counts.max(), [3, 4, 5])
     padded = np.zeros((3, 4, 5))
@@ -201,7 +201,7 @@ def test_weights_are_taken_apart_by_digits(n: int) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("padding_idx", [None, 3])
-def test_counts_are_of_ids_whatever_the_order_of_rows(method: str, padding_idx: int | None) -> None:
+def test_counts_refer_to_ids_under_any_row_order(method: str, padding_idx: int | None) -> None:
     rows, counts = table_of(190, 12), zipf(190)
     order = torch.randperm(190, generator=torch.Generator().manual_seed(1))
     if padding_idx is not None:  # it keeps its place
@@ -215,7 +215,7 @@ def test_counts_are_of_ids_whatever_the_order_of_rows(method: str, padding_idx: 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_blocks_make_no_difference(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_give_same_layer(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, counts = table_of(190, 12), zipf(190)
     limit: dict[str, Any] = {"rank": 3, "row_shape": [5, 5, 8], "col_shape": [2, 2, 3], "padding_idx": 100}
     at_once = METHODS[method](rows, **limit, counts=counts)
@@ -237,13 +237,13 @@ def test_blocks_make_no_difference(method: str, monkeypatch: pytest.MonkeyPatch)
         (torch.tensor([1.0, math.inf, 0.0]), "counts: got inf for token 1, expected finite numbers"),
     ],
 )
-def test_counts_that_are_none_are_refused(method: str, counts: Tensor, message: str) -> None:
+def test_invalid_counts_are_refused(method: str, counts: Tensor, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         METHODS[method](torch.ones(3, 4), 2, counts=counts)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_counts_with_a_tolerance_are_refused(method: str) -> None:
+def test_counts_with_tolerance_are_refused(method: str) -> None:
     with pytest.raises(BadInputError, match=r"got tolerance and counts, .* give rank or ratio"):
         METHODS[method](torch.ones(3, 4), tolerance=0.1, counts=torch.ones(3))
     assert METHODS[method](table_of(300, 12), ratio=4, counts=zipf(300)).compression_ratio >= 4

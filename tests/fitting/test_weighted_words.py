@@ -1,4 +1,4 @@
-"""What counts bring to trains and rings of a real table: the figures of the README."""
+"""The gain of counts for trains and rings of a real table: the figures of the guide."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,12 @@ from torch import Tensor
 from edge_embed.fitting import tr, tt
 from edge_embed.layers.tt import TTEmbedding
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "tensor-train.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def words(data: Path, tables: dict[str, NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
-    """The input table, and how often WikiText-2 has each of its words."""
+    """Return the input table and the count of each of its words in WikiText-2."""
     names = (data / "ptb-rnnlm" / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").splitlines()
     ids, counts = {name: at for at, name in enumerate(names)}, torch.zeros(len(names))
     for part in ("valid", "test"):
@@ -28,7 +28,7 @@ def words(data: Path, tables: dict[str, NDArray[np.float32]]) -> tuple[Tensor, T
 
 
 def error(layer: TTEmbedding, rows: Tensor, weights: Tensor) -> float:
-    """Relative error, rows weighted."""
+    """Return the relative error with weighted rows."""
     missed = (layer(torch.arange(len(rows))) - rows).square().sum(1)
     return float((weights @ missed / (weights @ rows.square().sum(1))).sqrt())
 
@@ -38,7 +38,7 @@ def error(layer: TTEmbedding, rows: Tensor, weights: Tensor) -> float:
     [(tt.fit, 24, 16, (0.41, 0.81), (1.06, 0.92)), (tr.fit, 12, 26, (0.44, 0.83), (1.10, 0.96))],
 )
 @torch.no_grad()
-def test_the_figures_of_the_readme(
+def test_figures_of_guide_match_measurement(
     words: tuple[Tensor, Tensor],
     fit: Callable[..., TTEmbedding],
     rank: int,
@@ -51,4 +51,4 @@ def test_the_figures_of_the_readme(
     assert rows.nbytes / layers[0].to_packed().nbytes == pytest.approx(ratio, abs=0.5)
     for weights, figures in ((counts, weighted), (torch.ones(len(rows)), alike)):
         assert [error(layer, rows, weights) for layer in layers] == pytest.approx(figures, abs=0.005)
-        assert all(f"{figure:.2f}" in README for figure in figures)
+        assert all(f"{figure:.2f}" in GUIDE for figure in figures)

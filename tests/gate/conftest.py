@@ -28,7 +28,7 @@ class Tagger(nn.Module):
 
 @dataclass(frozen=True)
 class Project:
-    """A folder as a user has it: ``model.pt``, ``model.onnx``, and a budget."""
+    """A user's folder: ``model.pt``, ``model.onnx``, and a budget."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ class Project:
         self.exported.write_bytes(model.SerializeToString())
 
     def flip_code_bit(self) -> None:
-        """Row 7 of the table gets another code."""
+        """Change a code of row 7 of the table."""
 
         def change(model: onnx.ModelProto) -> None:
             (codes,) = [tensor for tensor in model.graph.initializer if tensor.name == "words.codes"]
@@ -66,7 +66,7 @@ class Project:
         self.edit(change)
 
     def grow(self, share: float) -> int:
-        """Make the file larger by about that share, in its metadata; the bytes it grew by."""
+        """Enlarge the file's metadata by about that share, and return the number of added bytes."""
         before = self.exported.stat().st_size
         self.edit(lambda model: model.metadata_props.add(key="notes", value="x" * int(before * share)) and None)
         return self.exported.stat().st_size - before
@@ -87,7 +87,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(original: Path, tmp_path: Path) -> Project:
-    """A copy of its own, with a budget that limits nothing."""
+    """Return a separate copy with a budget without limits."""
     folder = tmp_path / "project"
     shutil.copytree(original, folder)
     copy = Project(folder)

@@ -1,4 +1,4 @@
-"""Faults in ONNX files as data: where each is planted, what is changed, and what the message must name."""
+"""Faults in ONNX files as data: the place of each, its change, and the words that the message must contain."""
 
 import json
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Plant:
         where: the part of the file.
         what: the change in words.
         change: plants it in a file.
-        said: what the message names.
-        model: of those that the test exports.
+        said: words that the message must contain.
+        model: name of one of the exported models.
     """
 
     where: str
@@ -35,7 +35,7 @@ class Plant:
 
 
 def edit(change: Callable[[ModelProto], None]) -> Change:
-    """Change the model; external data stays where it is."""
+    """Change the model and keep its external data."""
 
     def planted(path: Path) -> None:
         model = onnx.load(path, load_external_data=False)
@@ -70,7 +70,7 @@ def bit(byte: int, place: int = 0) -> Callable[[np.ndarray], None]:
 
 
 def swap(one: int, other: int, size: int) -> Callable[[np.ndarray], None]:
-    """Two stretches of bytes, such as rows."""
+    """Swap two stretches of bytes, such as rows."""
 
     def change(content: np.ndarray) -> None:
         parts = content.reshape(-1, size)
@@ -97,7 +97,7 @@ def node(op_type: str, change: Callable[[NodeProto], None]) -> Change:
 
 
 def body_constant(index: int) -> Change:
-    """The constant of that number in the portable body."""
+    """Change the constant of that number in the portable body."""
 
     def planted(model: ModelProto) -> None:
         constants = [each for each in model.functions[0].node if each.op_type == "Constant"]
@@ -121,7 +121,7 @@ def body(change: Callable[[onnx.FunctionProto], object]) -> Change:
 
 
 def append(op_type: str) -> Change:
-    """A node between the last one and the output, of which nothing is seen."""
+    """Insert a node without effect between the last one and the output."""
 
     def planted(model: ModelProto) -> None:
         (output,) = model.graph.output
@@ -172,7 +172,7 @@ def manifest(change: Callable[[dict], object]) -> Change:
 
 
 def external(byte_of: str, at: int) -> Change:
-    """A bit in the file beside the model."""
+    """Flip a bit in the file beside the model."""
 
     def planted(path: Path) -> None:
         tensor = tensor_of(onnx.load(path, load_external_data=False), byte_of)
@@ -194,7 +194,7 @@ def place(name: str, key: str, by: int) -> Change:
 
 
 def rename(old: str, new: str) -> Change:
-    """A value, everywhere."""
+    """Rename a value everywhere."""
 
     def planted(model: ModelProto) -> None:
         for each in model.graph.node:
@@ -210,7 +210,7 @@ def rename(old: str, new: str) -> Change:
 
 
 def size(port: str, at: int, planted: int | str) -> Change:
-    """A declared size of an input or output."""
+    """Change a declared size of an input or output."""
 
     def change(model: ModelProto) -> None:
         (value,) = [each for each in (*model.graph.input, *model.graph.output) if each.name == port]
@@ -221,7 +221,7 @@ def size(port: str, at: int, planted: int | str) -> Change:
 
 
 def listed_weight(name: str) -> Change:
-    """A weight that callers may replace."""
+    """List a weight as an input that callers may replace."""
 
     def change(model: ModelProto) -> None:
         tensor = tensor_of(model, name)

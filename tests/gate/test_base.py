@@ -1,4 +1,4 @@
-"""The comparison with an earlier file: what it measures, when it fails, and what it says where it cannot run."""
+"""The comparison with an earlier file: its measurements, its failures, and its reasons for not running."""
 
 import shutil
 from fractions import Fraction
@@ -30,7 +30,7 @@ from .conftest import Project, Tagger
         (0.5, 0.4, 0.6, "passed"),
     ],
 )
-def test_it_fails_where_it_is_slower_by_more_than_the_threshold_and_that_is_no_chance(
+def test_base_comparison_fails_only_if_certainly_slower_than_threshold(
     median: float, low: float, high: float, status: str
 ) -> None:
     measured = Comparison("model", None, Interval(median, low, high), Interval(9.0, 9.0, 9.0), 1.0, 1.0, "")
@@ -50,7 +50,7 @@ def export(module: nn.Module, folder: Path, example: torch.Tensor) -> Path:
     return folder / "base.onnx"
 
 
-def test_the_model_and_every_table_are_measured(project: Project) -> None:
+def test_base_comparison_measures_model_and_every_table(project: Project) -> None:
     found = compare(project, project.exported)
     assert list(found) == ["model", "table words, rows, 1 a call", "table words, rows, 4,096 a call"]
     for comparison in found.values():
@@ -61,7 +61,7 @@ def test_the_model_and_every_table_are_measured(project: Project) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="what is loaded is read from /proc")
-def test_each_side_has_a_library_of_its_own(project: Project) -> None:
+def test_sides_have_libraries_of_their_own(project: Project) -> None:
     library = project.folder / "another.so"
     shutil.copy(edge_embed.get_library_path(), library)
     sides = sides_of(project.exported, project.exported, library)
@@ -71,7 +71,7 @@ def test_each_side_has_a_library_of_its_own(project: Project) -> None:
     assert len(sessions) == 2
 
 
-def test_a_base_with_another_table_is_measured_as_far_as_it_goes(project: Project) -> None:
+def test_base_with_another_table_is_measured_where_possible(project: Project) -> None:
     class Other(Tagger):
         def __init__(self) -> None:
             super().__init__()
@@ -94,7 +94,7 @@ def test_a_base_with_another_table_is_measured_as_far_as_it_goes(project: Projec
     assert found["table words, rows"].reason == "the base has no tensor words.codes"
 
 
-def test_a_base_with_other_inputs_is_not_run(project: Project) -> None:
+def test_base_with_other_inputs_is_not_run(project: Project) -> None:
     class Two(Tagger):
         def forward(self, ids: torch.Tensor, more: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"logits": self.tags(self.words(ids) + more)}
@@ -107,7 +107,9 @@ def test_a_base_with_other_inputs_is_not_run(project: Project) -> None:
     assert (finding.status, finding.detail) == ("not run", found["model"].reason)
 
 
-def test_what_seems_slower_is_measured_again_for_longer(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subject_that_seems_slower_is_measured_again_for_longer(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     asked: list[tuple[str, int]] = []
 

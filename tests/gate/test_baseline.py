@@ -1,4 +1,4 @@
-"""A baseline is a report of a check; anything else is refused with the remedy, however it is made."""
+"""A baseline is a report of a check; any other content is refused with the remedy."""
 
 import copy
 import json
@@ -46,7 +46,7 @@ def changed(*place: Any, to: Any) -> dict[str, Any]:
     return report
 
 
-def test_a_report_is_read(tmp_path: Path) -> None:
+def test_report_is_read_as_baseline(tmp_path: Path) -> None:
     found = read_baseline(write(tmp_path, REPORT))
     assert (found.on_disk, found.zipped, found.zlib, found.metrics) == (30, 20, "1.3", {"m:f": 0.5})
     assert (found.targets, found.instructions) == (("local", "arm64"), {"arm64": 7})
@@ -54,18 +54,18 @@ def test_a_report_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_report_with_a_byte_order_mark_is_the_same(tmp_path: Path, mark: str) -> None:
+def test_report_with_byte_order_mark_is_read_equally(tmp_path: Path, mark: str) -> None:
     assert read_baseline(write(tmp_path, mark + json.dumps(REPORT, indent=1))).on_disk == 30
 
 
-def test_a_report_of_before_there_were_targets_tables_and_metrics_is_read(tmp_path: Path) -> None:
+def test_report_without_targets_tables_and_metrics_is_read(tmp_path: Path) -> None:
     older = copy.deepcopy(REPORT)
     del older["metric"], older["validation"]["targets"]
     found = read_baseline(write(tmp_path, older))
     assert (found.on_disk, found.metrics, found.targets, found.instructions, found.tables) == (30, {}, (), {}, {})
 
 
-def test_tables_of_a_report_without_settings_are_read_with_what_they_have(tmp_path: Path) -> None:
+def test_report_tables_without_settings_are_read_with_their_sizes(tmp_path: Path) -> None:
     sizes = {"num_embeddings": 7, "embedding_dim": 4}
     older = {"name": "words", "method": "dpq", **sizes}
     newer = {"name": "tags", "method": "tt", **sizes, "settings": {"ranks": [1, 2, 1]}, "later": "key"}
@@ -107,13 +107,13 @@ SIZES = ("validation", "sizes")
         (changed(*SIZES, "parts", to=[{"table": None, "name": "a"}]), "bytes: got None"),
     ],
 )
-def test_anything_else_is_refused(tmp_path: Path, content: Any, message: str) -> None:
+def test_invalid_baseline_is_refused(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(BadInputError) as caught:
         read_baseline(write(tmp_path, content))
     assert message in str(caught.value)
     assert "baseline.json" in str(caught.value)
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_missing_baseline_names_accept_command(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"no such file: .*edge-embed check --accept"):
         read_baseline(tmp_path / "absent.json")

@@ -1,4 +1,4 @@
-"""A budget is read as it is written, and what it does not know it refuses by name."""
+"""A budget is read as it is written, and unknown keys are refused by name."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +21,7 @@ def read(folder: Path, text: str) -> Budget:
     return read_budget(path)
 
 
-def test_the_documented_budget_is_one_and_names_every_key(tmp_path: Path) -> None:
+def test_documented_budget_is_valid_and_names_every_key(tmp_path: Path) -> None:
     found = read(tmp_path, EXAMPLE)
     assert found.model == tmp_path / "model.pt"
     assert found.exported == tmp_path / "model.onnx"
@@ -38,17 +38,17 @@ def test_the_documented_budget_is_one_and_names_every_key(tmp_path: Path) -> Non
     assert (found.metric.function, found.metric.drop) == ("mytask.metrics:accuracy", 0.01)
 
 
-def test_everything_may_be_missing(tmp_path: Path) -> None:
+def test_empty_budget_has_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, "") == Budget(path=tmp_path / "edge-embed.toml")
 
 
-def test_the_bounds_of_an_output_go_before_those_of_all(tmp_path: Path) -> None:
+def test_bounds_of_an_output_precede_common_bounds(tmp_path: Path) -> None:
     parity = read(tmp_path, "[parity]\nmax = 1e-3\nmean = 1e-4\n[parity.outputs.logits]\nmax = 2.0").parity
     assert (parity.bound("logits", "max"), parity.bound("logits", "mean")) == (2.0, 1e-4)
     assert (parity.bound("tags", "max"), parity.bound("tags", "quantile")) == (1e-3, None)
 
 
-def test_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
+def test_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff[size]\r\non_disk = 7\r\n").size.on_disk == 7
 
 
@@ -57,7 +57,7 @@ def test_targets_named_twice_run_once(tmp_path: Path) -> None:
     assert found.targets.require == ("portable", "local")
 
 
-def test_bounds_of_rows_at_their_ends_are_taken(tmp_path: Path) -> None:
+def test_row_limits_at_their_ends_are_accepted(tmp_path: Path) -> None:
     rows = read(tmp_path, "[rows]\nmin_cosine = 1\nmin_worst_cosine = 0\nmax_relative_error = 2.5").rows
     assert (rows.min_cosine, rows.min_worst_cosine, rows.max_relative_error) == (1.0, 0.0, 2.5)
 
@@ -66,7 +66,7 @@ def test_bounds_of_rows_at_their_ends_are_taken(tmp_path: Path) -> None:
     ("written", "size"),
     [("7", 7), ('"7 B"', 7), ('"1.5 kB"', 1500), ('"1.5MB"', 1_500_000), ('"0.5 KiB"', 512), ('"2 GiB"', 2 << 30)],
 )
-def test_sizes(tmp_path: Path, written: str, size: int) -> None:
+def test_sizes_accept_numbers_and_units(tmp_path: Path, written: str, size: int) -> None:
     assert read(tmp_path, f"[size]\non_disk = {written}").size.on_disk == size
 
 
@@ -74,7 +74,7 @@ def test_sizes(tmp_path: Path, written: str, size: int) -> None:
     ("written", "before", "limit"),
     [("0", 100, 100), ('"3 B"', 100, 103), ('"1 %"', 100, 101), ('"1 %"', 199, 200), ('"0.5%"', 200, 201)],
 )
-def test_growth_is_exact(tmp_path: Path, written: str, before: int, limit: int) -> None:
+def test_growth_limit_is_exact(tmp_path: Path, written: str, before: int, limit: int) -> None:
     assert read(tmp_path, f"[size]\ngrowth = {written}").size.growth.limit(before) == limit
 
 
@@ -116,14 +116,14 @@ def test_growth_is_exact(tmp_path: Path, written: str, before: int, limit: int) 
         ("#" * (2 << 20), "has more than"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_in_budget_are_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadInputError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
     assert "edge-embed.toml" in str(caught.value)
 
 
-def test_no_file_and_no_text(tmp_path: Path) -> None:
+def test_missing_or_unreadable_budget_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"absent\.toml: no such file"):
         read_budget(tmp_path / "absent.toml")
     with pytest.raises(BadInputError, match="is no regular file"):

@@ -1,4 +1,4 @@
-"""What changed since a baseline: in the model's order, and only what the earlier report knew."""
+"""Changes since a baseline: in the model's order, and limited to facts of the earlier report."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,23 +22,23 @@ def _changes(baseline: dict[str, Any], *tables: TableResult, before: str = "1", 
     return list(map(str, changes_since(earlier, report, {"torch": now, "onnx": "7"})))
 
 
-def test_new_tables_are_told_in_the_order_of_the_model() -> None:
+def test_new_tables_are_listed_in_order_of_model() -> None:
     names = [f"table_{letter}" for letter in "hgfedcba"]
     assert _changes({}, *map(_table, names)) == [f"table {name} none -> dpq, 50 x 12" for name in names]
 
 
-def test_tables_that_went_and_settings_that_changed_are_told() -> None:
+def test_removed_tables_and_changed_settings_are_listed() -> None:
     before = {"gone": _SIZES, "words": {**_SIZES, "num_codes": 16, "ranks": [1, 2]}}
     table = _table("words", num_codes=64, ranks=(1, 2))
     assert _changes(before, table) == ["table gone dpq, 50 x 12 -> none", "table words: num_codes 16 -> 64"]
 
 
-def test_settings_that_an_older_report_does_not_know_are_no_change() -> None:
+def test_settings_unknown_to_older_report_are_no_change() -> None:
     assert _changes({"words": _SIZES}, _table("words", num_codes=64)) == []
     fewer = replace(_table("words"), num_embeddings=40)
     assert _changes({"words": _SIZES}, fewer) == ["table words: num_embeddings 50 -> 40"]
 
 
-def test_versions_that_the_baseline_does_not_know_are_no_change() -> None:
+def test_versions_unknown_to_baseline_are_no_change() -> None:
     assert _changes({}, before="1", now="2") == ["torch 1 -> 2"]
     assert _changes({}) == []

@@ -1,4 +1,4 @@
-"""`edge-embed check` as a pull request meets it: planted regressions fail with their code, and say where."""
+"""`edge-embed check` in a pull request: planted regressions fail with their exit code, and name the place."""
 
 import json
 import os
@@ -26,14 +26,14 @@ def run(*arguments: object) -> Result:
 
 
 def findings(result: Result) -> dict[str, dict[str, Any]]:
-    """Findings of ``--json`` by requirement and name."""
+    """Return the findings of ``--json`` by requirement and name."""
     found = json.loads(result.stdout)["findings"]
     return {f"{finding['requirement']}: {finding['name']}": finding for finding in found}
 
 
 @pytest.fixture
 def with_baseline(project: Project) -> Project:
-    """The project, with its state as the baseline."""
+    """Return the project with its state as the baseline."""
     result = run("--budget", project.budget, "--output", project.folder / "baseline.json")
     assert result.exit_code == 0, result.output
     project.write_budget('baseline = "baseline.json"')
@@ -41,7 +41,7 @@ def with_baseline(project: Project) -> Project:
 
 
 class TestRegressions:
-    def test_nothing_changed(self, with_baseline: Project) -> None:
+    def test_unchanged_project_passes_without_growth(self, with_baseline: Project) -> None:
         result = run("--budget", with_baseline.budget, "--json")
         assert result.exit_code == 0, result.output
         report = json.loads(result.stdout)
@@ -53,14 +53,14 @@ class TestRegressions:
         assert names == {"on disk", "table words", "part vocabulary", "part metadata", *parts}
         assert set(report["grown"].values()) == {0}
 
-    def test_a_flipped_code_bit_is_parity(self, with_baseline: Project) -> None:
+    def test_flipped_code_bit_fails_parity(self, with_baseline: Project) -> None:
         with_baseline.flip_code_bit()
         result = run("--budget", with_baseline.budget, "--quiet")
         assert result.exit_code == 3
         assert "parity: table words: stored rows: codes differ at row 7" in result.stderr
         assert result.stdout == ""
 
-    def test_one_percent_more_bytes_is_size(self, with_baseline: Project) -> None:
+    def test_growth_of_one_percent_fails_size(self, with_baseline: Project) -> None:
         grown = with_baseline.grow(0.01)
         result = run("--budget", with_baseline.budget, "--json")
         assert result.exit_code == 4
@@ -71,7 +71,7 @@ class TestRegressions:
         assert on_disk["got"] - on_disk["limit"] == grown
         assert f"({grown:+,} since the baseline" in on_disk["detail"]
 
-    def test_growth_is_told_once_with_its_cause_and_what_accepts_it(self, with_baseline: Project) -> None:
+    def test_growth_is_reported_once_with_cause_and_accept_command(self, with_baseline: Project) -> None:
         torch.manual_seed(0)
         model = Tagger()
         model.words = edge_embed.DPQEmbedding(300, 16, num_codes=64, num_groups=4, padding_idx=0)
@@ -99,7 +99,7 @@ class TestRegressions:
         assert shared.read_bytes() != before
 
     @pytest.mark.parametrize("groups", [4, 8], ids=["trained on", "other settings"])
-    def test_an_export_of_an_earlier_state_says_so_once_with_the_command(self, project: Project, groups: int) -> None:
+    def test_outdated_export_is_reported_once_with_command(self, project: Project, groups: int) -> None:
         torch.manual_seed(1)
         model = Tagger()
         model.words = edge_embed.DPQEmbedding(300, 16, num_codes=16, num_groups=groups, padding_idx=0)
@@ -112,21 +112,21 @@ class TestRegressions:
         assert first.endswith(f"export again: {command}")
         assert not any("likely cause" in line for line in others)
 
-    def test_a_damaged_file_has_no_other_state_for_its_cause(self, project: Project) -> None:
+    def test_damaged_file_is_not_blamed_on_another_state(self, project: Project) -> None:
         project.flip_code_bit()
-        os.utime(project.exported, (0, 0))  # as a checkout may write them
+        os.utime(project.exported, (0, 0))  # a checkout may write them in this order
         result = run("--budget", project.budget, "--quiet")
         assert result.exit_code == 3
         assert "likely cause" not in result.stderr
 
-    def test_limits_that_fail_name_their_keys(self, project: Project) -> None:
+    def test_failed_limits_name_their_keys(self, project: Project) -> None:
         project.write_budget("[size]\non_disk = 1\ntables.words = 2\nparts.graph = 3\nzipped = 9000000")
         result = run("--budget", project.budget, "--quiet")
         assert result.exit_code == 4
         keys = [line.rpartition(" (")[2] for line in result.stderr.splitlines()]
         assert keys == ["size.on_disk)", "size.tables.words)", "size.parts.graph)"]
 
-    def test_accept_keeps_the_baseline_where_something_else_fails(self, with_baseline: Project) -> None:
+    def test_accept_keeps_baseline_if_something_else_fails(self, with_baseline: Project) -> None:
         before = (with_baseline.folder / "baseline.json").read_bytes()
         with_baseline.flip_code_bit()
         for options, stream in ((), "stdout"), (("--quiet",), "stderr"):
@@ -135,8 +135,8 @@ class TestRegressions:
             assert "baseline.json stays as it was: something other than growth" in getattr(result, stream)
         assert (with_baseline.folder / "baseline.json").read_bytes() == before
 
-    def test_a_baseline_that_cannot_be_written_is_refused_before_the_work(self, project: Project) -> None:
-        project.flip_code_bit()  # which the work would find
+    def test_unwritable_baseline_is_refused_before_the_work(self, project: Project) -> None:
+        project.flip_code_bit()  # the work would find it
         places = {
             project.folder: "is a directory",
             project.folder / "absent" / "b.json": "no existing directory",
@@ -147,13 +147,13 @@ class TestRegressions:
             assert result.exit_code == 2
             assert words in result.stderr
 
-    def test_growth_within_the_budget_passes(self, with_baseline: Project) -> None:
+    def test_growth_within_budget_passes(self, with_baseline: Project) -> None:
         grown = with_baseline.grow(0.01)
         for allowed, exit_code in ((grown, 0), (grown - 1, 4)):
             with_baseline.write_budget(f'baseline = "baseline.json"\n[size]\ngrowth = "{allowed} B"')
             assert run("--budget", with_baseline.budget).exit_code == exit_code
 
-    def test_a_smaller_model_passes(self, project: Project) -> None:
+    def test_smaller_model_passes_with_negative_growth(self, project: Project) -> None:
         original = project.exported.read_bytes()
         project.grow(0.01)
         baseline = project.folder / "baseline.json"
@@ -163,12 +163,12 @@ class TestRegressions:
         assert result.exit_code == 0
         assert json.loads(result.stdout)["grown"]["on disk"] < 0
 
-    def test_parity_goes_before_size(self, with_baseline: Project) -> None:
+    def test_parity_failure_precedes_size_failure(self, with_baseline: Project) -> None:
         with_baseline.flip_code_bit()
         with_baseline.grow(0.01)
         assert run("--budget", with_baseline.budget).exit_code == 3
 
-    def test_what_is_wrong_has_no_speed(self, project: Project) -> None:
+    def test_latency_of_wrong_file_is_not_run(self, project: Project) -> None:
         project.flip_code_bit()
         project.write_budget('[latency]\niterations = 2\n[latency.at_most]\n"dense Gather" = 1.0')
         result = run("--budget", project.budget, "--json")
@@ -176,7 +176,7 @@ class TestRegressions:
         assert findings(result)["latency: beside dense Gather"]["status"] == "not run"
 
     @pytest.mark.parametrize("size", ["on_disk", "zipped", "resident", "tables.words", "parts.codes", "parts.library"])
-    def test_each_size_has_a_limit(self, project: Project, size: str) -> None:
+    def test_size_limits_apply_to_each_size(self, project: Project, size: str) -> None:
         library = edge_embed.get_library_path().stat().st_size
         exact = {"on_disk": project.exported.stat().st_size, "tables.words": 1624, "parts.codes": 600}
         limit = exact.get(size, library if size == "parts.library" else 1 << 30)
@@ -189,7 +189,7 @@ class TestRegressions:
             assert findings(result)[f"size: {name}"]["status"] == ("failed" if exit_code else "passed")
 
     @pytest.mark.parametrize("statistic", ["max", "mean", "quantile"])
-    def test_each_statistic_of_the_error_has_a_bound(self, project: Project, statistic: str) -> None:
+    def test_parity_bounds_apply_to_each_statistic(self, project: Project, statistic: str) -> None:
         project.write_budget(f"[parity]\n{statistic} = 1.0\n[parity.outputs.logits]\n{statistic} = 0")
         result = run("--budget", project.budget, "--json")
         failed = [name for name, found in findings(result).items() if found["status"] == "failed"]
@@ -201,7 +201,7 @@ class TestRegressions:
         assert result.exit_code == 0
         assert findings(result)[f"parity: model: custom op: logits: {statistic}"]["limit"] == 1.0
 
-    def test_another_zlib_is_not_compared(self, with_baseline: Project) -> None:
+    def test_size_zipped_by_another_zlib_is_not_compared(self, with_baseline: Project) -> None:
         path = with_baseline.folder / "baseline.json"
         report = json.loads(path.read_text())
         report["environment"]["zlib"] = "0.9"
@@ -218,7 +218,7 @@ class TestRegressions:
         assert result.stderr.startswith("size: growth of zipped: not run: the baseline was deflated by zlib 0.9")
         assert "`allow_not_run = true` in the budget" in result.stderr
 
-    def test_peers_have_a_limit(self, project: Project) -> None:
+    def test_latency_limits_apply_to_peers(self, project: Project) -> None:
         for limit, exit_code in ((1e6, 0), (0, 5)):
             project.write_budget(f'[latency]\niterations = 2\n[latency.at_most]\n"portable body" = {limit}')
             result = run("--budget", project.budget, "--json")
@@ -229,7 +229,7 @@ class TestRegressions:
 
 
 class TestReports:
-    def test_all_are_written_also_for_what_failed(self, with_baseline: Project) -> None:
+    def test_reports_are_written_for_failures_too(self, with_baseline: Project) -> None:
         with_baseline.grow(0.01)
         places = {form: with_baseline.folder / f"out.{form}" for form in ("output", "junit", "markdown")}
         options = [part for form, path in places.items() for part in (f"--{form}", path)]
@@ -247,7 +247,7 @@ class TestReports:
         assert text.startswith("### ❌ edge-embed check: 1 failed")
         assert "| metadata |" in text
 
-    def test_they_replace_nothing_unless_forced_and_inputs_never(self, with_baseline: Project) -> None:
+    def test_reports_replace_files_only_if_forced_and_never_inputs(self, with_baseline: Project) -> None:
         folder, budget = with_baseline.folder, ("--budget", with_baseline.budget)
         before = {path: path.read_bytes() for path in folder.iterdir()}
         (folder / "taken").write_text("precious")
@@ -268,7 +268,7 @@ class TestReports:
         assert (folder / "taken").read_text() == "precious"
         assert run(*budget, "--output", folder / "baseline.json", "--force").exit_code == 0  # the new baseline
 
-    def test_a_full_disk_leaves_nothing(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_full_disk_leaves_no_report(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         before, real = project.names, workflow.run_check
         with ExitStack() as until:
 
@@ -306,7 +306,7 @@ class TestMetric:
         (project.folder / "metrics_of_test.py").write_text(METRICS)
         monkeypatch.chdir(project.folder)
 
-    def test_it_is_compared_with_the_training_form_the_base_and_the_baseline(self, project: Project) -> None:
+    def test_metric_is_compared_with_training_form_base_and_baseline(self, project: Project) -> None:
         project.write_budget('[metric]\nfunction = "metrics_of_test:score"\ndrop = 1e-4')
         baseline = project.folder / "baseline.json"
         assert run("--budget", project.budget, "-o", baseline).exit_code == 0
@@ -317,7 +317,7 @@ class TestMetric:
         assert found == {f"parity: metric metrics_of_test:score against {form}" for form in forms}
         assert json.loads(result.stdout)["metric"]["exported"] < 0
 
-    def test_a_drop_is_parity(self, project: Project) -> None:
+    def test_metric_drop_fails_parity(self, project: Project) -> None:
         project.write_budget('[parity]\natol = 1e3\n[metric]\nfunction = "metrics_of_test:score"\ndrop = 0.5')
         (project.folder / "baseline.json").unlink(missing_ok=True)
         baseline = project.folder / "baseline.json"
@@ -341,7 +341,7 @@ class TestMetric:
             ("score", "expected package.module:function"),
         ],
     )
-    def test_one_that_gives_no_number_is_bad_input(self, project: Project, function: str, message: str) -> None:
+    def test_metric_without_a_number_is_bad_input(self, project: Project, function: str, message: str) -> None:
         project.write_budget(f'[metric]\nfunction = "{function}"')
         result = run("--budget", project.budget, "-o", project.folder / "report.json")
         assert result.exit_code == 2
@@ -357,7 +357,7 @@ class TestMetric:
         ("[size.parts]\ncodec = 1", "part codec: the file has no part 'codec', expected one of dense"),
     ],
 )
-def test_a_table_or_part_that_is_gone_fails_with_a_report(project: Project, budget: str, message: str) -> None:
+def test_missing_table_or_part_fails_with_a_report(project: Project, budget: str, message: str) -> None:
     project.write_budget(budget)
     report = project.folder / "report.json"
     result = run("--budget", project.budget, "--output", report)
@@ -388,7 +388,7 @@ def test_a_table_or_part_that_is_gone_fails_with_a_report(project: Project, budg
         (None, ["{model}", "{budget}"], "is a text file"),
     ],
 )  # fmt: skip
-def test_mistakes_cost_one_line_and_exit_code_2(
+def test_mistakes_print_one_line_and_exit_with_2(
     project: Project, budget: str | None, arguments: list[str], message: str
 ) -> None:
     if budget is not None:
@@ -404,7 +404,7 @@ def test_mistakes_cost_one_line_and_exit_code_2(
     assert project.names == before
 
 
-def test_without_the_library_latency_is_not_run_and_never_passed(
+def test_latency_without_library_is_not_run_and_never_passes(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edge_embed.errors import EdgeEmbedError
@@ -428,7 +428,7 @@ def test_without_the_library_latency_is_not_run_and_never_passed(
         assert found[name]["detail"]
 
 
-def test_the_report_is_json_without_nan_and_names_what_it_ran_with(project: Project) -> None:
+def test_json_report_has_no_nan_and_names_its_environment(project: Project) -> None:
     report = edge_embed.check(budget=project.budget, base=project.exported)
     text = json.dumps(report.to_json(), allow_nan=False)
     environment = json.loads(text)["environment"]
@@ -442,7 +442,7 @@ def test_the_report_is_json_without_nan_and_names_what_it_ran_with(project: Proj
         assert side.first_call_seconds > 0
 
 
-def test_a_module_can_be_checked(project: Project) -> None:
+def test_module_object_can_be_checked(project: Project) -> None:
     import torch
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""`edge-embed compare`: reports of check and validate side by side, and what is no such report refused."""
+"""`edge-embed compare`: reports of check and validate side by side, and refusal of other files."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def run(*arguments: object) -> Result:
 
 
 def report(on_disk: int, accuracy: float | None, **changes: Any) -> dict[str, Any]:
-    """A report of a check, cut down to what is compared."""
+    """Return a report of a check with only the compared parts."""
     latency = {"subject": "model", "peer": "portable body", "ratio": 0.5}
     measured = {"function": "tests:accuracy", "exported": accuracy, "model": 0.9, "base": None}
     return {
@@ -47,7 +47,7 @@ def write(tmp_path: Path) -> Any:
     return made
 
 
-def test_the_front_has_what_no_other_beats(write: Any) -> None:
+def test_front_holds_candidates_that_no_other_dominates(write: Any) -> None:
     paths = write(
         large=report(2000, 0.95),
         good=report(1000, 0.9),
@@ -69,7 +69,7 @@ def test_the_front_has_what_no_other_beats(write: Any) -> None:
     assert [one["status"] for one in found["candidates"][:2]] == ["failed", "passed"]
 
 
-def test_a_report_without_the_metric_is_listed_and_no_choice(write: Any) -> None:
+def test_report_without_metric_is_listed_but_not_on_front(write: Any) -> None:
     result = run("compare", *write(first=report(10, None), second=report(20, 0.5)))
     assert result.exit_code == 0
     assert "Without the metric, and so no choice: first." in result.stdout
@@ -78,7 +78,7 @@ def test_a_report_without_the_metric_is_listed_and_no_choice(write: Any) -> None
     assert "No report has a metric" in result.stdout
 
 
-def test_reports_as_they_are_written(project: Project, tmp_path: Path) -> None:
+def test_reports_of_check_and_validate_are_compared(project: Project, tmp_path: Path) -> None:
     checked, validated = tmp_path / "checked.json", tmp_path / "validated.json"
     assert run("check", project.model, project.exported, "--output", checked).exit_code == 0
     result = run("validate", project.model, project.exported, "--iterations", 2, "--warmup", 0, "--json")
@@ -96,7 +96,7 @@ def test_reports_as_they_are_written(project: Project, tmp_path: Path) -> None:
     assert run("compare", checked, validated, "--markdown", checked, "--force").exit_code == 2
 
 
-def test_the_page_has_the_figure_and_the_table(write: Any, tmp_path: Path) -> None:
+def test_page_has_figure_and_table(write: Any, tmp_path: Path) -> None:
     page, paths = tmp_path / "page.html", write(small=report(500, 0.7), wrong=report(100, 0.99, passed=False))
     assert run("compare", *paths, "--html", page, "--quiet").exit_code == 0
     text = page.read_text()
@@ -126,7 +126,7 @@ OTHER = {"function": "tests:loss", "exported": 0.1, "model": 0.1, "base": None}
         (report(10, 0.5, base=7), "base: got 7"),
     ],
 )
-def test_mistakes_cost_one_line_and_exit_code_2(write: Any, tmp_path: Path, second: Any, message: str) -> None:
+def test_mistakes_print_one_line_and_exit_with_2(write: Any, tmp_path: Path, second: Any, message: str) -> None:
     paths = write(first=report(10, 0.5), **({} if second is None else {"second": second}))
     result = run("compare", *paths, "--html", tmp_path / "page.html")
     assert result.exit_code == 2
@@ -135,7 +135,7 @@ def test_mistakes_cost_one_line_and_exit_code_2(write: Any, tmp_path: Path, seco
     assert not (tmp_path / "page.html").exists()
 
 
-def test_reports_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
+def test_reports_of_equal_names_are_named_by_path(tmp_path: Path) -> None:
     paths = [tmp_path / folder / "report.json" for folder in ("dpq", "ant")]
     for size, path in enumerate(paths, 10):
         path.parent.mkdir()

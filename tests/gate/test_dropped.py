@@ -1,4 +1,4 @@
-"""What an earlier report has and a new one has not is told: by a finding, or a warning where it is replaced."""
+"""Parts of an earlier report that a new one lacks: a finding, or a warning where the report is replaced."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def earlier(project: Project) -> Any:
-    """Makes a report of the project with more in it."""
+    """Return a function that makes a report of the project with additional parts."""
     path = project.folder / "baseline.json"
     assert run("--budget", project.budget, "--output", path).exit_code == 0
     report = json.loads(path.read_text())
@@ -45,7 +45,7 @@ def earlier(project: Project) -> Any:
         ({"table": TABLE}, "growth of table verbs", 0),
     ],
 )
-def test_what_a_baseline_has_must_be_looked_at_again(
+def test_dropped_part_of_baseline_is_not_run(
     project: Project, earlier: Any, more: dict[str, Any], finding: str | None, exit_code: int
 ) -> None:
     result = run("--budget", project.budget, "--baseline", earlier(**more), "--json")
@@ -62,12 +62,12 @@ def test_what_a_baseline_has_must_be_looked_at_again(
         assert "(--accept)" in dropped["detail"]
 
 
-def test_allowing_what_cannot_be_measured_allows_no_dropped_metric(project: Project, earlier: Any) -> None:
+def test_allow_not_run_does_not_allow_a_dropped_metric(project: Project, earlier: Any) -> None:
     project.write_budget("allow_not_run = true")
     assert run("--budget", project.budget, "--baseline", earlier(metric=METRIC)).exit_code == 1
 
 
-def test_a_report_that_replaces_another_warns(project: Project, earlier: Any) -> None:
+def test_report_that_replaces_another_warns_of_dropped_parts(project: Project, earlier: Any) -> None:
     path = earlier(METRIC, TARGET, TABLE)
     result = run("--budget", project.budget, "--output", path, "--force", "--quiet")
     assert result.exit_code == 0
@@ -77,7 +77,7 @@ def test_a_report_that_replaces_another_warns(project: Project, earlier: Any) ->
     assert result.stderr == ""
 
 
-def test_what_is_no_report_is_replaced_without_a_word(project: Project) -> None:
+def test_file_that_is_no_report_is_replaced_without_warning(project: Project) -> None:
     path = project.folder / "notes.txt"
     path.write_text("mine")
     result = run("--budget", project.budget, "--output", path, "--force", "--quiet")

@@ -1,6 +1,6 @@
-"""The proof of the latency gate: it sees a kernel that is slower by 15 %, and an unchanged model never fails.
+"""Evidence for the latency gate: it detects a kernel slower by 15 %, and an unchanged model never fails.
 
-How often it is tried, and what was seen:
+Set the number of repetitions and print the results:
 
     EDGE_EMBED_REPETITIONS=100 pytest -s tests/gate/test_false_alarms.py
 """
@@ -33,7 +33,7 @@ SLOWED = f"""{CALL}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model whose look-ups take most of its time."""
+    """Return a folder with a model whose lookups take most of its time."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("false_alarms")
     table = edge_embed.DPQEmbedding(20_000, 128, num_codes=16, num_groups=32, variant="vq")
@@ -44,7 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def slowed_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The operator library, which looks 18 % of the ids up twice: those are in the caches, so it takes 15 % longer."""
+    """Build an operator library that looks 18 % of the ids up twice; from the caches, this takes 15 % longer."""
     folder = tmp_path_factory.mktemp("slowed")
     shutil.copytree(SOURCES, folder / "runtime_ops")
     adapter = folder / "runtime_ops" / "ort" / "rows.h"
@@ -63,7 +63,7 @@ def slowed_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def failures(project: Path, base_library: Path, seed: int) -> list[str]:
-    """What fails of the latency, with the candidate on the library of the environment."""
+    """Return the failed latency findings, with the candidate on the environment's library."""
     program = edge_embed.workflow.load(project / "model.pt")
     lowered = edge_embed.lower(project / "model.pt")
     sides = sides_of(project / "model.onnx", project / "model.onnx", base_library)
@@ -73,7 +73,7 @@ def failures(project: Path, base_library: Path, seed: int) -> list[str]:
     return [finding.name for finding in base_findings(found, budget.threshold) if finding.status == "failed"]
 
 
-def test_an_unchanged_model_never_fails(project: Path) -> None:
+def test_unchanged_model_never_fails_latency(project: Path) -> None:
     copy = project / "libanother.so"
     shutil.copy(edge_embed.get_library_path(), copy)
     alarms = {seed: found for seed in range(REPETITIONS) if (found := failures(project, copy, seed))}
@@ -81,7 +81,7 @@ def test_an_unchanged_model_never_fails(project: Path) -> None:
     assert not alarms
 
 
-def test_a_kernel_slower_by_15_percent_is_seen(
+def test_kernel_slower_by_15_percent_is_detected(
     project: Path, slowed_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = edge_embed.get_library_path()
@@ -91,7 +91,7 @@ def test_a_kernel_slower_by_15_percent_is_seen(
     assert all(seen)
 
 
-def test_the_command_ends_with_5(project: Path, slowed_library: Path) -> None:
+def test_command_for_slower_kernel_exits_with_5(project: Path, slowed_library: Path) -> None:
     good = edge_embed.get_library_path()
     command = [sys.executable, "-c", "from edge_embed.cli import main; main()", "check", "model.pt", "model.onnx"]
     options = ["--base", "model.onnx", "--base-library", str(good), "--quiet"]

@@ -1,4 +1,4 @@
-"""Checks of a file that was compressed in place beside the file it was made from."""
+"""Checks of a file that was compressed in place beside the original file."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Copies, in the current folder; resident memory is left out, which takes processes."""
+    """Copy the files to the current folder, without the measurement of resident memory, which needs processes."""
 
     def not_measured(*_: object) -> None:
         raise NotRunError("left out")
@@ -36,7 +36,7 @@ def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     return Path("original.onnx"), Path("small.onnx")
 
 
-def test_without_a_budget_parity_is_checked(files: tuple[Path, Path]) -> None:
+def test_pair_without_budget_is_checked_for_parity(files: tuple[Path, Path]) -> None:
     report = edge_embed.check(*files)
     assert (report.exit_code, report.failures()) == (0, [])
     names = {finding.name for finding in report.findings}
@@ -44,7 +44,7 @@ def test_without_a_budget_parity_is_checked(files: tuple[Path, Path]) -> None:
     assert "table words: rows as compress reported them" in names
 
 
-def test_a_planted_fault_ends_with_3(files: tuple[Path, Path]) -> None:
+def test_planted_fault_in_pair_exits_with_3(files: tuple[Path, Path]) -> None:
     report = edge_embed.check(files[0], changed(files[1], lambda made: flip(tensor(made, "bias"))))
     assert report.exit_code == 3
 
@@ -55,19 +55,19 @@ def test_a_planted_fault_ends_with_3(files: tuple[Path, Path]) -> None:
      ("[rows]\nmax_relative_error = 0.001", 3), ("[rows]\nmin_cosine = 0.5\nmax_relative_error = 0.9", 0),
      ("[parity]\nmax = 1e-3", 0)],
 )  # fmt: skip
-def test_limits_of_a_budget(files: tuple[Path, Path], limits: str, code: int) -> None:
+def test_limits_of_budget_decide_exit_code(files: tuple[Path, Path], limits: str, code: int) -> None:
     Path("edge-embed.toml").write_text(f"model = 'original.onnx'\nexported = 'small.onnx'\n{limits}\n")
     report = edge_embed.check(budget="edge-embed.toml")
     assert report.exit_code == code, report.failures()
 
 
-def test_too_slow_beside_the_original_ends_with_5(files: tuple[Path, Path]) -> None:
+def test_pair_slower_than_original_exits_with_5(files: tuple[Path, Path]) -> None:
     limits = "[latency]\niterations = 10\n[latency.at_most]\noriginal = 0.0001\n"
     Path("edge-embed.toml").write_text(f"model = 'original.onnx'\nexported = 'small.onnx'\n{limits}")
     assert edge_embed.check(budget="edge-embed.toml").exit_code == 5
 
 
-def test_limits_of_rows_want_dense_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_rows_require_dense_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from torch import nn
 
@@ -79,7 +79,7 @@ def test_limits_of_rows_want_dense_rows(tmp_path: Path, monkeypatch: pytest.Monk
         edge_embed.check(tmp_path / "model.pt", tmp_path / "model.onnx", budget=tmp_path / "edge-embed.toml")
 
 
-def test_reports_a_baseline_and_growth(files: tuple[Path, Path]) -> None:
+def test_pair_check_reports_baseline_and_growth(files: tuple[Path, Path]) -> None:
     report = edge_embed.check(*files, output="first.json", junit="check.xml", markdown="check.md", html="check.html")
     assert report.exit_code == 0
     saved = json.loads(Path("first.json").read_text())
@@ -93,7 +93,7 @@ def test_reports_a_baseline_and_growth(files: tuple[Path, Path]) -> None:
     assert grown.exit_code == 4
 
 
-def test_a_base_is_timed_beside_it(files: tuple[Path, Path]) -> None:
+def test_base_of_pair_is_timed_beside_it(files: tuple[Path, Path]) -> None:
     Path("edge-embed.toml").write_text("[latency]\niterations = 2\nthreshold = '10000 %'\n")
     report = edge_embed.check(*files, budget="edge-embed.toml", base=files[1])
     assert report.exit_code == 0, report.failures()
@@ -101,9 +101,7 @@ def test_a_base_is_timed_beside_it(files: tuple[Path, Path]) -> None:
     assert {found.subject for found in report.base.comparisons} == {"model", "table words, rows"}
 
 
-def test_a_metric_is_compared_with_that_of_the_original(
-    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metric_is_compared_with_that_of_original(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("metric_of_pair.py").write_text(
         "import numpy as np\n"
         "def first(run):\n"
@@ -119,14 +117,14 @@ def test_a_metric_is_compared_with_that_of_the_original(
 
 
 @pytest.mark.parametrize("command", ["validate", "check"])
-def test_options_for_files_of_torch_are_refused(files: tuple[Path, Path], command: str) -> None:
+def test_options_for_pytorch_files_are_refused(files: tuple[Path, Path], command: str) -> None:
     done = CliRunner().invoke(main, [command, *map(str, files), "--allow-pickle"])
     assert done.exit_code == 2
     assert "--allow-pickle: is for files of PyTorch" in done.output
 
 
 @pytest.mark.parametrize("command", ["validate", "check"])
-def test_commands_take_a_pair(files: tuple[Path, Path], command: str) -> None:
+def test_commands_accept_a_pair(files: tuple[Path, Path], command: str) -> None:
     options = ["--iterations", "2", "--warmup", "0"] if command == "validate" else []
     done = CliRunner().invoke(main, [command, *map(str, files), "--json", *options])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Whatever is planted in an exported file, the gate finds it and names it."""
+"""The gate finds and names every planted fault of an exported file."""
 
 import shutil
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Original:
     exported: Path
 
     def check(self, path: Path) -> str:
-        """What a check of another file says, empty where it passes."""
+        """Return the messages of a check of another file, empty if it passes."""
         try:
             report = run_check(
                 self.program, self.lowered, path, Budget(), baseline=None, base=None, base_library=None, progress=silent
@@ -67,7 +67,7 @@ def silent(step: str, done: int, total: int) -> None:
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A model by its name and the ending of its file, made when it is asked for."""
+    """Return a function that makes a model by its name and the ending of its file at the first call."""
 
     @cache
     def made(name: str, ending: str) -> Original:
@@ -106,7 +106,7 @@ def parameters(plants: tuple[Plant, ...], quick: tuple[str, ...]) -> list[Any]:
     ]
 
 
-def test_there_are_at_least_as_many_as_were_tried_before() -> None:
+def test_plants_are_at_least_as_many_as_before() -> None:
     assert len({str(plant) for plant in (*ONNX, *TFLITE)}) >= 63
 
 

@@ -1,4 +1,4 @@
-"""The fixture ``edge_embed`` in a test of the user's own, with the plugin as pytest finds it."""
+"""The fixture ``edge_embed`` in a user's own test, with the plugin as pytest finds it."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-import edge_embed.workflow  # pytester forgets what is first imported while it runs; torch cannot be imported twice
+import edge_embed.workflow  # pytester forgets modules imported while it runs; torch cannot be imported twice
 
 from .conftest import Project
 
@@ -26,7 +26,7 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def run_pytest(project: Project, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the user's test in the folder of the project."""
+    """Return a function that runs the user's test in the folder of the project."""
     monkeypatch.chdir(project.folder)
     monkeypatch.setenv("COLUMNS", "300")
     (project.folder / "test_model.py").write_text(TEST)
@@ -34,7 +34,7 @@ def run_pytest(project: Project, pytester: pytest.Pytester, monkeypatch: pytest.
     return lambda *options: pytester.runpytest_inprocess("-p", "no:cacheprovider", *options, project.folder)
 
 
-def test_what_fails_is_said_without_a_traceback(project: Project, run_pytest: Run) -> None:
+def test_failures_are_reported_without_traceback(project: Project, run_pytest: Run) -> None:
     project.write_budget("[size]\non_disk = 100")
     done = run_pytest()
     assert done.ret == 1
@@ -44,7 +44,7 @@ def test_what_fails_is_said_without_a_traceback(project: Project, run_pytest: Ru
     assert "def test_model" not in done.stdout.str()
 
 
-def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_pytest: Run) -> None:
+def test_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_pytest: Run) -> None:
     project.write_budget('baseline = "baseline.json"')
     baseline = project.folder / "baseline.json"
     assert "no such file: expected a report of `edge-embed check`" in run_pytest().stdout.str()
@@ -63,7 +63,7 @@ def test_the_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_
     assert run_pytest().ret == 0
 
 
-def test_an_update_warns_of_what_is_gone(project: Project, run_pytest: Run) -> None:
+def test_update_warns_of_dropped_parts(project: Project, run_pytest: Run) -> None:
     project.write_budget('baseline = "baseline.json"\n[targets]\nrequire = ["local"]')
     assert run_pytest(UPDATE).ret == 0
     project.write_budget('baseline = "baseline.json"')
@@ -76,7 +76,7 @@ def test_an_update_warns_of_what_is_gone(project: Project, run_pytest: Run) -> N
     assert run_pytest().ret == 0
 
 
-def test_nothing_wrong_becomes_the_baseline(project: Project, run_pytest: Run) -> None:
+def test_failing_state_never_becomes_baseline(project: Project, run_pytest: Run) -> None:
     project.write_budget('baseline = "baseline.json"')
     project.flip_code_bit()
     done = run_pytest(UPDATE)
@@ -86,21 +86,21 @@ def test_nothing_wrong_becomes_the_baseline(project: Project, run_pytest: Run) -
     assert "baseline.json" not in project.names
 
 
-def test_torch_traces_nothing_for_the_sake_of_the_log_that_pytest_keeps(
+def test_pytest_log_does_not_enable_torch_traces(
     project: Project, run_pytest: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(logging.getLogger("torch.__trace"), "addHandler")  # of conftest.py, which does so everywhere
+    monkeypatch.delattr(logging.getLogger("torch.__trace"), "addHandler")  # set by tests/conftest.py
     (project.folder / "test_model.py").write_text(TEST + "    assert False, 'the log is shown'\n")
     done = run_pytest()
     assert "the log is shown" in done.stdout.str()
     assert "torch.__trace" not in done.stdout.str()
 
 
-def test_who_does_not_use_it_waits_for_nothing() -> None:
+def test_plugin_without_use_imports_no_heavy_package() -> None:
     code = "import sys; import edge_embed.gate.pytest_plugin; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
     assert not {"torch", "numpy", "onnx", "onnxruntime", "rich", "click"} & set(done.stdout.split())
 
 
-def test_the_option_is_in_the_help(run_pytest: Run) -> None:
+def test_update_option_is_in_help(run_pytest: Run) -> None:
     assert UPDATE in run_pytest("--help").stdout.str()

@@ -1,4 +1,4 @@
-"""What a budget says of targets: they must run and agree, and instructions must not grow."""
+"""Targets in a budget: they must run and agree, and instruction counts must not grow."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["check", *map(str, arguments)])
 
 
-def test_a_required_target_runs_and_is_bounded(project: Project) -> None:
+def test_required_target_runs_within_bounds(project: Project) -> None:
     project.write_budget('[targets]\nrequire = ["local"]\n[parity]\nmax = 0.001')
     result = run("--budget", project.budget, "--json")
     assert result.exit_code == 0, result.output
@@ -37,7 +37,7 @@ def test_a_required_target_runs_and_is_bounded(project: Project) -> None:
     assert "target local: logits: max" in result.stderr
 
 
-def test_a_required_target_that_cannot_run_is_no_pass(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_target_that_cannot_run_is_no_pass(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     project.write_budget('[targets]\nrequire = ["torch-cuda"]')
     result = run("--budget", project.budget, "--json")
@@ -47,7 +47,7 @@ def test_a_required_target_that_cannot_run_is_no_pass(project: Project, monkeypa
 
 
 @pytest.mark.parametrize("value", ['"local"', '["phone"]', "[1]", '["ssh"]'])
-def test_what_is_no_list_of_targets_is_refused(project: Project, value: str) -> None:
+def test_invalid_list_of_targets_is_refused(project: Project, value: str) -> None:
     project.write_budget(f"[targets]\nrequire = {value}")
     result = run("--budget", project.budget)
     assert result.exit_code == 2
@@ -80,7 +80,7 @@ def instructions(report: ValidationReport, path: Path, growth: str) -> Finding:
     return found
 
 
-def test_instructions_may_grow_as_far_as_the_budget_says(report, project, tmp_path):
+def test_instructions_may_grow_up_to_budget(report, project, tmp_path):
     path = baseline(tmp_path, project, [{"name": "arm64:max", "counters": {"instructions": 1000}}])
     for growth, now, status in (("0 B", 1000, "passed"), ("0 B", 1001, "failed"), ("1 %", 1010, "passed")):
         found = instructions(counted(report, {"instructions": now}), path, growth)
@@ -90,7 +90,7 @@ def test_instructions_may_grow_as_far_as_the_budget_says(report, project, tmp_pa
     assert parity.requirement == "parity"  # without a count nothing is compared
 
 
-def test_a_baseline_without_counts_is_told(report, project, tmp_path):
+def test_baseline_without_counts_is_not_run(report, project, tmp_path):
     path = baseline(tmp_path, project, [])
     found = instructions(counted(report, {"instructions": 7}), path, "0 B")
     assert (found.status, found.limit) == ("not run", None)
@@ -100,14 +100,14 @@ def test_a_baseline_without_counts_is_told(report, project, tmp_path):
 @pytest.mark.parametrize(
     "targets", [7, [7], [{"name": 1, "counters": {}}], [{"name": "a", "counters": {"instructions": -1}}]]
 )
-def test_a_damaged_baseline_is_refused(project, tmp_path, targets):
+def test_damaged_baseline_is_refused(project, tmp_path, targets):
     path = baseline(tmp_path, project, targets)
     result = run("--budget", project.budget, "--baseline", path)
     assert result.exit_code == 2
     assert "baseline.json" in result.stderr
 
 
-def test_the_page_has_the_requirements_and_the_parts(project: Project) -> None:
+def test_page_has_requirements_and_parts(project: Project) -> None:
     page = project.folder / "check.html"
     project.write_budget('[size]\non_disk = "1 B"')
     result = run("--budget", project.budget, "--html", page, "--quiet")

@@ -1,4 +1,4 @@
-"""`edge-embed check` of a TFLite file: planted regressions fail with their code, what cannot be is said."""
+"""`edge-embed check` of a TFLite file: planted regressions fail with their code, impossible options are refused."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(original: Path, tmp_path: Path) -> Path:
-    """A folder of its own, with its state as the baseline."""
+    """Return a separate folder with its state as the baseline."""
     return Path(shutil.copytree(original, tmp_path / "project"))
 
 
@@ -69,18 +69,18 @@ def budget(project: Path, text: str) -> Path:
 
 
 def flip_a_bit(path: Path) -> None:
-    """Of a code."""
+    """Flip a bit of a code."""
     content = bytearray(path.read_bytes())
     content[content.index(read_tflite(path).tensors["embedding.codes"].tobytes()) + 77] ^= 1
     path.write_bytes(content)
 
 
 def grow(path: Path, nbytes: int) -> None:
-    """By bytes that nothing reads."""
+    """Enlarge the file by bytes that no reader uses."""
     path.write_bytes(path.read_bytes() + b"x" * nbytes)
 
 
-def test_what_is_unchanged_passes(project: Path) -> None:
+def test_unchanged_file_passes_on_every_path(project: Path) -> None:
     result = run("--budget", project / "edge-embed.toml", "--json")
     assert result.exit_code == 0, result.output
     found = findings(result)
@@ -89,7 +89,7 @@ def test_what_is_unchanged_passes(project: Path) -> None:
     assert found["size: growth of table embedding"]["status"] == "passed"
 
 
-def test_a_flipped_bit_is_parity(project: Path) -> None:
+def test_flipped_bit_fails_parity(project: Path) -> None:
     flip_a_bit(project / EXPORTED)
     text = '[latency]\niterations = 2\nat_most."dense GATHER" = 1e9\n'
     result = run("--budget", budget(project, text), "--json")
@@ -99,7 +99,7 @@ def test_a_flipped_bit_is_parity(project: Path) -> None:
     assert found["latency: beside dense GATHER"]["detail"] == "what is wrong has no speed"
 
 
-def test_one_percent_more_bytes_is_size_in_every_report(project: Path) -> None:
+def test_growth_of_one_percent_fails_size_in_every_report(project: Path) -> None:
     grown = (project / EXPORTED).stat().st_size // 100
     grow(project / EXPORTED, grown)
     places = {form: project / f"report.{form}" for form in ("output", "junit", "markdown", "html")}
@@ -120,7 +120,7 @@ def test_one_percent_more_bytes_is_size_in_every_report(project: Path) -> None:
         assert "on disk" in text
 
 
-def test_each_limit_of_bytes_holds(project: Path) -> None:
+def test_size_limits_apply_to_each_part(project: Path) -> None:
     """The codes are 8 bytes for each of 2,000 rows."""
     for limit, exit_code in ((16_000, 0), (15_999, 4)):
         path = project / "one.toml"
@@ -128,7 +128,7 @@ def test_each_limit_of_bytes_holds(project: Path) -> None:
         assert run(project / "words.pt", project / EXPORTED, "--budget", path).exit_code == exit_code
 
 
-def test_beside_the_dense_table_is_latency(project: Path) -> None:
+def test_latency_beside_dense_table_has_a_limit(project: Path) -> None:
     for limit, exit_code in ((1e9, 0), (0, 5)):
         path = project / "one.toml"
         path.write_text(f'[latency]\niterations = 2\nat_most."dense GATHER" = {limit}\n')
@@ -139,7 +139,7 @@ def test_beside_the_dense_table_is_latency(project: Path) -> None:
         assert "latency: table embedding, delegate, 4,096 zipf ids beside dense GATHER" in names
 
 
-def test_the_model_is_measured_beside_its_base(project: Path) -> None:
+def test_model_is_measured_beside_its_base(project: Path) -> None:
     program = edge_embed.workflow.load(project / "words.pt")
     sides = tflite_sides(project / "byte.tflite", project / "pairs.tflite")
     found = {one.title: one for one in compare_tflite(sides, program, LatencyBudget(iterations=2), 0).comparisons}
@@ -150,7 +150,7 @@ def test_the_model_is_measured_beside_its_base(project: Path) -> None:
         assert 0 < one.cpu.low <= one.cpu.median <= one.cpu.high
 
 
-def test_what_only_the_delegate_refuses_is_parity_beside_a_base_too(project: Path) -> None:
+def test_file_refused_by_delegate_only_fails_parity_beside_base(project: Path) -> None:
     path = project / EXPORTED
     shutil.copy(path, project / "base.tflite")
     content = path.read_bytes()
@@ -169,8 +169,8 @@ def test_what_only_the_delegate_refuses_is_parity_beside_a_base_too(project: Pat
 
 
 @pytest.mark.slow
-def test_a_slower_layout_is_latency_and_the_same_one_is_not(project: Path) -> None:
-    """Codes taken apart byte by byte on the same rows: seen to take 1.4 times as long as by pairs."""
+def test_slower_layout_fails_latency_and_equal_one_passes(project: Path) -> None:
+    """Byte-by-byte decoding on the same rows was measured to take 1.4 times as long as decoding by pairs."""
     for base, exit_code in (("pairs.tflite", 5), ("byte.tflite", 0)):
         result = run(project / "words.pt", project / "byte.tflite", "--base", project / base, "--json")
         assert result.exit_code == exit_code, result.stderr
@@ -189,7 +189,7 @@ def test_a_slower_layout_is_latency_and_the_same_one_is_not(project: Path) -> No
         (["--budget", "peer.toml"], "'portable body': expected one of dense GATHER"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_options_that_do_not_fit_are_refused(
     project: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     monkeypatch.chdir(project)
@@ -203,7 +203,7 @@ def test_what_cannot_be_is_refused(
     assert message in result.stderr
 
 
-def test_resident_memory_is_not_run_and_says_why(project: Path) -> None:
+def test_resident_memory_is_not_run_with_reason(project: Path) -> None:
     path = project / "one.toml"
     path.write_text("[size]\nresident = 1000\n")
     result = run(project / "words.pt", project / EXPORTED, "--budget", path, "--quiet")
@@ -211,7 +211,7 @@ def test_resident_memory_is_not_run_and_says_why(project: Path) -> None:
     assert "size: resident: not run: it is measured of sessions of ONNX Runtime" in result.stderr
 
 
-def test_a_required_target_runs_and_may_not_be_dropped(project: Path) -> None:
+def test_required_target_runs_and_may_not_be_dropped(project: Path) -> None:
     path = project / "one.toml"
     path.write_text('[targets]\nrequire = ["litert"]\n')
     baseline = project / "with-target.json"
@@ -224,7 +224,7 @@ def test_a_required_target_runs_and_may_not_be_dropped(project: Path) -> None:
     assert "target litert: not run" in result.stderr
 
 
-def test_a_metric_of_the_user_sees_every_form(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metric_of_user_runs_every_form(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     Path("tflitemetric.py").write_text(METRIC)
     Path("one.toml").write_text('[metric]\nfunction = "tflitemetric:first"\ndrop = 1e-4\n')
@@ -236,7 +236,7 @@ def test_a_metric_of_the_user_sees_every_form(project: Path, monkeypatch: pytest
 
 
 class Placed(nn.Module):
-    """Rows with their places added, of which a file has those of its own lengths."""
+    """Rows with their positions added; a file has positions only for its own lengths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class Placed(nn.Module):
         return self.words(ids) + self.places[: ids.shape[1]]
 
 
-def test_a_metric_sees_every_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metric_runs_every_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
@@ -266,7 +266,7 @@ def test_a_metric_sees_every_signature(tmp_path: Path, monkeypatch: pytest.Monke
     assert "got ids [1, 5], for which there is no signature" in result.stderr
 
 
-def test_the_fixture_checks_it_and_replaces_baselines(project: Path) -> None:
+def test_fixture_checks_file_and_replaces_baselines(project: Path) -> None:
     (project / "baseline.json").unlink()
     assert Checker(update=True).check(budget=project / "edge-embed.toml").exit_code == 0
     assert Checker(update=False).check(budget=project / "edge-embed.toml").exit_code == 0
@@ -275,7 +275,7 @@ def test_the_fixture_checks_it_and_replaces_baselines(project: Path) -> None:
         Checker(update=False).check(budget=project / "edge-embed.toml")
 
 
-def test_reports_stand_beside_each_other(project: Path) -> None:
+def test_reports_of_layouts_are_compared(project: Path) -> None:
     other = project / "pairs.json"
     assert run(project / "words.pt", project / "pairs.tflite", "--output", other).exit_code == 0
     result = run(project / "baseline.json", other, "--json", command="compare")

@@ -1,4 +1,4 @@
-"""Faults in TFLite files as data, as `plants` has those of ONNX."""
+"""Faults in TFLite files as data, like those of `plants` for ONNX."""
 
 import re
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def tensor_of(model: Any, name: str) -> Any:
 
 
 def bit(name: str, byte: int, place: int = 0) -> Change:
-    """A bit of a constant."""
+    """Flip a bit of a constant."""
 
     def planted(model: Any) -> None:
         buffer = model.buffers[tensor_of(model, name).buffer]
@@ -70,7 +70,7 @@ def exchange_buffers(model: Any) -> None:
 
 
 def dense_bit(model: Any) -> None:
-    """The lowest bit of a weight of the linear layer, which is named by the converter."""
+    """Flip the lowest bit of a weight of the linear layer, whose name the converter gives."""
     shapes = {tuple(each.shape): each for each in model.subgraphs[0].tensors if each.buffer and each.shape is not None}
     buffer = model.buffers[next(shapes[size] for size in ((3, 16), (16, 3)) if size in shapes).buffer]
     buffer.data = [int(buffer.data[0]) ^ 1, *buffer.data[1:]]

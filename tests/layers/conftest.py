@@ -1,4 +1,4 @@
-"""Small DPQ tables whose rows are far from all alike."""
+"""Small DPQ tables with clearly different rows."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def _seeded() -> None:
 
 def used_table(num_embeddings: int = 20, embedding_dim: int = 12, num_codes: int = 5, num_groups: int = 3,
                *, warm: bool = True, **options: object) -> DPQEmbedding:  # fmt: skip
-    """A table in training mode; if ``warm``, its running statistics are no longer those of a new one."""
+    """Return a table in training mode; with ``warm``, its running statistics differ from the initial ones."""
     layer = DPQEmbedding(num_embeddings, embedding_dim, num_codes, num_groups, init_scale=1.0, **options)
     if warm and not layer.frozen:
         with torch.no_grad():
@@ -27,7 +27,7 @@ def used_table(num_embeddings: int = 20, embedding_dim: int = 12, num_codes: int
 
 @pytest.fixture(params=[None, 7], ids=["one block", "blocks of 7 rows"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads take tables of 12 columns whole, or a few rows at a time."""
+    """Make output layers process tables of 12 columns whole, or a few rows at a time."""
     if request.param:
         monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", request.param * 12)
 
@@ -41,7 +41,7 @@ def _frozen(**options: object) -> DPQEmbedding:
     return used_table(**options).freeze()
 
 
-# The four modes of a table: training or not, trainable or frozen.
+# A table has four modes: training or evaluation, trainable or frozen.
 MODES = {
     "trainable-train": lambda **options: used_table(**options).train(),
     "trainable-eval": lambda **options: used_table(**options).eval(),
@@ -52,7 +52,7 @@ MODES = {
 
 @pytest.fixture(params=MODES)
 def make_mode(request: pytest.FixtureRequest) -> Callable[..., DPQEmbedding]:
-    """Makes a table in each of its four modes."""
+    """Return a function that makes a table in each of its four modes."""
     return MODES[request.param]
 
 

@@ -1,4 +1,4 @@
-"""nbANT: eq. (34) by hand, how the number of anchors follows it, and what stays when anchors go and return."""
+"""nbANT: the objective of eq. (34), the number of anchors that follows from it, and the state that survives changes."""
 
 import io
 
@@ -23,7 +23,7 @@ OPTIMIZERS = {
 
 
 class Recommender(nn.Module):
-    """A rating is the product of a user and an item."""
+    """A model whose rating is the product of a user's and an item's row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def made(name: str = "yogi", penalty: float = 1e-3, **options: object) -> tuple[
 
 
 def columns(model: Recommender, search: AnchorSearch, count: int) -> list[torch.Tensor]:
-    """All that is known of the first anchors of the users."""
+    """Return parameters and optimiser state of the first anchors of the users."""
     users = model.users
     states = [search.optimizer.state[parameter] for parameter in (users.anchors, users.transform)]
     found = [users.anchors[:count], users.transform[:, :count]]
@@ -65,7 +65,7 @@ def columns(model: Recommender, search: AnchorSearch, count: int) -> list[torch.
     return [tensor.detach().clone() for tensor in found]
 
 
-def test_objective_is_equation_34():
+def test_objective_matches_equation_34():
     model, search = made()
     train(model, search.optimizer)
     nonzeros = int((model.users.transform > 0).sum() + (model.items.transform > 0).sum())
@@ -83,21 +83,21 @@ UP, DOWN = [(5, 3), (7, 5), (9, 7), (11, 9), (12, 11), (12, 12)], [(7, 5), (5, 3
 @pytest.mark.parametrize(
     ("losses", "counts"),
     [
-        # It falls: anchors come, at most 12, two calls at each size.
+        # A falling objective adds anchors, at most 12, with two calls at each size.
         ([100, 90, 80, 70, 60, 50, 40, 30, 20, 10], [size for size in UP[1:] for _ in range(2)]),
-        # It rises, and falls when anchors go: more of them go, at least 1 stays.
+        # A rising objective that falls when anchors go removes more of them; at least 1 stays.
         ([20, 99, 99, 99, 80, 80, 70, 70, 60], [size for size in DOWN for _ in range(2)][:9]),
-        # It rises on both sides of (7, 5): that stays, until it is no longer better than one of them was,
+        # An objective that rises on both sides of (7, 5) keeps that size until a neighbour was better,
         ([*BOTH, 37, 36, 99], [*AROUND, *[(7, 5)] * 3, (5, 3)]),
         ([*BOTH, 37, 36, 50], [*AROUND, *[(7, 5)] * 3, (9, 7)]),
-        # or half of all steps were at it.
+        # or until half of all steps were at that size.
         ([*BOTH, *[37] * 8], [*AROUND, *[(7, 5)] * 8, (9, 7)]),
-        # Training alone makes it fall, at the cost of anchors that it does not need: they go again.
+        # Training alone lowers the objective, at the cost of unneeded anchors, which go again.
         ([50, 49, 60, 59, 58], [(7, 5), (7, 5), (5, 3), (5, 3), (3, 1)]),
     ],
 )
-def test_anchors_come_and_go_as_the_objective_falls_by_it(losses, counts):
-    """Losses are so far apart that they decide."""
+def test_anchors_are_added_and_removed_by_objective(losses, counts):
+    """The losses differ so much that the rest of the objective does not matter."""
     model, search = made(change=2, most=12)
     seen = []
     for loss in losses:
@@ -110,7 +110,7 @@ def test_anchors_come_and_go_as_the_objective_falls_by_it(losses, counts):
     assert model.users.anchors.shape == (counts[-1][0], 4)
 
 
-def test_a_table_that_begins_with_the_most_anchors_loses_some_first():
+def test_table_with_most_anchors_loses_some_first():
     model, search = made(most=5)
     model.items.anchors.requires_grad_(False)
     assert search.step(1.0)
@@ -118,7 +118,7 @@ def test_a_table_that_begins_with_the_most_anchors_loses_some_first():
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_anchors_that_return_are_as_they_were(name):
+def test_anchors_that_return_keep_their_values(name):
     model, search = made(name, change=2)
     train(model, search.optimizer, 3)
     table = search._tables[0]
@@ -127,7 +127,7 @@ def test_anchors_that_return_are_as_they_were(name):
     table.resize(3)
     kept = columns(model, search, 3)
     train(model, search.optimizer, 2)
-    assert not torch.equal(columns(model, search, 3)[0], kept[0])  # those that are left learn on
+    assert not torch.equal(columns(model, search, 3)[0], kept[0])  # the remaining anchors train on
     table.resize(2)
     table.resize(6)
     after = columns(model, search, 6)
@@ -135,13 +135,13 @@ def test_anchors_that_return_are_as_they_were(name):
     for old, new in zip(before, after, strict=True):
         axis = 0 if old.shape[0] == 5 else 1
         assert torch.equal(new.narrow(axis, 3, 2), old.narrow(axis, 3, 2))
-    train(model, search.optimizer)  # and all six learn
+    train(model, search.optimizer)  # and all six are trained
     assert model.users.anchors.grad[5].any()
     assert model.users(torch.arange(7)).shape == rows.shape
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_off_and_on_again_changes_nothing(name):
+def test_anchors_removed_and_restored_at_once_are_unchanged(name):
     plain, searched = made(name), made(name)
     for model, search in (plain, searched):
         train(model, search.optimizer, 2)
@@ -155,7 +155,7 @@ def test_off_and_on_again_changes_nothing(name):
         assert torch.equal(one, other)
 
 
-def test_new_anchors_begin_as_in_a_new_table():
+def test_anchors_that_are_new_begin_as_in_new_table():
     model, search = made("adagrad")
     train(model, search.optimizer)
     torch.manual_seed(1)
@@ -173,7 +173,7 @@ def test_new_anchors_begin_as_in_a_new_table():
     assert set(map(id, search.optimizer.state)) == held
 
 
-def test_entries_of_anchors_that_went_are_unpenalised_again_when_they_return():
+def test_entries_of_returned_anchors_are_unpenalised_again():
     model = Recommender()
     entries = {model.users: torch.tensor([[1, 2], [0, 4]])}
     optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 1e-9), model, 1e12, entries)
@@ -186,8 +186,8 @@ def test_entries_of_anchors_that_went_are_unpenalised_again_when_they_return():
     assert model.users.transform.nonzero().tolist() == [[1, 0], [2, 4]]
 
 
-def test_a_loss_that_is_still_held_does_not_hinder():
-    """Its graph holds the old parameters."""
+def test_search_step_leaves_held_loss_usable():
+    """The graph of the loss holds the old parameters."""
     model, search = made()
     loss = train(model, search.optimizer)
     search.step(loss)
@@ -196,7 +196,7 @@ def test_a_loss_that_is_still_held_does_not_hinder():
     assert loss.requires_grad
 
 
-def test_a_compiled_model_follows():
+def test_compiled_model_follows_number_of_anchors():
     torch._dynamo.reset()
     runs = []
     for compiled in (False, True):
@@ -209,8 +209,8 @@ def test_a_compiled_model_follows():
         torch.testing.assert_close(one, other)
 
 
-def test_a_resumed_search_is_the_search_that_was_not_interrupted():
-    losses = [50.0, 90.0, 90.0, 0.0, 80.0, 0.0, 70.0, 0.0, 90.0, 0.0, 60.0]  # anchors come, go and return
+def test_search_resumed_equals_uninterrupted_search():
+    losses = [50.0, 90.0, 90.0, 0.0, 80.0, 0.0, 70.0, 0.0, 90.0, 0.0, 60.0]  # anchors go, come and return
     runs = []
     for stop in (None, 6):
         model, search = made(change=2)
@@ -236,7 +236,7 @@ def test_a_resumed_search_is_the_search_that_was_not_interrupted():
         assert torch.equal(got, expected)
 
 
-def test_a_found_table_freezes_as_any_other():
+def test_table_after_search_freezes_like_any_other():
     model, search = made()
     for _ in range(2):
         search.step(train(model, search.optimizer).item())
@@ -247,7 +247,7 @@ def test_a_found_table_freezes_as_any_other():
         search.step(1.0)
 
 
-def test_mistakes_are_refused():
+def test_invalid_arguments_of_search_are_refused():
     model = Recommender()
     optimizer = ProximalOptimizer(Yogi(model.parameters()), model, 0.1)
     for bad in ({"anchor_penalty": 0.1}, {"change": 0}, {"most": 4}, {"anchor_penalty": float("nan")}):
@@ -275,21 +275,21 @@ def test_mistakes_are_refused():
 
 
 @pytest.mark.parametrize("name", ["transform", "anchors"])
-def test_a_table_that_does_not_learn_keeps_its_anchors(name):
+def test_table_without_gradients_keeps_its_anchors(name):
     model, search = made()
     rows = model.users(torch.arange(7)).detach()
     getattr(model.users, name).requires_grad_(False)
     assert search.step(1.0)
     assert (model.users.num_anchors, model.items.num_anchors) == (5, 4)
     assert torch.equal(model.users(torch.arange(7)), rows)
-    AnchorSearch(search.optimizer, 0.5, most=4)  # is none of its 5
+    AnchorSearch(search.optimizer, 0.5, most=4)  # the table with 5 anchors is not searched
     getattr(model.items, name).requires_grad_(False)
     with pytest.raises(BadInputError, match="no table learns"):
         AnchorSearch(search.optimizer, 0.5)
 
 
 @pytest.mark.parametrize("bad", ["a", None, torch.ones(2), float("inf"), 1j])
-def test_a_loss_that_is_no_number_is_refused(bad):
+def test_loss_that_is_not_finite_is_refused(bad):
     _, search = made()
     with pytest.raises(BadInputError, match="the loss must be a finite number, got "):
         search.step(bad)
@@ -315,7 +315,7 @@ def _with(state: dict, count: object) -> dict:
         (lambda state: _with(state, 2.0), r"num_anchors must be an integer, got 2\.0"),
     ],
 )
-def test_a_state_that_is_none_is_refused_before_anything_changes(change, message):
+def test_invalid_state_is_refused_before_anything_changes(change, message):
     _, search = made(most=12)
     search.step(1.0)
     state = search.state_dict()
@@ -325,8 +325,8 @@ def test_a_state_that_is_none_is_refused_before_anything_changes(change, message
     assert (model.users.num_anchors, model.items.num_anchors, fresh.history) == (5, 3, [])
 
 
-def test_a_search_goes_on_with_a_new_optimiser():
-    """What the old one knew of anchors that went is forgotten; their values are not."""
+def test_search_continues_with_new_optimiser():
+    """Removed anchors return with their values, without the old optimiser's state."""
     model, search = made(change=2)
     train(model, search.optimizer)
     before = model.users.anchors.detach().clone()

@@ -1,4 +1,4 @@
-"""nbANT in one run against a sweep over the number of anchors: how near its eq. (34) comes to the best of them."""
+"""nbANT in one run against a sweep over the number of anchors, compared by eq. (34)."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ EPOCHS, STEPS = 60, 50
 
 
 def made_rows() -> torch.Tensor:
-    """A hundred rows, each the sum of two of six vectors."""
+    """Return a hundred rows, each the sum of two of six vectors."""
     generator = torch.Generator().manual_seed(0)
     chosen = torch.stack([torch.randperm(6, generator=generator)[:2] for _ in range(100)])
     transform = torch.zeros(100, 6).scatter_(1, chosen, 0.5 + torch.rand(100, 2, generator=generator))
@@ -20,7 +20,7 @@ def made_rows() -> torch.Tensor:
 
 
 def digits() -> torch.Tensor:
-    """Two hundred handwritten digits, 8 x 8 pixels each."""
+    """Return two hundred handwritten digits of 8 x 8 pixels."""
     datasets = pytest.importorskip("sklearn.datasets", reason="the digits are scikit-learn's")
     return torch.tensor(datasets.load_digits().data[:200] / 16).float()
 
@@ -34,7 +34,7 @@ def train(
     search: bool,
     above_zero: bool = False,
 ) -> list:
-    """History of a run with this many anchors, of the last epoch alone, or with as many as the search finds."""
+    """Return the history of a run: last epoch with a fixed number of anchors, or all epochs with the search."""
     torch.manual_seed(seed)
     layer, ids = ANTEmbedding(*wanted.shape, num_anchors), torch.arange(len(wanted))
     if above_zero:
@@ -57,14 +57,14 @@ def train(
     [(made_rows, (0.3, 0.002), range(2, 9)), (digits, (0.1, 5e-4), range(4, 15, 2))],
     ids=["made", "digits"],
 )
-def test_the_search_ends_within_5_percent_of_the_best_of_a_sweep(rows, penalties, sizes):
-    """From below and from above the best number, and though all training helps in the first epochs.
+def test_search_ends_within_5_percent_of_best_of_sweep(rows, penalties, sizes):
+    """The search begins below and above the best number, and training lowers the objective in the first epochs.
 
-    With anchors that begin above zero every run does; with those that begin around zero most do.
+    Every run with initial anchors above zero ends that near; most runs with anchors around zero do.
     """
     wanted = rows()
     sweep = [train(wanted, penalties, size, 0, search=False)[-1].objective for size in sizes]
-    assert min(sweep[0], sweep[-1]) > 1.15 * min(sweep)  # it matters how many anchors there are
+    assert min(sweep[0], sweep[-1]) > 1.15 * min(sweep)  # the number of anchors matters
     above, around = (
         [
             train(wanted, penalties, start, seed, search=True, above_zero=above_zero)[-1].objective / min(sweep)

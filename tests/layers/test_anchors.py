@@ -1,4 +1,4 @@
-"""Which tokens become anchors, against counting by hand, and a layer that begins with them."""
+"""Selection of anchor tokens against counting by hand, and a layer that begins with them."""
 
 import math
 from collections import Counter
@@ -28,14 +28,14 @@ def _batches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(documents_module, "_BATCH_IDS", request.param)
 
 
-def test_most_frequent_by_count_and_then_by_id():
+def test_anchors_most_frequent_are_ordered_by_count_then_id():
     counts = [3, 9, 5, 5, 0]
     assert most_frequent(counts, 3).tolist() == [1, 2, 3]
     assert most_frequent(torch.tensor(counts), 3, skip=[1, 2]).tolist() == [3, 0, 4]
 
 
 @pytest.mark.usefixtures("_batches")
-def test_tfidf_is_the_sum_over_documents():
+def test_highest_tfidf_sums_over_documents():
     full = [document for document in DOCUMENTS if document]
     score = dict.fromkeys(range(6), 0.0)
     for document in full:
@@ -44,11 +44,11 @@ def test_tfidf_is_the_sum_over_documents():
     expected = sorted(score, key=lambda token: (-score[token], token))
     assert highest_tfidf(DOCUMENTS, 6, 6).tolist() == expected
     assert highest_tfidf(DOCUMENTS, 6, 1, skip=[expected[0]]).tolist() == [expected[1]]
-    assert score[1] == 0  # in every document: frequent, but it tells nothing
+    assert score[1] == 0  # occurs in every document: frequent but without information
 
 
-def test_kmeans_plus_plus_draws_by_squared_distance():
-    """All orders of three points, with their chances by the definition."""
+def test_kmeans_plus_plus_samples_by_squared_distance():
+    """The frequencies of all orders of three points match their probabilities by the definition."""
     points = torch.tensor([[0.0], [1.0], [3.0], [7.0]], dtype=torch.float64)
     chances = {}
     for order in permutations(range(4), 3):
@@ -64,8 +64,8 @@ def test_kmeans_plus_plus_draws_by_squared_distance():
         assert seen[order] / draws == pytest.approx(chance, abs=5 * math.sqrt(chance / draws) + 1e-3)
 
 
-def test_clustering_completes_anchors_that_are_there():
-    """Three far groups; one is covered by the start, so that the other two get an anchor each."""
+def test_kmeans_plus_plus_completes_given_anchors():
+    """One of three distant groups is covered by the start; each of the other two gets an anchor."""
     points = torch.cat((torch.randn(10, 4), torch.randn(10, 4) + 1000, torch.randn(10, 4) - 1000))
     for _ in range(10):
         chosen = kmeans_plus_plus(points, 4, start=torch.tensor([5, 7]), skip=[0])
@@ -73,22 +73,22 @@ def test_clustering_completes_anchors_that_are_there():
         assert sorted(at // 10 for at in chosen[2:].tolist()) == [1, 2]
 
 
-def test_what_is_skipped_is_no_anchor_however_far_it_is():
+def test_kmeans_plus_plus_skips_far_points_in_skip():
     points = torch.tensor([[0.0], [1.0], [1000.0]])
     assert kmeans_plus_plus(points, 2, start=[0], skip=[2]).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("skip", [{1, 2}, range(1, 3), np.array([1, 2]), torch.tensor([1, 2]), iter([1, np.int64(2)])])
-def test_ids_may_come_in_any_form(skip):
+def test_skip_accepts_ids_in_any_form(skip):
     assert most_frequent([3, 9, 5, 4], 2, skip=skip).tolist() == [3, 0]
 
 
-def test_equal_features_still_give_different_tokens():
+def test_equal_features_give_different_tokens():
     chosen = kmeans_plus_plus(torch.ones(6, 2), 4, skip=[2, 3])
     assert sorted(chosen.tolist()) == [0, 1, 4, 5]
 
 
-def test_draws_follow_the_generator():
+def test_samples_follow_the_generator():
     points = torch.randn(50, 3)
     one, two = (kmeans_plus_plus(points, 9, generator=torch.Generator().manual_seed(4)) for _ in range(2))
     assert torch.equal(one, two)
@@ -96,7 +96,7 @@ def test_draws_follow_the_generator():
 
 @pytest.mark.usefixtures("_batches")
 @pytest.mark.parametrize("window", [1, 2, 10])
-def test_cooccurrence_counts_places_within_the_window(window):
+def test_cooccurrence_counts_pairs_within_window(window):
     expected: Counter[tuple[int, int]] = Counter()
     for document in DOCUMENTS:
         for at, one in enumerate(document):
@@ -109,7 +109,7 @@ def test_cooccurrence_counts_places_within_the_window(window):
     assert set(map(tuple, with_anchor.pairs.t().tolist())) == {pair for pair in expected if 4 in pair}
 
 
-def test_tokens_that_come_up_near_the_same_others_are_close():
+def test_tokens_with_same_neighbours_get_close_vectors():
     """0 and 1 stand beside 4, 2 and 3 beside 5."""
     found = count([[0, 4], [1, 4], [2, 5], [3, 5]] * 5, 6, 1)
     vectors = features(found, 6, 4)
@@ -119,8 +119,8 @@ def test_tokens_that_come_up_near_the_same_others_are_close():
     assert (vectors[0] - vectors[2]).norm() > 1
 
 
-def test_a_layer_begins_with_the_vectors_of_its_anchors():
-    """The rows of anchor tokens are the anchors, T[a, a] = 1 of appendix I; other rows stay as drawn."""
+def test_layer_starts_from_vectors_of_its_anchors():
+    """The rows of anchor tokens are the anchors, T[a, a] = 1 of appendix I; other rows keep their random start."""
     pretrained = torch.randn(8, 4)
     layer = ANTEmbedding(8, 4, 3, padding_idx=0)
     before = layer.transform.detach().clone()
@@ -134,8 +134,8 @@ def test_a_layer_begins_with_the_vectors_of_its_anchors():
     assert layer.transform.requires_grad
 
 
-def test_vocabulary_selection_is_a_table_of_the_chosen_rows():
-    """Appendix I: T is 0 elsewhere and does not learn; rows of all other tokens are zero."""
+def test_vocabulary_selection_keeps_only_chosen_rows():
+    """Appendix I: T is 0 elsewhere and gets no gradient; rows of all other tokens are zero."""
     layer = ANTEmbedding(6, 4, 2)
     with torch.no_grad():
         layer.transform.zero_()
@@ -199,6 +199,6 @@ def test_vocabulary_selection_is_a_table_of_the_chosen_rows():
         (lambda: ANTEmbedding(5, 4, 2).freeze().start_from(torch.tensor([1, 2])), BadInputError),
     ],
 )
-def test_mistakes_are_refused(call, error):
+def test_invalid_arguments_of_selection_are_refused(call, error):
     with pytest.raises(error):
         call()

@@ -1,4 +1,4 @@
-"""ANTEmbedding alone: the start, the types of frozen weights, and training that makes a table sparse."""
+"""ANTEmbedding: initialisation, weight types of frozen tables, and training to a sparse table."""
 
 import math
 
@@ -14,7 +14,7 @@ from edge_embed.layers.proximal import ProximalOptimizer
 IDS = torch.arange(20)
 
 
-def test_start_is_normal_with_variance_2_over_rows_and_the_transform_half_normal():
+def test_initial_anchors_are_normal_and_transform_half_normal():
     layer = ANTEmbedding(5000, 40, 400, padding_idx=7)
     for weight in (layer.transform, layer.anchors):
         assert weight.square().mean().item() == pytest.approx(2 / len(weight), rel=0.1)
@@ -26,12 +26,12 @@ def test_start_is_normal_with_variance_2_over_rows_and_the_transform_half_normal
 
 
 @pytest.mark.parametrize("sizes", [(0, 4, 2), (4, 0, 2), (4, 4, 0), (4, 4, 2.5)])
-def test_impossible_sizes_are_refused_with_the_numbers(sizes):
+def test_impossible_sizes_are_refused_with_numbers(sizes):
     with pytest.raises(BadInputError, match=r"must be (at least 1, got 0|an integer, got 2\.5)"):
         ANTEmbedding(*sizes)
 
 
-def test_rows_and_gradients_are_those_of_the_formula():
+def test_rows_and_gradients_match_formula():
     """E = T A; dT[i] = g A^T and dA = sum T[i]^T g over the rows of the batch, in numpy."""
     layer = ANTEmbedding(6, 4, 3, padding_idx=0, dtype=torch.float64)
     transform, anchors = layer.transform.detach().numpy().copy(), layer.anchors.detach().numpy().copy()
@@ -50,7 +50,7 @@ def test_rows_and_gradients_are_those_of_the_formula():
     np.testing.assert_allclose(layer.anchors.grad.numpy(), of_anchors, rtol=1e-12, atol=1e-14)
 
 
-def test_an_entry_at_exactly_zero_can_come_back():
+def test_entry_at_exactly_zero_gets_gradient():
     layer = ANTEmbedding(4, 3, 2)
     with torch.no_grad():
         layer.transform.zero_()
@@ -60,7 +60,7 @@ def test_an_entry_at_exactly_zero_can_come_back():
 
 
 @pytest.mark.parametrize("num_anchors", [1, 256, 257])
-def test_anchor_ids_are_as_narrow_as_they_can_be(num_anchors):
+def test_anchor_ids_use_narrowest_type(num_anchors):
     layer = ANTEmbedding(20, 6, num_anchors).freeze()
     assert layer.anchor_ids.dtype == (torch.uint8 if num_anchors <= 256 else torch.uint16)
     assert layer.row_offsets.dtype == torch.int32
@@ -69,7 +69,7 @@ def test_anchor_ids_are_as_narrow_as_they_can_be(num_anchors):
 
 @pytest.mark.parametrize(("weight_type", "tolerance"), [("float32", 0), ("float16", 2**-11), ("int8", 0.5 / 127)])
 def test_weight_types_round_by_half_a_step(weight_type, tolerance):
-    """Of the weight itself for float16, of the largest for int8."""
+    """The step is relative to the weight for float16, to the largest weight for int8."""
     layer = ANTEmbedding(20, 6, 5, padding_idx=2)
     with torch.no_grad():
         layer.transform[3, 1], layer.transform[4, 2] = 0, 1e-9
@@ -88,8 +88,8 @@ def test_weight_types_round_by_half_a_step(weight_type, tolerance):
 
 
 @pytest.mark.parametrize("weight_type", ["float32", "int8"])
-def test_half_of_a_frozen_table_leaves_weights_as_they_are(weight_type):
-    """Rounded once more, small ones would be zero, and all int8 ones off by the scale."""
+def test_half_of_frozen_table_keeps_weights(weight_type):
+    """A second rounding would turn small weights into zero, and shift all int8 weights by the scale."""
     layer = ANTEmbedding(20, 6, 5)
     with torch.no_grad():
         layer.transform.mul_(1e-7)
@@ -109,7 +109,7 @@ def test_unknown_weight_types_are_refused():
         ANTEmbedding(20, 6, 5).freeze().freeze(weight_type="int4")
 
 
-def test_frozen_checkpoint_with_other_nonzeros_into_a_frozen_layer():
+def test_frozen_checkpoint_with_other_nonzeros_loads_into_frozen_layer():
     source, target = ANTEmbedding(20, 6, 5).freeze("int8"), ANTEmbedding(20, 6, 5, padding_idx=0)
     with torch.no_grad():
         target.transform[3:] = 0
@@ -118,7 +118,7 @@ def test_frozen_checkpoint_with_other_nonzeros_into_a_frozen_layer():
 
 
 def trained(optimizer_of, penalty: float | None, steps: int = 250) -> tuple[ANTEmbedding, float]:
-    """20 words of 4 classes, of which the last 5 never come up; the accuracy on the others in eval mode."""
+    """Train 20 words of 4 classes; return layer and eval accuracy without the last 5 words, which never occur."""
     torch.manual_seed(3)
     layer, head = ANTEmbedding(20, 8, 10), nn.Linear(8, 4)
     optimizer = optimizer_of([*layer.parameters(), *head.parameters()])
@@ -143,14 +143,14 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize(("name", "penalty"), [("adam", 1e-3), ("adagrad", 1e-3), ("sgd", 3e-3)])
-def test_training_with_the_proximal_step_makes_the_table_sparse(name, penalty):
+def test_training_with_proximal_step_makes_table_sparse(name, penalty):
     dense, accuracy = trained(OPTIMIZERS[name], None)
     sparse, accuracy_of_sparse = trained(OPTIMIZERS[name], penalty)
     kept = sparse.to_packed().shape.num_nonzeros
     assert accuracy > 0.9
     assert accuracy_of_sparse > 0.9
     assert kept < 0.6 * dense.to_packed().shape.num_nonzeros
-    assert not sparse.transform[15:].any()  # words that never came up are empty rows
+    assert not sparse.transform[15:].any()  # words that never occurred have empty rows
     rows = sparse(IDS).detach()
     torch.testing.assert_close(sparse.freeze()(IDS), rows)
     assert len(sparse.weights) == kept

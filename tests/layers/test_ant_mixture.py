@@ -1,4 +1,4 @@
-"""ANTMixtureEmbedding: several sets of anchors, from training to the exported file, and what it stores."""
+"""ANTMixtureEmbedding: several anchor sets, from training to the exported file, and its stored size."""
 
 import io
 from pathlib import Path
@@ -29,7 +29,7 @@ def optimizer_of(model: nn.Module, penalty: float) -> ProximalOptimizer:
 
 
 def trained(mixing: str, penalty: float, steps: int = 300) -> tuple[ANTMixtureEmbedding, float]:
-    """Rows of 7 kinds, and how far they still are from them."""
+    """Train rows of 7 kinds and return the layer with its remaining error."""
     layer = ANTMixtureEmbedding(N, D, SETS, mixing, padding_idx=0)
     optimizer, wanted = optimizer_of(layer, penalty), torch.randn(7, D)[IDS % 7]
     for _ in range(steps):
@@ -41,7 +41,7 @@ def trained(mixing: str, penalty: float, steps: int = 300) -> tuple[ANTMixtureEm
 
 
 @pytest.mark.parametrize(("mixing", "penalty"), [("linear", 1e-4), ("softmax", 1e-3)])
-def test_learns_and_becomes_sparse_with_the_proximal_step(mixing, penalty):
+def test_mixture_learns_and_becomes_sparse_with_proximal_step(mixing, penalty):
     dense, loss = trained(mixing, 0.0)
     sparse, sparse_loss = trained(mixing, penalty)
     assert loss < 0.2
@@ -49,14 +49,14 @@ def test_learns_and_becomes_sparse_with_the_proximal_step(mixing, penalty):
     assert sparse.to_packed().shape.num_nonzeros < 0.8 * dense.to_packed().shape.num_nonzeros
 
 
-def test_sparsemax_is_sparse_without_a_penalty():
+def test_sparsemax_is_sparse_without_penalty():
     (softmax, _), (sparsemax_, loss) = trained("softmax", 0.0), trained("sparsemax", 0.0)
     assert loss < 0.2
     assert sparsemax_.to_packed().shape.num_nonzeros < 0.9 * softmax.to_packed().shape.num_nonzeros
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_packed_rows_are_those_of_the_formula(mixing):
+def test_packed_rows_match_formula(mixing):
     layer, _ = trained(mixing, 1e-4, steps=50)
     parts = layer.transform.detach().double().clamp(min=0).split(SETS, 1)
     mix = {"linear": lambda part: part, "softmax": lambda part: part.softmax(1), "sparsemax": sparsemax}[mixing]
@@ -69,7 +69,7 @@ def test_packed_rows_are_those_of_the_formula(mixing):
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_exported_it_is_an_ant_table_with_the_same_rows(mixing, tmp_path: Path):
+def test_exported_mixture_is_ant_table_with_same_rows(mixing, tmp_path: Path):
     layer, _ = trained(mixing, 1e-4, steps=50)
     path = edge_embed.save(layer, tmp_path / "model.pt", IDS[:4])
     edge_embed.export(path, "onnx", tmp_path / "out.onnx")
@@ -85,7 +85,7 @@ def test_exported_it_is_an_ant_table_with_the_same_rows(mixing, tmp_path: Path):
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_inspect_counts_what_would_be_stored(mixing, tmp_path: Path):
+def test_inspect_counts_stored_nonzeros_and_anchors(mixing, tmp_path: Path):
     layer, _ = trained(mixing, 1e-4, steps=50)
     path = edge_embed.save(layer, tmp_path / "model.pt", IDS[:4])
     (table,) = inspect_program(path, verify=True).tables
@@ -97,8 +97,8 @@ def test_inspect_counts_what_would_be_stored(mixing, tmp_path: Path):
 @pytest.mark.parametrize(
     ("weight_type", "width", "step"), [("float32", 4, 0), ("float16", 2, 2**-11), ("int8", 1, 2**-8)]
 )
-def test_a_softmax_that_is_not_sparse_is_paid_for_in_the_file(weight_type, width, step, tmp_path: Path):
-    """All n A weights, each with the number of its anchor: its ratio is what the file says."""
+def test_softmax_mixture_stores_every_weight_in_file(weight_type, width, step, tmp_path: Path):
+    """The file holds all n A weights, each with its anchor id; the reported ratio counts them."""
     layer = ANTMixtureEmbedding(2000, 32, (10, 10))
     with torch.no_grad():
         layer.transform.copy_(torch.rand(2000, 20) * 5)
@@ -113,7 +113,7 @@ def test_a_softmax_that_is_not_sparse_is_paid_for_in_the_file(weight_type, width
     assert np.abs(packed.rows_float64(np.arange(2000)) - rows).max() < bound
 
 
-def test_a_resumed_run_is_the_run_that_was_not_interrupted():
+def test_run_resumed_equals_uninterrupted_run():
     runs = []
     for stop in (None, 4):
         torch.manual_seed(1)
@@ -137,7 +137,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted():
         assert torch.equal(one, other)
 
 
-def test_a_linear_mixture_is_one_set_side_by_side():
+def test_linear_mixture_equals_one_set_side_by_side():
     mixture, single = ANTMixtureEmbedding(N, D, SETS, "linear", padding_idx=2), edge_embed.ANTEmbedding(N, D, 7, 2)
     single.load_state_dict(mixture.state_dict())
     assert torch.equal(mixture(IDS), single(IDS))
@@ -146,7 +146,7 @@ def test_a_linear_mixture_is_one_set_side_by_side():
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_bags_are_the_means_of_rows(mixing):
+def test_bags_are_means_of_rows(mixing):
     layer = edge_embed.ANTMixtureEmbeddingBag(N, D, SETS, mixing, padding_idx=0)
     ids = torch.tensor([[1, 5, 0], [7, 7, 9]])
     expected = nn.functional.embedding_bag(ids, layer.use("rows", IDS), mode="mean", padding_idx=0)
@@ -155,13 +155,13 @@ def test_bags_are_the_means_of_rows(mixing):
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_heads_multiply_with_every_row(mixing):
+def test_output_layers_multiply_with_every_row(mixing):
     layer, hidden = ANTMixtureEmbedding(N, D, SETS, mixing, padding_idx=3), torch.randn(2, D)
     for state in (layer.train(), layer.eval(), layer.freeze()):
         torch.testing.assert_close(edge_embed.TiedOutput(state)(hidden), hidden @ state(IDS).t(), rtol=1e-4, atol=1e-5)
 
 
-def test_each_set_begins_with_its_own_vectors():
+def test_sets_start_from_their_own_vectors():
     layer, first, second = ANTMixtureEmbedding(N, D, SETS), torch.randn(3, D), torch.randn(4, D)
     layer.start_from(vectors=torch.cat((first, second)))
     assert all(map(torch.equal, layer.anchors.split(layer.set_sizes), (first, second)))
@@ -171,15 +171,15 @@ def test_each_set_begins_with_its_own_vectors():
     torch.testing.assert_close(linear(IDS[:7]), linear.anchors)
 
 
-def test_the_search_for_the_number_of_anchors_leaves_sets_alone():
+def test_anchor_search_leaves_mixtures_unchanged():
     model = nn.ModuleList([edge_embed.ANTEmbedding(N, D, 2), ANTMixtureEmbedding(N, D, SETS)])
     search = edge_embed.AnchorSearch(optimizer_of(model, 1e-3), 0.1)
     assert search.step(1.0)
     assert [layer.num_anchors for layer in model] == [3, 7]
 
 
-def test_low_rank_factorisation_is_a_linear_mixture_of_sets_of_one_anchor():
-    """Appendix I: no sparsity. The rank is at most M; the error lies between the best of rank M and of M - 1.
+def test_low_rank_factorisation_is_linear_mixture_of_single_anchors():
+    """Appendix I without sparsity: the rank is at most M; the error lies between the best of rank M and of M - 1.
 
     As T >= 0, one anchor can be spent on signs: T V = (T + c) V + c (-V_1 - ... ), for a large c.
     """
@@ -206,7 +206,7 @@ def test_low_rank_factorisation_is_a_linear_mixture_of_sets_of_one_anchor():
         (SETS, {"mixing": "entmax"}, "mixing must be one of linear, softmax, sparsemax, got 'entmax'"),
     ],
 )
-def test_mistakes_are_refused(sizes, options, message):
+def test_invalid_arguments_of_mixture_are_refused(sizes, options, message):
     with pytest.raises(BadInputError, match=message):
         ANTMixtureEmbedding(N, D, sizes, **options)
 
@@ -224,8 +224,8 @@ def test_mistakes_are_refused(sizes, options, message):
         (lambda: ANTEmbedding(30, 8, 10), "from the checkpoint, linear in the current model"),
     ],
 )
-def test_a_checkpoint_of_another_mixture_is_refused(frozen, other, message):
-    """Their tensors have the same names and, but for some frozen ones, the same shapes."""
+def test_checkpoint_of_another_mixture_is_refused(frozen, other, message):
+    """The tensors of both have the same names and, except some frozen ones, the same shapes."""
     saved, layer = ANTMixtureEmbedding(30, 8, (4, 6)), other()
     if frozen:
         saved.freeze()

@@ -1,4 +1,4 @@
-"""ANT's training with all its parts at once, in the ways that a loop is run."""
+"""ANT's training with all its parts at once, resumed, compiled, under autocast and in two processes."""
 
 import io
 from pathlib import Path
@@ -20,13 +20,13 @@ from edge_embed.layers.yogi import Yogi
 from ..forked import run_processes
 
 ANCHOR_IDS = torch.tensor([3, 5, 8])
-RELATED = torch.tensor([[1, 2, 8, 11], [3, 5, 4, 3]])  # 11 never comes up
+RELATED = torch.tensor([[1, 2, 8, 11], [3, 5, 4, 3]])  # 11 never occurs
 UNRELATED = torch.tensor([[1, 4], [2, 9]])
 BATCHES = torch.randint(0, 10, (12, 4, 5), generator=torch.Generator().manual_seed(1))
 
 
 class Language(nn.Module):
-    """One table for input and output; padding is 0, and 10 and 11 never come up."""
+    """One table for input and output; padding is 0, and 10 and 11 never occur."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Language(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Bags of words."""
+    """A classifier of bags of words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ MODELS = {"language": Language, "classifier": Classifier}
 
 
 class Training:
-    """A model, its optimiser and its schedule, with steps that can be saved between."""
+    """A model, its optimiser and its schedule, with steps that can be saved in between."""
 
     def __init__(self, make: type[nn.Module] = Language) -> None:
         torch.manual_seed(0)
@@ -89,7 +89,7 @@ def make(request: pytest.FixtureRequest) -> type[nn.Module]:
     return MODELS[request.param]
 
 
-def test_words_that_never_come_up_keep_what_is_related_and_padding_stays_zero():
+def test_words_that_never_occur_keep_related_entries_and_padding_stays_zero():
     """11 is related to the first anchor, 10 to none."""
     training = Training(Classifier).run(BATCHES)
     transform = training.words.transform.detach()
@@ -101,7 +101,7 @@ def test_words_that_never_come_up_keep_what_is_related_and_padding_stays_zero():
     assert not training.words(torch.tensor([[0]])).any()
 
 
-def test_a_resumed_run_is_the_run_that_was_not_interrupted(make):
+def test_run_resumed_equals_uninterrupted_run(make):
     whole = Training(make).run(BATCHES)
     first = Training(make).run(BATCHES[:5])
     buffer = io.BytesIO()
@@ -116,14 +116,14 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(make):
     assert second.optimizer.penalty == whole.optimizer.penalty == 0.3
 
 
-def test_a_compiled_step_is_the_plain_one(make):
+def test_compiled_step_equals_plain_step(make):
     torch._dynamo.reset()
     plain, compiled = Training(make), Training(make)
     compiled.call = torch.compile(compiled.model, fullgraph=True, backend="aot_eager")
     assert_same(compiled.run(BATCHES).model, plain.run(BATCHES).model)
 
 
-def test_below_autocast_the_first_steps_are_those_without_it(make):
+def test_autocast_leaves_first_steps_nearly_unchanged(make):
     training, start = Training(make), Training(make)
     with torch.autocast("cpu", torch.bfloat16):
         training.run(BATCHES[:2])
@@ -141,7 +141,7 @@ def _one_rank(rank: int, folder: str) -> None:
     search = AnchorSearch(training.optimizer, 0.5)
     training.call = nn.parallel.DistributedDataParallel(training.model)
     training.run(half[:6])
-    torch.manual_seed(rank)  # new anchors differ until they are those of the first process
+    torch.manual_seed(rank)  # new anchors differ until rank 0 sends its own
     assert search.step(1.0)
     training.call = nn.parallel.DistributedDataParallel(training.model)
     training.run(half[6:])
@@ -150,10 +150,10 @@ def _one_rank(rank: int, folder: str) -> None:
 
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
-def test_two_processes_end_with_the_same_table_as_one(tmp_path: Path) -> None:
-    """The mean of the gradients of two halves is the gradient of the whole; each makes the same proximal step.
+def test_processes_end_with_same_table_as_one_process(tmp_path: Path) -> None:
+    """The mean of the gradients of two halves is the gradient of the whole; each process makes the same proximal step.
 
-    So too after an anchor was added, where the model is wrapped again.
+    This also holds after an anchor was added, for which the model is wrapped again.
     """
     run_processes(_one_rank, (str(tmp_path),))
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]

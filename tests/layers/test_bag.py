@@ -31,7 +31,7 @@ METHODS = ("dpq", "ant", "tt", "tr")
 
 
 def dense_rows(layer: CompressedEmbedding) -> torch.Tensor:
-    """All rows as the layer looks them up in its present mode."""
+    """Return all rows as the layer looks them up in its present mode."""
     return layer._learning_rows(torch.arange(N)) if layer.learns else layer.use("rows", torch.arange(N))
 
 
@@ -51,7 +51,7 @@ def reference(layer: CompressedEmbedding, ids, offsets=None, weights=None) -> to
 @pytest.mark.parametrize("state", ["trainable", "frozen"])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_bags_equal_those_of_torch(method, state, data):
+def test_bags_match_those_of_torch(method, state, data):
     mode = data.draw(st.sampled_from(["sum", "mean", "max"]), "mode")
     padding = data.draw(st.sampled_from([None, 0, 7]), "padding_idx")
     last = data.draw(st.booleans(), "include_last_offset")
@@ -73,7 +73,7 @@ def test_bags_equal_those_of_torch(method, state, data):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_rows_of_a_matrix_are_bags(method, mode):
+def test_rows_of_id_matrix_are_bags(method, mode):
     layer = make(method, 3, mode=mode).eval()
     ids = torch.randint(0, N, (4, 6))
     ids[1] = 3  # only padding: an empty bag
@@ -87,7 +87,7 @@ def test_rows_of_a_matrix_are_bags(method, mode):
 
 @pytest.mark.parametrize("method", ["ant", "tt"])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_gradients_are_those_of_gather_and_reduce(method, mode):
+def test_gradients_match_gather_and_reduce(method, mode):
     layer = make(method, 3, mode=mode, dtype=torch.float64).train()
     ids = torch.randint(0, N, (5, 4))
     ids[0, 0] = 3
@@ -100,7 +100,7 @@ def test_gradients_are_those_of_gather_and_reduce(method, mode):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_sample_weights_learn():
+def test_sample_weights_get_gradients():
     layer = make("ant", mode="sum").train()
     ids, weights = torch.randint(0, N, (3, 4)), torch.rand(3, 4, requires_grad=True)
     layer(ids, per_sample_weights=weights).sum().backward()
@@ -117,13 +117,13 @@ def test_sample_weights_learn():
         ([0, -2], "got 0, then -2"),
     ],
 )
-def test_offsets_outside_the_ids_are_refused(training, offsets, message):
+def test_offsets_outside_ids_are_refused(training, offsets, message):
     layer = make("dpq").train(training)
     with pytest.raises(BadInputError, match=message):
         layer(torch.arange(4), torch.tensor(offsets))
 
 
-def test_what_a_bag_cannot_take():
+def test_empty_offsets_and_ids_out_of_range_are_refused():
     with pytest.raises(BadInputError, match="offsets are empty"):
         make("dpq", include_last_offset=True)(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
     nothing = torch.zeros(0, dtype=torch.int64)
@@ -144,7 +144,7 @@ def test_what_a_bag_cannot_take():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_bag_of_a_half_precision_table_is_rounded_once(method):
+def test_bag_of_half_precision_table_is_rounded_once(method):
     layer = make(method, mode="mean").eval().freeze(value_type="float16")
     ids = torch.randint(0, N, (1, 5000))
     exact = layer.to_packed().rows_float64(ids.numpy()).mean(1)
@@ -152,7 +152,7 @@ def test_a_bag_of_a_half_precision_table_is_rounded_once(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_help_shows_the_arguments_of_the_layer_and_of_a_bag(method):
+def test_help_shows_arguments_of_layer_and_bag(method):
     bag = type(make(method))
     layer = getattr(edge_embed, bag.__name__.removesuffix("Bag"))
     shown, of_layer = inspect.signature(bag), inspect.signature(layer)
@@ -163,7 +163,7 @@ def test_help_shows_the_arguments_of_the_layer_and_of_a_bag(method):
     assert "num_embeddings: int, embedding_dim: int" in title.partition("Method resolution order")[0]
 
 
-def test_a_class_made_from_a_bag_shows_its_own_arguments():
+def test_subclass_of_bag_shows_its_own_arguments():
     class Named(edge_embed.DPQEmbeddingBag):
         def __init__(self, name: str) -> None:
             super().__init__(N, D, 5, 3, mode="sum")
@@ -176,7 +176,7 @@ def test_a_class_made_from_a_bag_shows_its_own_arguments():
     assert inspect.signature(Same) == inspect.signature(edge_embed.TTEmbeddingBag)
 
 
-def test_one_bag_is_no_example_where_it_would_fix_the_number_of_bags(tmp_path):
+def test_example_of_one_bag_is_refused_where_it_fixes_bag_count(tmp_path):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""torch.utils.checkpoint: a pass that the backward pass repeats counts once, and gradients are those without it."""
+"""torch.utils.checkpoint: a repeated forward pass counts once and gives the gradients of a plain step."""
 
 import copy
 
@@ -13,7 +13,7 @@ OPTIONS = {"sx": {}, "vq": {"variant": "vq"}, "vq ema": {"variant": "vq", "ema_d
 
 
 class Reader(nn.Module):
-    """What it multiplies rows with gets a gradient from the rows."""
+    """A table and a linear layer, whose weight gets a gradient from the rows."""
 
     def __init__(self, table: DPQEmbedding) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Reader(nn.Module):
 
 
 class Head(nn.Module):
-    """Logits of all words."""
+    """The logits of all words."""
 
     def __init__(self, table: DPQEmbedding) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class Head(nn.Module):
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("model", [Reader, Head])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_a_repeated_pass_counts_once(options, model, reentrant):
+def test_repeated_pass_counts_once(options, model, reentrant):
     plain = model(DPQEmbedding(20, 12, 5, 3, padding_idx=0, init_scale=1.0, **options))
     repeated = copy.deepcopy(plain)
-    leaf = torch.zeros(1, requires_grad=True)  # a reentrant one asks for an input with a gradient
+    leaf = torch.zeros(1, requires_grad=True)  # reentrant checkpointing requires an input with a gradient
     for _ in range(3):
         ids = torch.randint(0, 20, (4, 6))
         plain.zero_grad()

@@ -1,4 +1,4 @@
-"""Cores of other libraries give the rows that those libraries give, by their own formulas written out in numpy."""
+"""Cores of other libraries give those libraries' rows, by their own formulas written out in numpy."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Arrays = list[np.ndarray]
 
 
 def digits(number: int, sizes: Sequence[int], first_is_least: bool) -> list[int]:
-    """Of a number in mixed radix, by division with remainder."""
+    """Return the digits of a number in mixed radix, by division with remainder."""
     order = list(range(len(sizes))) if first_is_least else list(range(len(sizes)))[::-1]
     found = [0] * len(sizes)
     for k in order:
@@ -27,7 +27,7 @@ def digits(number: int, sizes: Sequence[int], first_is_least: bool) -> list[int]
 
 
 def entry(cores: Arrays, rows: Sequence[int], columns: Sequence[int]) -> float:
-    """Eq. (1): trace(G_1[:, i_1, j_1, :] ... G_N[:, i_N, j_N, :]) of cores [R, I, J, R']."""
+    """Compute eq. (1): trace(G_1[:, i_1, j_1, :] ... G_N[:, i_N, j_N, :]) of cores [R, I, J, R']."""
     product = np.eye(cores[0].shape[0])
     for core, i, j in zip(cores, rows, columns, strict=True):
         product = product @ core[:, i, j, :]
@@ -35,7 +35,7 @@ def entry(cores: Arrays, rows: Sequence[int], columns: Sequence[int]) -> float:
 
 
 def by_entries(cores: Arrays, rows_least: bool, columns_least: bool) -> np.ndarray:
-    """The whole matrix."""
+    """Return the whole matrix."""
     row_shape, col_shape = [core.shape[1] for core in cores], [core.shape[2] for core in cores]
     table = np.empty((math.prod(row_shape), math.prod(col_shape)))
     for i in range(len(table)):
@@ -45,7 +45,7 @@ def by_entries(cores: Arrays, rows_least: bool, columns_least: bool) -> np.ndarr
 
 
 def t3nsor_full(cores: Arrays) -> np.ndarray:
-    """`TensorTrain.full`: products of unfolded cores, then all axes of rows before those of columns."""
+    """Compute `TensorTrain.full`: products of unfolded cores, then all axes of rows before those of columns."""
     result = cores[0]
     for core in cores[1:]:
         result = result.reshape(-1, core.shape[0]) @ core.reshape(core.shape[0], -1)
@@ -56,7 +56,7 @@ def t3nsor_full(cores: Arrays) -> np.ndarray:
 
 
 def t3nsor_rows(cores: Arrays) -> np.ndarray:
-    """`ind2sub` with cumulative products of the first sizes, then `gather_rows`."""
+    """Compute `ind2sub` with cumulative products of the first sizes, then `gather_rows`."""
     sizes = [core.shape[1] for core in cores]
     strides = np.concatenate(([1], np.cumprod(sizes[:-1])))
     found = []
@@ -70,7 +70,7 @@ def t3nsor_rows(cores: Arrays) -> np.ndarray:
 
 
 def block_tt(cores: Arrays) -> np.ndarray:
-    """tltorch's `BlockTT.to_tensor`: a(i)(j)b, b(k)(l)c -> a(ik)(jl)c, axes merged after each step."""
+    """Compute tltorch's `BlockTT.to_tensor`: a(i)(j)b, b(k)(l)c -> a(ik)(jl)c, axes merged after each step."""
     result = cores[0]
     for core in cores[1:]:
         product = np.einsum("aijb,bklc->aikjlc", result, core)
@@ -80,7 +80,7 @@ def block_tt(cores: Arrays) -> np.ndarray:
 
 
 def fbtt(cores: Arrays) -> np.ndarray:
-    """The kernel's index: number / L_k % I_k with L_k the product of the sizes behind; core rows are [R, J, R']."""
+    """Compute the kernel's index: number / L_k % I_k, L_k = product of the later sizes; core rows are [R, J, R']."""
     sizes = [core.shape[1] for core in cores]
     found = []
     for number in range(math.prod(sizes)):
@@ -95,7 +95,7 @@ def fbtt(cores: Arrays) -> np.ndarray:
 
 
 def hetu(cores: Arrays) -> np.ndarray:
-    """Remainders from the first table on, the last one takes what is left; tables are [I, R J R']."""
+    """Take remainders from the first table on and leave the rest to the last one; tables are [I, R J R']."""
     sizes = [core.shape[1] for core in cores]
     found = []
     for number in range(math.prod(sizes)):
@@ -122,7 +122,7 @@ FLAT, ORDERED = ("fbtt", "hetu"), ("tt-pytorch-rows", "hetu")
 
 
 def held(cores: Arrays, order: str) -> list[torch.Tensor]:
-    """Cores [R, I, J, R'] as the library holds them."""
+    """Return cores [R, I, J, R'] in the library's layout."""
     if order == "edge-embed":
         cores = [core.transpose(1, 0, 2, 3) for core in cores]
     if order in FLAT:
@@ -147,7 +147,7 @@ shapes = st.integers(2, 4).flatmap(
 @settings(max_examples=15)
 @pytest.mark.parametrize("order", FORMULAS)
 @given(shape=shapes)
-def test_from_cores_gives_the_rows_of_the_library(order, shape):
+def test_layer_from_cores_gives_rows_of_library(order, shape):
     row_shape, col_shape, ranks = shape
     cores = drawn(row_shape, col_shape, [1, *ranks, 1])
     more = {"col_shape": col_shape} if order in FLAT else {}
@@ -159,7 +159,7 @@ def test_from_cores_gives_the_rows_of_the_library(order, shape):
 
 
 @pytest.mark.parametrize("order", ["edge-embed", "paper", "tt-pytorch", "tltorch"])
-def test_fewer_rows_than_the_cores_have_are_the_first_ones(order):
+def test_layer_with_fewer_rows_than_cores_gives_first_ones(order):
     cores = drawn([3, 4, 2], [2, 1, 3], [1, 2, 3, 1])
     layer = TTEmbedding.from_cores(held(cores, order), 21, 0, order=order).eval()
     table = FORMULAS[order](cores)[:21]
@@ -168,7 +168,7 @@ def test_fewer_rows_than_the_cores_have_are_the_first_ones(order):
 
 
 @pytest.mark.parametrize(("order", "least"), [("edge-embed", False), ("paper", True), ("tt-pytorch", False)])
-def test_rings_are_the_trace(order, least):
+def test_layer_from_ring_cores_gives_trace(order, least):
     cores = drawn([3, 2, 2], [2, 2, 3], [3, 2, 4, 3])
     layer = TREmbedding.from_cores(held(cores, order), 12, order=order).eval()
     table = by_entries(cores, least, least)
@@ -177,8 +177,8 @@ def test_rings_are_the_trace(order, least):
 
 @pytest.mark.parametrize("order", FLAT)
 @pytest.mark.parametrize("ranks", [[2, 3, 2], [1, 3, 1]])
-def test_rings_of_libraries_that_have_trains_alone_are_refused(order, ranks):
-    cores = held(drawn([5, 4], [3, 2], ranks), order)  # with ranks 2, 3, 2 they could be a train of rank 6
+def test_rings_of_libraries_with_trains_only_are_refused(order, ranks):
+    cores = held(drawn([5, 4], [3, 2], ranks), order)  # ranks 2, 3, 2 could be a train of rank 6
     with pytest.raises(BadInputError, match=f"order: got '{order}' for a ring.* TTEmbedding.from_cores takes"):
         TREmbedding.from_cores(cores, 20, order=order, col_shape=[3, 2])
 
@@ -190,7 +190,7 @@ def test_cores_of_two_tables_are_refused():
 
 
 @pytest.mark.parametrize("order", ["tt-pytorch", "hetu"])
-def test_an_order_of_rows_is_of_ids_in_the_numbering_of_the_library(order):
+def test_row_order_uses_ids_of_library(order):
     cores = drawn([3, 4, 2], [2, 1, 3], [1, 2, 3, 1])
     more = {"col_shape": [2, 1, 3]} if order in FLAT else {}
     row_order = torch.randperm(24)
@@ -199,7 +199,7 @@ def test_an_order_of_rows_is_of_ids_in_the_numbering_of_the_library(order):
     np.testing.assert_allclose(layer(torch.arange(24)).detach().numpy(), table, rtol=1e-9, atol=1e-12)
 
 
-def test_cores_of_one_table_may_have_its_axis_in_front():
+def test_cores_of_one_table_may_have_leading_axis():
     cores = held(drawn([3, 4], [2, 3], [1, 2, 1]), "fbtt")
     stacked = own_cores([core.unsqueeze(0) for core in cores], "fbtt", [2, 3])
     for one, other in zip(stacked, own_cores(cores, "fbtt", [2, 3]), strict=True):
@@ -240,13 +240,13 @@ def test_cores_of_one_table_may_have_its_axis_in_front():
         ("edge-embed", "paper", 24, {}, "R_0 = 3, expected 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(order, cores, rows, more, message):
+def test_cores_that_do_not_fit_order_are_refused(order, cores, rows, more, message):
     given_ = held(drawn([3, 4, 2], [2, 1, 3], [1, 2, 3, 1]), cores)
     with pytest.raises(BadInputError, match=message):
         TTEmbedding.from_cores(given_, rows, order=order, **more)
 
 
-def test_a_padding_row_that_the_order_moves_is_refused():
+def test_padding_row_moved_by_order_is_refused():
     cores = held(drawn([3, 4, 2], [2, 1, 3], [1, 2, 3, 1]), "hetu")
     with pytest.raises(BadInputError, match="row_order"):
         TTEmbedding.from_cores(cores, 24, 1, order="hetu", col_shape=[2, 1, 3])

@@ -1,4 +1,4 @@
-"""What a user of nn.Embedding relies on when DPQEmbedding takes its place."""
+"""DPQEmbedding in place of nn.Embedding: ids, padding, rows, freezing and errors."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
     pairwise(list(MODES), INTEGERS, [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)]),
     indirect=["make_mode"],
 )
-def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
+def test_ids_of_any_integer_dtype_and_rank_give_rows(make_mode, dtype, shape):
     layer = make_mode()
     ids = torch.randint(0, 20, shape)
     rows = layer(ids.to(dtype))
@@ -28,7 +28,7 @@ def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0, 2)])
-def test_empty_batches_give_empty_rows_and_teach_nothing(make_mode, shape, variant):
+def test_empty_batches_give_empty_rows_and_no_gradient(make_mode, shape, variant):
     layer = make_mode(variant=variant, padding_idx=1)
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
     rows = layer(torch.zeros(shape, dtype=torch.int64))
@@ -41,16 +41,16 @@ def test_empty_batches_give_empty_rows_and_teach_nothing(make_mode, shape, varia
 
 
 @pytest.mark.parametrize("bad", [-1, 20, 2**31, -(2**40), 2**63 - 1])
-def test_ids_out_of_range_are_named_with_the_bound(make_mode, bad):
+def test_ids_out_of_range_are_named_with_bound(make_mode, bad):
     layer = make_mode()
     with pytest.raises(IdOutOfRangeError, match=rf"id {bad} is out of range: expected 0 to 19"):
         layer(torch.tensor([[3, bad]]))
-    with pytest.raises(IndexError):  # what code written for nn.Embedding catches
+    with pytest.raises(IndexError):  # the error that code for nn.Embedding catches
         layer(torch.tensor(bad))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bool, torch.complex64], ids=str)
-def test_ids_that_are_no_integers_are_refused_with_the_remedy(make_mode, dtype):
+def test_ids_that_are_no_integers_are_refused_with_remedy(make_mode, dtype):
     with pytest.raises(BadInputError, match=rf"got {dtype}: .*ids\.long\(\)"):
         make_mode()(torch.zeros(3, dtype=dtype))
 
@@ -62,12 +62,12 @@ def test_padding_row_is_exactly_zero_in_every_mode(make_mode, variant, given):
     assert layer.padding_idx == nn.Embedding(20, 12, padding_idx=given).padding_idx == padding
     ids = torch.tensor([[padding, (padding + 1) % 20, padding]])
     rows = layer(ids).detach()
-    assert rows[0, [0, 2]].numpy().tobytes() == bytes(2 * 12 * 4)  # not -0.0 either
+    assert rows[0, [0, 2]].numpy().tobytes() == bytes(2 * 12 * 4)  # and not -0.0
     assert rows[0, 1].any()
     assert layer.to_packed().rows(ids.numpy())[0, 0].tobytes() == bytes(12 * 4)
 
 
-def test_padding_outside_the_table_is_refused():
+def test_padding_outside_table_is_refused():
     for outside in (20, -21):
         with pytest.raises(BadInputError, match=f"padding_idx {outside} .*20 rows"):
             DPQEmbedding(20, 12, 4, 3, padding_idx=outside)
@@ -75,7 +75,7 @@ def test_padding_outside_the_table_is_refused():
 
 @pytest.mark.parametrize("norm", [True, False])
 def test_padding_gets_no_gradient_and_changes_no_other(make_layer, variant, share, norm):
-    """Not by batch statistics either: other ids learn as if the padding were not in the batch."""
+    """Batch statistics are no exception: other ids get the gradients of a batch without the padding."""
 
     def gradients(layer: DPQEmbedding, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         rows = layer(ids)
@@ -95,7 +95,7 @@ def test_padding_gets_no_gradient_and_changes_no_other(make_layer, variant, shar
         torch.testing.assert_close(got[name], expected[name], rtol=1e-12, atol=1e-14)
 
 
-def test_a_batch_of_padding_only_teaches_nothing(make_layer, variant):
+def test_batch_of_padding_only_gives_no_gradient(make_layer, variant):
     layer = make_layer(variant=variant, padding_idx=0)
     before = {name: tensor.clone() for name, tensor in layer.named_buffers()}
     layer(torch.zeros(4, dtype=torch.int64)).sum().backward()
@@ -119,13 +119,13 @@ def test_a_batch_of_padding_only_teaches_nothing(make_layer, variant):
         ((20, 12, 4, 3), {"variant": "pq"}, "variant must be .*got 'pq'"),
     ],
 )
-def test_impossible_sizes_are_refused_with_the_numbers(sizes, options, message):
+def test_impossible_sizes_are_refused_with_numbers(sizes, options, message):
     with pytest.raises(BadInputError, match=message):
         DPQEmbedding(*sizes, **options)
 
 
 @pytest.mark.parametrize("num_codes", [2, 3, 4, 5, 16, 17, 255, 256, 257, 300])
-def test_every_size_of_code_survives_freezing_and_packing(make_layer, num_codes, variant, share):
+def test_codes_of_every_size_survive_freezing_and_packing(make_layer, num_codes, variant, share):
     layer = make_layer(num_codes=num_codes, variant=variant, share_subspaces=share, padding_idx=3).eval()
     ids = torch.randint(0, 20, (4, 7))
     rows = layer(ids).detach()
@@ -137,8 +137,8 @@ def test_every_size_of_code_survives_freezing_and_packing(make_layer, num_codes,
     assert torch.equal(DPQEmbedding.from_packed(packed)(ids), rows)
 
 
-def test_eval_rows_are_value_rows_selected_by_index(make_layer, variant):
-    """q - sg(q - v) would be off by a rounding."""
+def test_eval_rows_are_values_selected_by_index(make_layer, variant):
+    """q - sg(q - v) would differ by a rounding."""
     layer = make_layer(variant=variant).eval()
     rows = layer(torch.arange(20)).unflatten(-1, (3, 4)).detach().numpy()
     for group in range(3):
@@ -146,7 +146,7 @@ def test_eval_rows_are_value_rows_selected_by_index(make_layer, variant):
         assert {row.tobytes() for row in rows[:, group]} <= stored
 
 
-def test_frozen_in_training_mode_still_looks_up(make_layer):
+def test_frozen_layer_in_training_mode_still_gives_rows(make_layer):
     layer = make_layer().freeze()
     ids = torch.arange(20)
     assert torch.equal(layer.train()(ids), layer.eval()(ids))
@@ -160,7 +160,7 @@ def test_repr_names_sizes_and_state(make_layer):
     assert "frozen=True" in repr(layer.freeze())
 
 
-def test_from_packed_copies(make_layer):
+def test_layer_from_packed_copies_its_arrays(make_layer):
     packed = make_layer().to_packed()
     layer = DPQEmbedding.from_packed(packed)
     before = layer(torch.arange(20)).clone()

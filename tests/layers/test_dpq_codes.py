@@ -1,4 +1,4 @@
-"""Which rows are asked for together never changes a row: codes are the same one by one and all at once."""
+"""Rows do not depend on the batch: codes are the same one by one and all at once."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def assert_same_in_any_batch(query: torch.Tensor, *rest: object) -> None:
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-def test_random_tables(metric, groups, num_codes, width):
+def test_codes_of_random_tables_are_equal_in_any_batch(metric, groups, num_codes, width):
     torch.manual_seed(1)
     query, key = torch.randn(1500, groups * width), torch.randn(groups, num_codes, width)
     statistics = torch.randn(num_codes), torch.rand(num_codes) + 0.1
@@ -35,8 +35,8 @@ def test_random_tables(metric, groups, num_codes, width):
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-def test_equal_keys_are_a_tie_that_the_lowest_wins(metric, groups, num_codes, width):
-    """In float64 alone, rounding decided between them, and with it the batch."""
+def test_keys_that_are_equal_give_lowest_code(metric, groups, num_codes, width):
+    """Rounding decides these ties in float64, and the batch decides the rounding."""
     torch.manual_seed(2)
     half = num_codes // 2
     for _ in range(10):
@@ -49,8 +49,8 @@ def test_equal_keys_are_a_tie_that_the_lowest_wins(metric, groups, num_codes, wi
 
 @pytest.mark.parametrize("metric", ["dot", "euclidean"])  # a cosine of single numbers is a sign
 @pytest.mark.parametrize("step", [1, -1])
-def test_keys_that_differ_in_the_last_bit(metric, step):
-    """What float32 weights can tell apart, codes tell apart wherever distances are not tiny differences."""
+def test_keys_that_differ_in_last_bit_give_different_codes(metric, step):
+    """Codes distinguish keys that differ in float32, unless distances are tiny differences."""
     key = torch.tensor([[[1.0], [1.0]]])
     key[0, 1] = torch.nextafter(key[0, 1], torch.tensor(float(step * 9)))
     query = torch.full((5, 1), 3.0)
@@ -59,7 +59,7 @@ def test_keys_that_differ_in_the_last_bit(metric, step):
     assert torch.equal(dpq_distance.codes(query, key, None, None, metric), expected)
 
 
-def test_layer_rows_one_by_one(variant, share):
+def test_rows_one_by_one_equal_rows_of_a_batch(variant, share):
     torch.manual_seed(3)
     layer = DPQEmbedding(3000, 32, 16, 8, variant, share).eval()
     ids = torch.randint(0, 3000, (1000,))
@@ -72,7 +72,7 @@ def test_layer_rows_one_by_one(variant, share):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_packing_is_the_same_on_any_number_of_threads(threads):
+def test_packing_is_equal_on_any_number_of_threads(threads):
     torch.manual_seed(4)
     layer = DPQEmbedding(20_000, 64, 16, 16)
     before = torch.get_num_threads()
@@ -85,7 +85,7 @@ def test_packing_is_the_same_on_any_number_of_threads(threads):
         torch.set_num_threads(before)
 
 
-def test_progress_of_packing_counts_every_row():
+def test_packing_progress_counts_every_row():
     layer = DPQEmbedding(20_000, 64, 16, 16)
     seen: list[int] = []
     dpq.pack(layer.query, layer.key, layer.value, None, None, "dot", None, seen.append)
@@ -95,8 +95,8 @@ def test_progress_of_packing_counts_every_row():
 
 
 @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-def test_small_distances_between_large_vectors(groups, num_codes, width):
-    """-|q|^2 + 2<q, k> - |k|^2 cancels almost entirely here: in float32 only noise would be left."""
+def test_small_distances_between_large_vectors_give_nearest_codes(groups, num_codes, width):
+    """-|q|^2 + 2<q, k> - |k|^2 cancels almost entirely here: float32 would leave only noise."""
     torch.manual_seed(5)
     query = 100 + 0.01 * torch.randn(500, groups * width)
     key = 100 + 0.01 * torch.randn(groups, num_codes, width)
@@ -107,28 +107,28 @@ def test_small_distances_between_large_vectors(groups, num_codes, width):
 
 
 class TestNearest:
-    """The codes of training, where choices come before queries."""
+    """The codes of training, whose input has the choices before the queries."""
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     @pytest.mark.parametrize(("groups", "num_codes"), [(1, 2), (3, 5), (8, 16), (2, 300), (1, 65536)])
-    def test_the_largest_and_of_ties_the_lowest(self, dtype, groups, num_codes):
+    def test_nearest_gives_largest_and_lowest_of_ties(self, dtype, groups, num_codes):
         torch.manual_seed(3)
         response = torch.randint(-4, 5, (groups, num_codes, 9)).to(dtype)  # with many ties
-        expected = response.double().numpy().argmax(1)  # numpy promises the first
+        expected = response.double().numpy().argmax(1)  # numpy guarantees the first
         assert torch.equal(dpq_distance.nearest(response), torch.from_numpy(expected))
 
-    def test_infinities_and_no_queries(self):
+    def test_nearest_accepts_infinities_and_no_queries(self):
         infinity = float("inf")
         response = torch.tensor([[1.0, -infinity], [infinity, -infinity], [infinity, -infinity]]).unsqueeze(0)
         assert dpq_distance.nearest(response).tolist() == [[1, 0]]
         assert dpq_distance.nearest(torch.empty(2, 5, 0)).shape == (2, 0)
 
-    def test_distances_that_are_no_numbers_give_a_code_all_the_same(self):
+    def test_nearest_of_nan_distances_gives_a_code(self):
         """A training run that diverges ends with losses of NaN, not with an index out of range."""
         assert dpq_distance.nearest(torch.full((1, 5, 3), float("nan"))).tolist() == [[4, 4, 4]]
 
     @pytest.mark.parametrize(("groups", "num_codes", "width"), SIZES)
-    def test_they_are_those_of_inference_where_distances_are_far_from_equal(self, metric, groups, num_codes, width):
+    def test_nearest_matches_inference_where_distances_are_clear(self, metric, groups, num_codes, width):
         torch.manual_seed(4)
         query, key = torch.randn(200, groups * width).double(), torch.randn(groups, num_codes, width).double()
         weights = dpq_distance.affine(key, metric)

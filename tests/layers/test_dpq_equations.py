@@ -1,6 +1,6 @@
 """DPQ-SX with every option against eq. (1) to (5), written out with loops in float64 and differentiated by autograd.
 
-As in the authors' code, V learns from the one-hot choice; queries and keys learn from the soft one.
+As in the authors' code, V gets the gradient of the one-hot choice; queries and keys get that of the soft choice.
 """
 
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ EPS = 1e-5  # of the batch norm
 class Case:
     layer: DPQEmbedding
     ids: Tensor
-    gradient: Tensor  # what the rest of the model sends back, [B, d]
+    gradient: Tensor  # gradient from the rest of the model, [B, d]
 
     @property
     def kept(self) -> Tensor:
-        """Which ids are no padding, bool [B]."""
+        """Return which ids are no padding, bool [B]."""
         padding = -1 if self.layer.padding_idx is None else self.layer.padding_idx
         return self.ids != padding
 
     def groups(self, matrix: Tensor) -> Tensor:
-        """Columns in D groups: Q^(j) of section 2.1."""
+        """Return columns in D groups: Q^(j) of section 2.1."""
         return matrix.reshape(len(matrix), self.layer.num_groups, matrix.shape[1] // self.layer.num_groups)
 
 
@@ -67,7 +67,7 @@ def similarity(query: Tensor, key: Tensor, metric: str) -> Tensor:
 
 
 def similarities(case: Case, query: Tensor, key: Tensor) -> Tensor:
-    """[B, D, K], a pair of vectors at a time."""
+    """Return [B, D, K], a pair of vectors at a time."""
     layer = case.layer
     return torch.stack([
         torch.stack([
@@ -78,21 +78,21 @@ def similarities(case: Case, query: Tensor, key: Tensor) -> Tensor:
 
 
 def standardised(case: Case, scores: Tensor) -> Tensor:
-    """By the mean and variance of the batch: per choice over groups too, or per group and choice."""
+    """Standardise by mean and variance of the batch: per choice over groups too, or per group and choice."""
     places = 0 if case.layer.distance_norm == "per_group" else (0, 1)
     mean = scores.mean(places, keepdim=True)
     return (scores - mean) / ((scores - mean) ** 2).mean(places, keepdim=True).add(EPS).sqrt()
 
 
 def clear(scores: Tensor) -> bool:
-    """Whether rounding decides no code."""
+    """Return whether no code depends on rounding."""
     best = scores.topk(2, -1).values
     return bool((best[..., 0] - best[..., 1]).min() > 1e-9)
 
 
 @settings(deadline=None, max_examples=60)
 @given(cases())
-def test_rows_and_gradients(case):
+def test_rows_and_gradients_match_equations(case):
     layer, kept = case.layer, case.ids[case.kept]
     names = [name for name, _ in layer.named_parameters()]
     weights = {name: parameter.detach().clone().requires_grad_() for name, parameter in layer.named_parameters()}
@@ -119,8 +119,8 @@ def test_rows_and_gradients(case):
 
 @settings(deadline=None, max_examples=40)
 @given(cases(), st.sampled_from([torch.float32, torch.float16]))
-def test_eval_rows_are_the_values_nearest_by_the_running_statistics(case, dtype):
-    """Eq. (1) and (2); frozen, packed and captured, rows are the same bits."""
+def test_eval_rows_match_values_nearest_by_running_statistics(case, dtype):
+    """Eq. (1) and (2) hold; frozen, packed and captured rows are the same bits."""
     layer = case.layer.to(dtype)
     for _ in range(2):
         layer(case.ids)
@@ -145,8 +145,8 @@ def test_eval_rows_are_the_values_nearest_by_the_running_statistics(case, dtype)
 @pytest.mark.parametrize("metric", ["dot", "euclidean", "cosine"])
 @pytest.mark.parametrize("options", [{}, {"tie_key_value": True}, {"key_dim": 6}], ids=["untied", "tied", "key_dim"])
 @pytest.mark.parametrize("norm", [True, False, "per_group"])
-def test_frozen_rows_of_many_batches(make_layer, share, metric, options, norm):
-    """Every combination, on a table that is large enough for near ties."""
+def test_frozen_rows_match_equations_in_every_combination(make_layer, share, metric, options, norm):
+    """The table is large enough for near ties."""
     layer = make_layer(3000, 12, 16, 3, metric=metric, distance_norm=norm, share_subspaces=share, padding_idx=5,
                        **options).eval()  # fmt: skip
     ids = torch.randint(0, 3000, (7, 300))
@@ -161,8 +161,8 @@ def test_frozen_rows_of_many_batches(make_layer, share, metric, options, norm):
     assert len(rows.flatten(0, 1).unique(dim=0)) > 100
 
 
-def test_vectors_without_a_direction_learn_nothing():
-    """A cosine with zero is 0, and its gradient is not infinite, in half precision either."""
+def test_vectors_without_direction_get_no_gradient():
+    """A cosine with zero is 0, and its gradient is finite, in half precision too."""
     for dtype in (torch.float32, torch.float16):
         layer = DPQEmbedding(4, 6, 3, 2, metric="cosine", distance_norm=False, init_scale=1.0, dtype=dtype)
         with torch.no_grad():
@@ -173,10 +173,10 @@ def test_vectors_without_a_direction_learn_nothing():
         assert not layer.key.grad[0, 2].any()
         assert layer.query.grad[0].any()
         assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
-        assert layer.eval().to_packed().codes_of(1).tolist() == [0, 0]  # all alike: the lowest
+        assert layer.eval().to_packed().codes_of(1).tolist() == [0, 0]  # all equal: the lowest
 
 
-def test_a_low_temperature_does_not_overflow_in_half_precision():
+def test_temperature_near_zero_stays_finite_in_half_precision():
     layer = DPQEmbedding(4, 6, 3, 2, temperature=1e-4, distance_norm=False, init_scale=20.0, dtype=torch.float16)
     layer(torch.arange(4)).float().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())

@@ -1,8 +1,8 @@
 """Gradients in float64 against the paper's formulas, written out a second time in numpy.
 
-SX, eq. (5): the rows are one-hot choices times V, so dV = onehot^T g. Query and key learn as if the rows were
-softmax(norm(r)) V: their gradients are checked by central differences of that soft sum.
-VQ, eq. (7): dq = g, and V learns nothing: its loss is tested in test_regularization.py.
+SX, eq. (5): the rows are one-hot choices times V, so dV = onehot^T g. Query and key get the gradient of
+softmax(norm(r)) V, which central differences of that soft sum check.
+VQ, eq. (7): dq = g, and V gets no gradient from rows: test_regularization.py tests its loss.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from edge_embed.ops.dpq_distance import NORM_EPS
 
 N, DIM, CODES, GROUPS = 6, 6, 4, 3
 WIDTH = DIM // GROUPS
-IDS = np.array([4, 1, 1, 5, 0, 2, 4, 4, 3])  # 0 is padding; 1 and 4 come more than once
+IDS = np.array([4, 1, 1, 5, 0, 2, 4, 4, 3])  # 0 is padding; 1 and 4 occur more than once
 
 
 @pytest.fixture(params=[True, False], ids=["norm", "plain"])
@@ -31,12 +31,12 @@ def layer(variant: str, share: bool, norm: bool) -> DPQEmbedding:
 
 @pytest.fixture
 def gradient() -> np.ndarray:
-    """What the rest of the model sends back: [B, d]."""
+    """Return the gradient from the rest of the model: [B, d]."""
     return np.random.default_rng(5).standard_normal((len(IDS), DIM))
 
 
 def distances(query: np.ndarray, key: np.ndarray, variant: str, norm: bool) -> np.ndarray:
-    """Of the ids that are no padding: [B', D, K], by loops over every pair of vectors."""
+    """Return distances of the ids that are no padding: [B', D, K], by loops over every pair of vectors."""
     result = np.empty((len(query), GROUPS, CODES))
     for row in range(len(query)):
         for group in range(GROUPS):
@@ -51,7 +51,7 @@ def distances(query: np.ndarray, key: np.ndarray, variant: str, norm: bool) -> n
 
 
 def run(layer: DPQEmbedding, gradient: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Rows, and every gradient."""
+    """Return the rows and every gradient."""
     rows = layer(torch.from_numpy(IDS))
     rows.backward(torch.from_numpy(gradient))
     return rows.detach().numpy(), {name: p.grad.numpy() for name, p in layer.named_parameters()}
@@ -74,12 +74,12 @@ def central_difference(function: Callable[[], float], array: np.ndarray, step: f
 
 
 def choices(weights: dict[str, np.ndarray], variant: str, norm: bool) -> np.ndarray:
-    """Codes of the ids that are no padding: [B', D]."""
+    """Return the codes of the ids that are no padding: [B', D]."""
     key = weights["key"] if variant == "sx" else weights["value"]
     return distances(weights["query"][IDS[IDS != 0]], key, variant, norm).argmax(-1)
 
 
-def test_forward_rows_are_the_chosen_values(layer, gradient, variant, norm):
+def test_forward_rows_are_chosen_values(layer, gradient, variant, norm):
     weights = arrays(layer)
     rows, _ = run(layer, gradient)
     codes, value = choices(weights, variant, norm), weights["value"]
@@ -106,7 +106,7 @@ def test_softmax_value_gradient_is_one_hot(layer, gradient, norm):
 
 @pytest.mark.parametrize("variant", ["sx"])
 @pytest.mark.parametrize("name", ["query", "key"])
-def test_softmax_query_and_key_gradients_are_those_of_the_soft_choice(layer, gradient, norm, name):
+def test_softmax_query_and_key_gradients_match_soft_choice(layer, gradient, norm, name):
     weights = arrays(layer)
     _, got = run(layer, gradient)
     kept = gradient[IDS != 0].reshape(-1, GROUPS, WIDTH)
@@ -132,16 +132,16 @@ def test_centroid_query_gradient_passes_straight_through(layer, gradient):
 
 @pytest.mark.parametrize("variant", ["vq"])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
-def test_rows_teach_centroids_nothing(layer, gradient, norm, scale):
-    """The gradient is there, as DistributedDataParallel waits for it."""
+def test_centroids_get_no_gradient_from_rows(layer, gradient, norm, scale):
+    """A gradient of zero exists, which DistributedDataParallel requires."""
     _, got = run(layer, scale * gradient)
     assert not got["value"].any()
 
 
 @pytest.mark.parametrize("variant", ["sx"])
 @pytest.mark.parametrize("norm", [False], indirect=True)
-def test_eval_gradient_of_values_is_that_of_a_lookup(layer):
-    """Fine-tuning with codes as they are: values alone learn."""
+def test_value_gradient_in_eval_mode_is_that_of_lookup(layer):
+    """Fine-tuning with fixed codes trains the values only."""
     layer.eval()
     assert torch.autograd.gradcheck(
         lambda value: torch.func.functional_call(layer, {"value": value}, (torch.from_numpy(IDS),)), (layer.value,)
@@ -161,8 +161,8 @@ def test_gradients_accumulate_over_two_uses(layer, gradient):
     np.testing.assert_allclose(layer.query.grad.numpy(), once["query"], rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_have_gradients(layer: DPQEmbedding, variant: str):
-    """As a penalty on gradients needs them: those of the plain formula, eq. (5) or (7)."""
+def test_gradients_can_be_differentiated_again(layer: DPQEmbedding, variant: str):
+    """Gradient penalties need second gradients: those of the plain formula, eq. (5) or (7)."""
     weight = torch.randn(len(IDS), DIM, dtype=torch.float64, requires_grad=True)
     ids = torch.from_numpy(IDS[IDS != 0])
 

@@ -21,13 +21,13 @@ def make(**options: object) -> edge_embed.DPQEmbedding:
 
 
 def distances(layer: edge_embed.DPQEmbedding) -> torch.Tensor:
-    """Without a norm, [D, N, K]."""
+    """Return the distances without a norm, [D, N, K]."""
     return responses(layer.query, affine(layer._keys(), layer.metric), layer.metric)
 
 
 @pytest.mark.parametrize("eps", [1e-8, 1e-5, 1e-3, 1.0])
 @pytest.mark.parametrize("norm", [True, "per_group"])
-def test_gradient_in_training_is_that_of_batch_norm_with_this_eps(eps, norm):
+def test_gradient_in_training_matches_batch_norm_with_this_eps(eps, norm):
     layer = make(distance_norm=norm, norm_eps=eps, dtype=torch.float64)
     torch_norm = nn.BatchNorm1d(CODES if norm is True else GROUPS * CODES, eps=eps, affine=False, dtype=torch.float64)
     found = distances(layer)
@@ -44,8 +44,8 @@ def test_gradient_in_training_is_that_of_batch_norm_with_this_eps(eps, norm):
 
 @pytest.mark.parametrize("momentum", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("eps", [1e-8, 1e-5, 1e-3])
-def test_codes_in_eval_mode_and_as_packed_are_those_of_batch_norm(eps, momentum):
-    """Also after a checkpoint and in the packed form, which know nothing of the options."""
+def test_codes_in_eval_mode_and_packed_form_match_batch_norm(eps, momentum):
+    """A checkpoint and the packed form, which store no options, give the same codes."""
     layer = make(norm_eps=eps, norm_momentum=momentum, init_scale=0.05)
     torch_norm = nn.BatchNorm1d(CODES, eps=eps, momentum=momentum, affine=False)
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_codes_in_eval_mode_and_as_packed_are_those_of_batch_norm(eps, momentum)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_softmax_value_gradient_is_that_of_eq_5_as_printed(shared, temperature, dtype):
+def test_value_gradient_softmax_matches_eq_5_as_printed(shared, temperature, dtype):
     options = {"share_subspaces": shared, "distance_norm": False, "init_scale": 1.0, "dtype": dtype}
     layer = make(value_gradient="softmax", temperature=temperature, padding_idx=3, **options)
     gradient = torch.randn(N, D, dtype=dtype)
@@ -79,14 +79,14 @@ def test_softmax_value_gradient_is_that_of_eq_5_as_printed(shared, temperature, 
     got = torch.autograd.grad((rows * gradient).sum(), [layer.get_parameter(name) for name in names])
     for name, one, other in zip(names, got, wanted, strict=True):
         torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}")
-    assert torch.equal(rows, layer.eval()(IDS))  # forwards it is the value of the code, whatever learns
+    assert torch.equal(rows, layer.eval()(IDS))  # the forward pass gives the value of the code for either gradient
     assert all((value != 0).all() for value in got[2])
 
 
-def test_value_gradient_by_default_is_that_of_the_selected_value():
+def test_value_gradient_default_reaches_selected_value_only():
     layer = make(distance_norm=False, init_scale=1.0)
     layer(IDS[:1]).sum().backward()
-    assert ((layer.value.grad != 0).any(-1).sum(-1) == 1).all()  # of each group one of K
+    assert ((layer.value.grad != 0).any(-1).sum(-1) == 1).all()  # one of K in each group
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_impossible_options_are_refused(options, message):
         make(**options)
 
 
-def test_options_are_shown_where_they_are_not_as_by_default():
+def test_repr_shows_options_that_differ_from_default():
     assert "norm_" not in repr(make())
     shown = repr(make(norm_eps=1e-3, norm_momentum=0.01, value_gradient="softmax"))
     assert "norm_eps=0.001, norm_momentum=0.01, value_gradient='softmax'" in shown

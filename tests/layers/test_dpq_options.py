@@ -1,4 +1,4 @@
-"""Options of DPQEmbedding: what is refused and why, what is shown, saved and resumed, and that each of them trains."""
+"""Options of DPQEmbedding: refusals with reasons, repr, checkpoints, and training with each of them."""
 
 import copy
 import io
@@ -51,12 +51,12 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
         ({"variant": "vq", "temperature": 0.5}, 'temperature: got 0.5 with variant "vq", which has no softmax'),
     ],
 )
-def test_options_that_exclude_each_other_are_refused_with_the_reason(options, message):
+def test_options_that_exclude_each_other_are_refused_with_reason(options, message):
     with pytest.raises(BadInputError, match=message):
         DPQEmbedding(20, 12, 5, 3, **options)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_options_accept_numpy_numbers():
     layer = DPQEmbedding(20, 12, 5, 3, temperature=np.float32(0.5))
     assert type(layer.temperature) is float
     assert layer.temperature == 0.5
@@ -64,12 +64,12 @@ def test_numbers_of_numpy_are_numbers():
     assert type(decay) is float
 
 
-def test_what_follows_from_the_variant_may_be_said():
+def test_options_implied_by_variant_are_accepted():
     DPQEmbedding(20, 12, 5, 3, "vq", metric="euclidean", tie_key_value=True, key_dim=12)
     DPQEmbedding(20, 12, 5, 3, "sx", metric="dot", tie_key_value=False, key_dim=12)
 
 
-def test_sizes_of_queries_and_keys(share):
+def test_key_dim_sets_sizes_of_queries_and_keys(share):
     layer = DPQEmbedding(20, 12, 5, 3, share_subspaces=share, key_dim=6)
     groups = 1 if share else 3
     assert {name: tuple(parameter.shape) for name, parameter in layer.named_parameters()} == {
@@ -80,7 +80,7 @@ def test_sizes_of_queries_and_keys(share):
     assert [name for name, _ in tied.named_parameters()] == ["query", "value"]
 
 
-def test_queries_start_in_a_range_of_their_own():
+def test_queries_start_in_range_of_their_own():
     layer = DPQEmbedding(2000, 12, 5, 3, init_scale=1.0, query_init_scale=0.01)
     for parameter, scale in ((layer.query, 0.01), (layer.key, 1.0), (layer.value, 1.0)):
         assert 0.8 * scale < parameter.abs().max() <= scale
@@ -88,7 +88,7 @@ def test_queries_start_in_a_range_of_their_own():
     assert 0.009 < layer.query.abs().max() <= 0.01
 
 
-def test_temperature_is_set_while_training_and_checked():
+def test_temperature_set_during_training_is_checked_and_used():
     layer = DPQEmbedding(20, 12, 5, 3, init_scale=1.0)
     ids, gradient = torch.arange(20), torch.randn(20, 12)
     saved = set(layer.state_dict())
@@ -109,7 +109,7 @@ def test_temperature_is_set_while_training_and_checked():
     assert "temperature=4.0" in repr(layer)
 
 
-def test_repr_names_what_is_not_as_by_default(options):
+def test_repr_shows_options_that_differ_from_default(options):
     shown = repr(DPQEmbedding(20, 12, 5, 3, **options))
     for name, value in options.items():
         assert f"{name}={value!r}" in shown
@@ -118,8 +118,8 @@ def test_repr_names_what_is_not_as_by_default(options):
     assert "ema_decay" not in repr(DPQEmbedding(20, 12, 5, 3, **options).freeze())
 
 
-def test_statistics_per_group_are_those_of_batch_norm_over_the_batch(variant, share):
-    """One mean and variance per group and choice, as nn.BatchNorm1d has them over [ids, D * K] without affine."""
+def test_statistics_per_group_match_batch_norm_over_batch(variant, share):
+    """Each group and choice has one mean and variance, as nn.BatchNorm1d has over [ids, D * K] without affine."""
     layer = DPQEmbedding(20, 12, 5, 3, variant, share, padding_idx=7, distance_norm="per_group", init_scale=1.0,
                          dtype=torch.float64)  # fmt: skip
     norm = nn.BatchNorm1d(15, affine=False, dtype=torch.float64)
@@ -134,8 +134,8 @@ def test_statistics_per_group_are_those_of_batch_norm_over_the_batch(variant, sh
     torch.testing.assert_close(layer.running_var.flatten(), norm.running_var, rtol=1e-10, atol=1e-12)
 
 
-def test_a_small_task_is_learned(options, share):
-    """20 words, 4 classes by id, in eval mode: what is exported has learned, not the soft form."""
+def test_layer_with_each_option_learns_small_task(options, share):
+    """20 words and 4 classes by id in eval mode: the exported codes have learned, beside the soft form."""
     layer, head = DPQEmbedding(20, 12, 4, 3, share_subspaces=share, **options), nn.Linear(12, 4)
     ids = torch.arange(20)
     optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.03)
@@ -156,7 +156,7 @@ def test_a_small_task_is_learned(options, share):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision(options, dtype):
+def test_half_precision_training_is_finite(options, dtype):
     key_dim = 32 if "key_dim" in options else None
     layer = DPQEmbedding(300, 64, 4, 32, padding_idx=0, dtype=dtype, **(options | {"key_dim": key_dim}))
     rows = layer(torch.randint(0, 300, (2048,)))
@@ -169,7 +169,7 @@ def test_half_precision(options, dtype):
         assert parameter.grad.any(), name
 
 
-def test_autocast(options):
+def test_autocast_training_is_finite(options):
     layer = DPQEmbedding(20, 12, 5, 3, **options)
     with torch.autocast("cpu", torch.bfloat16):
         rows = layer(torch.arange(20))
@@ -177,13 +177,13 @@ def test_autocast(options):
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-def test_compiled_training_steps(options):
+def test_compiled_training_steps_match_plain_steps(options):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2, init_scale=1.0, **(options | {"query_init_scale": 1.0}))
     plain = copy.deepcopy(layer)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     weight = torch.randn(12)
-    # Another number of ids compiles all of it again: for one of each variant.
+    # Another number of ids compiles everything again, so one case of each variant does that.
     for size in (4, 7) if options in (OPTIONS["dot"], OPTIONS["vq ema"]) else (7,):
         ids = torch.randint(0, 20, (2, size))
         (compiled(ids) * weight).sum().backward()
@@ -193,7 +193,7 @@ def test_compiled_training_steps(options):
     torch.testing.assert_close(layer.state_dict(), plain.state_dict())
 
 
-def test_a_falling_temperature_is_not_compiled_again_and_again():
+def test_temperature_schedule_does_not_recompile():
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3)
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
@@ -214,8 +214,8 @@ def trained(layer: DPQEmbedding, optimizer: torch.optim.Optimizer, steps: range)
         optimizer.step()
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(options):
-    """Bit for bit; the temperature is set from the step, as a learning rate is."""
+def test_run_resumed_equals_uninterrupted_run(options):
+    """All tensors are equal bit for bit; the temperature is set from the step, as a learning rate is."""
     layers = [DPQEmbedding(20, 12, 5, 3, padding_idx=4, init_scale=1.0, **options) for _ in range(2)]
     layers[1].load_state_dict(layers[0].state_dict())
     whole, first = (torch.optim.Adam(layer.parameters(), 0.05) for layer in layers)
@@ -233,8 +233,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(options):
     torch.testing.assert_close(resumed.state_dict(), layers[0].state_dict(), rtol=0, atol=0)
 
 
-def test_smallest_tables(options):
-    """One row, two codes, one group; an empty batch; padding alone."""
+def test_smallest_tables_train_and_stay_finite(options):
+    """One row, two codes, one group; an empty batch; padding only."""
     layer = DPQEmbedding(1, 2, 2, 1, **(options | {"key_dim": 2}))
     layer(torch.tensor(0)).sum().backward()
     layer(torch.zeros(0, 3, dtype=torch.int64)).sum().backward()

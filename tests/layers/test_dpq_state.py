@@ -34,10 +34,10 @@ def test_freeze_keeps_eval_rows_bit_for_bit(make_layer, variant, share):
     assert layer.freeze() is layer
     assert layer.frozen
     assert rows_of(layer) == before
-    assert rows_of(layer.freeze()) == before  # a second time changes nothing
+    assert rows_of(layer.freeze()) == before  # a second call changes nothing
 
 
-def test_frozen_holds_codes_and_values_only(make_layer):
+def test_frozen_layer_holds_codes_and_values_only(make_layer):
     layer = make_layer().freeze()
     assert set(layer.state_dict()) == {"codes", "value"}
     assert not list(layer.parameters())
@@ -47,7 +47,7 @@ def test_frozen_holds_codes_and_values_only(make_layer):
 
 @pytest.mark.parametrize(("value_type", "tolerance"), [("float32", 0), ("float16", 2**-11), ("int8", 0.5001 / 127)])
 def test_value_types_round_by_half_a_step(make_layer, share, value_type, tolerance):
-    """Of the value itself for float16, of the largest of its group for int8."""
+    """The step is relative to the value for float16, to the largest value of its group for int8."""
     layer = make_layer(share_subspaces=share, padding_idx=4)
     exact = layer.value.detach().clone()
     before = layer.eval()(IDS).detach()
@@ -64,7 +64,7 @@ def test_value_types_round_by_half_a_step(make_layer, share, value_type, toleran
     assert rows[4].numpy().tobytes() == bytes(48)
 
 
-def test_int8_rows_in_eval_mode_are_those_of_the_packed_form(make_layer, variant, share):
+def test_int8_rows_in_eval_mode_match_packed_form(make_layer, variant, share):
     layer = make_layer(variant=variant, share_subspaces=share, padding_idx=4).freeze("int8")
     packed = layer.to_packed()
     assert packed.value_type == "int8"
@@ -72,10 +72,10 @@ def test_int8_rows_in_eval_mode_are_those_of_the_packed_form(make_layer, variant
     again = DPQEmbedding.from_packed(packed)
     assert again.value.dtype == torch.int8
     assert rows_of(again) == rows_of(layer)
-    assert rows_of(layer.freeze("int8")) == rows_of(again)  # a second time changes nothing
+    assert rows_of(layer.freeze("int8")) == rows_of(again)  # a second call changes nothing
 
 
-def test_int8_values_become_floats_again(make_layer):
+def test_int8_values_turned_to_float_keep_rows(make_layer):
     layer = make_layer().freeze("int8")
     before = rows_of(layer)
     layer.freeze("float32")
@@ -84,8 +84,8 @@ def test_int8_values_become_floats_again(make_layer):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64, torch.bfloat16])
-def test_other_rows_of_int8_values_are_rounded_once(make_layer, dtype):
-    """The scales stay as they are: rounded, they would move all values of a group."""
+def test_int8_rows_of_other_dtypes_are_rounded_once(make_layer, dtype):
+    """The scales keep their type: rounding a scale would shift all values of a group."""
     layer = make_layer(padding_idx=4).freeze("int8")
     exact, stored = layer(IDS), layer.to_packed()
     assert torch.equal(layer.to(dtype)(IDS), exact.to(dtype))
@@ -94,13 +94,13 @@ def test_other_rows_of_int8_values_are_rounded_once(make_layer, dtype):
     assert torch.equal(layer.float()(IDS), exact)
 
 
-def test_int8_of_a_half_precision_layer(make_layer):
+def test_int8_values_of_half_precision_layer_keep_float32_scales(make_layer):
     layer = make_layer().half().freeze("int8")
     assert layer.value_scales.dtype == torch.float32
     assert layer(IDS).dtype == torch.float16
 
 
-def test_a_checkpoint_of_int8_values_into_any_layer(make_mode, share):
+def test_checkpoint_of_int8_values_loads_into_any_layer(make_mode, share):
     source = make_mode(share_subspaces=share).freeze("int8")
     assert set(source.state_dict()) == {"codes", "value", "value_scales"}
     for target in (make_mode(share_subspaces=share), make_mode(share_subspaces=share).freeze("int8")):
@@ -112,7 +112,7 @@ def test_a_checkpoint_of_int8_values_into_any_layer(make_mode, share):
     assert target.value_scales is None
 
 
-def test_a_checkpoint_of_int8_values_without_scales_is_refused(make_layer):
+def test_checkpoint_of_int8_values_without_scales_is_refused(make_layer):
     state = make_layer().freeze("int8").state_dict()
     del state["value_scales"]
     with pytest.raises(RuntimeError, match=r"Missing key.*value_scales"):
@@ -126,7 +126,7 @@ def test_unknown_value_types_are_refused(make_mode):
 
 
 def test_batch_norm_statistics_decide_codes(make_layer):
-    """Freezing without them would give other rows."""
+    """Freezing without the statistics would give other rows."""
     layer = make_layer(warm=False)
     with torch.no_grad():
         layer.running_mean += torch.linspace(-3, 3, 5)
@@ -135,7 +135,7 @@ def test_batch_norm_statistics_decide_codes(make_layer):
     assert shifted.codes.tobytes() != layer.to_packed().codes.tobytes()
 
 
-def test_to_packed_codes_are_those_of_eval_mode(make_layer, variant):
+def test_packed_codes_match_eval_mode(make_layer, variant):
     layer = make_layer(variant=variant, padding_idx=0)
     expected = layer.eval()(IDS).unflatten(-1, (3, 4))[1:]
     codes = layer.to_packed().codes_of(IDS[1:].numpy())
@@ -143,14 +143,14 @@ def test_to_packed_codes_are_those_of_eval_mode(make_layer, variant):
         assert torch.equal(layer.value[group][torch.from_numpy(codes[:, group].astype("int64"))], expected[:, group])
 
 
-def test_to_packed_uses_eval_statistics_in_training_mode(make_layer):
+def test_packed_form_uses_eval_statistics_in_training_mode(make_layer):
     layer = make_layer()
     assert layer.train().to_packed().codes.tobytes() == layer.eval().to_packed().codes.tobytes()
     layer.train().to_packed()
     assert layer.training
 
 
-def test_packed_round_trip(make_layer, variant, share):
+def test_packed_round_trip_keeps_codes_and_values(make_layer, variant, share):
     packed = make_layer(variant=variant, share_subspaces=share, padding_idx=1).to_packed()
     again = DPQEmbedding.from_packed(packed).to_packed()
     assert again.codes.tobytes() == packed.codes.tobytes()
@@ -158,7 +158,7 @@ def test_packed_round_trip(make_layer, variant, share):
     assert (again.padding_idx, again.num_groups, again.num_codes) == (1, 3, 5)
 
 
-def test_state_dict_round_trip(make_mode, variant, share):
+def test_state_dict_round_trip_keeps_rows(make_mode, variant, share):
     options = {"variant": variant, "share_subspaces": share, "padding_idx": 2}
     source, target = make_mode(**options), make_mode(**options)
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_state_dict_round_trip(make_mode, variant, share):
 
 
 @pytest.mark.parametrize(("device", "assign"), [("cpu", False), ("cpu", True), ("meta", True)])
-def test_frozen_checkpoint_into_a_model_built_anew(make_layer, variant, assign, device):
+def test_frozen_checkpoint_loads_into_new_model(make_layer, variant, assign, device):
     source = nn.ModuleDict({"table": make_layer(variant=variant).freeze(), "dense": nn.Linear(2, 2)})
     with torch.device(device):
         target = nn.ModuleDict({"table": DPQEmbedding(20, 12, 5, 3, variant), "dense": nn.Linear(2, 2)})
@@ -190,7 +190,7 @@ def test_checkpoint_of_another_size_is_refused(make_layer):
 @pytest.mark.parametrize("options", [{}, {"variant": "vq", "ema_decay": 0.9}], ids=["sx", "vq ema"])
 @pytest.mark.parametrize("frozen", [False, True], ids=["trainable", "frozen"])
 @pytest.mark.parametrize("value_type", [None, "int8"])
-def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make_layer, options, frozen, value_type):
+def test_frozen_checkpoint_that_is_refused_leaves_layer_unchanged(make_layer, options, frozen, value_type):
     model = nn.ModuleDict({"words": make_layer(**options)})
     if frozen:
         model["words"].freeze()
@@ -212,12 +212,12 @@ def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make_lay
     assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
 
 
-def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make_layer):
+def test_trainable_checkpoint_is_refused_by_frozen_layer(make_layer):
     with pytest.raises(RuntimeError, match=r"Missing key.*codes"):
         make_layer().freeze().load_state_dict(make_layer().state_dict())
 
 
-def test_deepcopy_is_independent(make_mode):
+def test_deepcopy_shares_no_memory_with_original(make_mode):
     layer = make_mode(padding_idx=3)
     before = rows_of(layer)
     clone = copy.deepcopy(layer)
@@ -227,7 +227,7 @@ def test_deepcopy_is_independent(make_mode):
     assert rows_of(layer) == before
 
 
-def test_whole_module_loads_with_an_allow_list(make_mode, variant):
+def test_whole_module_loads_with_allow_list(make_mode, variant):
     layer = make_mode(variant=variant, padding_idx=3)
     with torch.serialization.safe_globals([DPQEmbedding]):
         loaded = saved_and_loaded(layer)
@@ -250,20 +250,20 @@ def test_dtype_of_rows_follows_the_layer(make_mode, dtype):
         layer.to_packed()
 
 
-def test_there_and_back_in_float64_keeps_rows(make_mode):
+def test_layer_cast_to_float64_and_back_keeps_rows(make_mode):
     layer = make_mode()
     before = rows_of(layer)
     assert rows_of(layer.double().float()) == before
 
 
-def test_meta_device(make_mode):
+def test_layer_on_meta_device_gives_meta_rows(make_mode):
     layer = make_mode().to("meta")
     rows = layer(torch.zeros(3, 2, dtype=torch.int64, device="meta"))
     assert rows.shape == (3, 2, 12)
     assert rows.device.type == "meta"
 
 
-def test_materialised_from_meta(make_layer):
+def test_layer_materialised_from_meta_gives_finite_rows(make_layer):
     layer = DPQEmbedding(20, 12, 5, 3, device="meta").to_empty(device="cpu")
     layer.reset_parameters()
     assert torch.equal(layer.running_var, torch.ones(5))
@@ -273,7 +273,7 @@ def test_materialised_from_meta(make_layer):
 
 @pytest.mark.parametrize("name", ["query", "key", "value", "running_mean", "running_var"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_weights_that_are_no_numbers_are_not_packed(make_layer, name, bad):
+def test_weights_that_are_not_finite_are_not_packed(make_layer, name, bad):
     layer = make_layer()
     with torch.no_grad():
         getattr(layer, name).view(-1)[-1] = bad

@@ -12,8 +12,8 @@ from edge_embed.ops import dpq_distance
 from ..pairwise import pairwise
 
 
-def test_statistics_are_those_of_batch_norm_over_batch_and_groups(variant, share):
-    """One mean and variance per choice k, as nn.BatchNorm1d has them over [ids * D, K] without affine."""
+def test_statistics_match_batch_norm_over_batch_and_groups(variant, share):
+    """Each choice k has one mean and variance, as nn.BatchNorm1d has over [ids * D, K] without affine."""
     layer = DPQEmbedding(20, 12, 5, 3, variant, share, padding_idx=7, init_scale=1.0, dtype=torch.float64)
     norm = nn.BatchNorm1d(5, affine=False, dtype=torch.float64)
     for _ in range(3):
@@ -34,7 +34,7 @@ def test_eval_mode_changes_no_statistics():
     assert torch.equal(layer.running_var, torch.ones(5))
 
 
-def test_one_id_alone_gives_finite_statistics():
+def test_batch_of_one_id_gives_finite_statistics():
     layer = DPQEmbedding(20, 12, 5, 1)
     layer(torch.tensor(3)).sum().backward()
     assert layer.running_var.isfinite().all()
@@ -42,8 +42,8 @@ def test_one_id_alone_gives_finite_statistics():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_counts_large_batches(variant, dtype):
-    """65,536 distances per choice and more are infinitely many in float16."""
+def test_half_precision_statistics_of_large_batches_are_finite(variant, dtype):
+    """float16 turns a count of 65,536 distances per choice and more into infinity."""
     layer = DPQEmbedding(500, 64, 4, 64, variant, dtype=dtype)
     layer(torch.randint(0, 500, (2048,))).float().sum().backward()
     for name, tensor in layer.state_dict().items():
@@ -53,7 +53,7 @@ def test_half_precision_counts_large_batches(variant, dtype):
     torch.testing.assert_close(layer.running_var.float(), torch.full((4,), 0.9), rtol=0.01, atol=0.01)
 
 
-def test_autocast(variant):
+def test_autocast_training_is_finite(variant):
     layer = DPQEmbedding(20, 12, 5, 3, variant)
     with torch.autocast("cpu", torch.bfloat16):
         rows = layer(torch.arange(20))
@@ -62,8 +62,8 @@ def test_autocast(variant):
 
 
 @pytest.mark.parametrize("norm", [True, False])
-def test_a_small_task_is_learned(variant, share, norm):
-    """20 words, 4 classes by id: a linear layer over codes of 16 combinations can tell them apart."""
+def test_layer_learns_small_task(variant, share, norm):
+    """20 words, 4 classes by id: a linear layer over codes of 16 combinations can separate them."""
     layer = DPQEmbedding(20, 12, 4, 2, variant, share, distance_norm=norm)
     head = nn.Linear(12, 4)
     ids = torch.arange(20)
@@ -81,14 +81,14 @@ def test_a_small_task_is_learned(variant, share, norm):
         (loss() + layer.regularization_loss()).backward()
         optimizer.step()
     layer.eval()
-    assert loss().item() < 0.25 * first  # in eval mode: what is exported has learned, not the soft form
+    assert loss().item() < 0.25 * first  # in eval mode: the exported codes have learned
     frozen = loss().item()
     layer.freeze()
     assert loss().item() == frozen
 
 
 def test_centroids_move_to_their_members():
-    """L_reg alone makes a centroid the mean of the queries that chose it."""
+    """The regularisation loss alone moves a centroid to the mean of the queries that chose it."""
     layer = DPQEmbedding(40, 2, 4, 1, "vq", distance_norm=False, init_scale=1.0)
     optimizer = torch.optim.SGD([layer.value], 4.0)
     for _ in range(300):
@@ -104,7 +104,7 @@ def test_centroids_move_to_their_members():
 @pytest.mark.parametrize(
     ("variant", "state", "training"), pairwise(["sx", "vq"], ["trainable", "frozen"], [True, False])
 )
-def test_compiles_as_one_graph(variant, training, state):
+def test_layer_compiles_as_one_graph(variant, training, state):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=2).train(training)
     if state == "frozen":
@@ -128,7 +128,7 @@ def test_compiles_as_one_graph(variant, training, state):
 
 
 @pytest.mark.parametrize("state", ["trainable", "frozen"])
-def test_compiles_where_the_number_of_ids_is_only_known_later(state):
+def test_layer_compiles_with_data_dependent_number_of_ids(state):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2).eval()
     if state == "frozen":
@@ -141,8 +141,8 @@ def test_compiles_where_the_number_of_ids_is_only_known_later(state):
 
 
 @pytest.mark.parametrize("metric", ["dot", "euclidean", "cosine"])
-def test_without_a_norm_look_ups_the_tied_head_and_eval_mode_have_the_same_rows(metric):
-    """With one, rows of a tied table depend on what comes up beside them: on WikiText-2, 60 % of the codes."""
+def test_table_without_norm_has_same_rows_in_lookups_output_layer_and_eval_mode(metric):
+    """Rows of a tied table with a norm depend on the other ids of the batch: on WikiText-2, 60 % of the codes."""
     ids, hidden = torch.arange(40), torch.eye(12)
     options = {"metric": metric, "init_scale": 1.0}
     layer = DPQEmbedding(40, 12, 16, 4, distance_norm=False, **options)

@@ -1,4 +1,4 @@
-"""Automatic shapes of tensor trains are those that the paper's tables list."""
+"""Automatic shapes of tensor trains are those in the paper's tables."""
 
 import itertools
 import math
@@ -23,21 +23,21 @@ from edge_embed.layers.factorization import column_shape, row_shape
         (267_735, (60, 60, 75)),
     ],
 )
-def test_rows_of_the_paper(rows, shape):
-    """Tables 1, 2 and 3."""
+def test_row_shapes_match_paper(rows, shape):
+    """The rows are those of tables 1, 2 and 3."""
     assert row_shape(rows, len(shape)) == shape
 
 
 @pytest.mark.parametrize(
     ("width", "shape"), [(256, (4, 8, 8)), (256, (4, 4, 4, 4)), (1024, (8, 8, 16)), (512, (8, 8, 8)), (7, (1, 1, 7))]
 )
-def test_columns_of_the_paper(width, shape):
+def test_column_shapes_match_paper(width, shape):
     assert column_shape(width, len(shape)) == shape
 
 
 @given(st.integers(1, 300), st.integers(2, 4))
-def test_columns_are_the_most_even_of_all_factorisations(width, count):
-    """Against every sequence of divisors."""
+def test_column_shapes_are_most_even_factorisations(width, count):
+    """Every sequence of divisors is compared."""
     divisors = [factor for factor in range(1, width + 1) if width % factor == 0]
     every = [f for f in itertools.combinations_with_replacement(divisors, count) if math.prod(f) == width]
 
@@ -48,7 +48,7 @@ def test_columns_are_the_most_even_of_all_factorisations(width, count):
 
 
 @given(st.integers(1, 10**7), st.integers(2, 6))
-def test_rows_have_room_and_waste_less_than_a_digit(rows, count):
+def test_row_shapes_waste_less_than_factor_two(rows, count):
     shape = row_shape(rows, count)
     assert len(shape) == count
     assert list(shape) == sorted(shape)

@@ -1,4 +1,4 @@
-"""Eq. (35): a step with the sparse gradient is the step with all of it, by dense formulas in float64."""
+"""Eq. (35): a step with the sparse gradient equals the step with the full gradient, by dense formulas in float64."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def made(bias: bool = True, padding_idx: int | None = 0) -> tuple[TiedOutput, torch.Tensor, torch.Tensor]:
-    """A table that is sparse, with empty rows, and right rows that have entries below zero; 10 hidden states."""
+    """Return a sparse table with empty rows, and negative entries in rows of targets; 10 hidden states."""
     targets = torch.randint(N, (2, 5))
     layer = edge_embed.ANTEmbedding(N, D, A, padding_idx, dtype=torch.float64)
     with torch.no_grad():
@@ -47,7 +47,7 @@ def cross_entropy(head: TiedOutput, hidden: torch.Tensor, targets: torch.Tensor)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("padding_idx", [None, 0])
 @pytest.mark.parametrize("penalty", [0.0, 1e-3, 1e-2])
-def test_a_step_is_equation_35_in_full(penalty, padding_idx, bias):
+def test_step_matches_equation_35_in_full(penalty, padding_idx, bias):
     """T = max(T - rate (g^T (A h)^T + penalty), 0) with the dense product, and everything else as by cross entropy."""
     head, hidden, targets = made(bias, padding_idx)
     layer, parameters = head.embedding, [hidden, *head.parameters()]
@@ -59,7 +59,7 @@ def test_a_step_is_equation_35_in_full(penalty, padding_idx, bias):
     product = (g.t() @ (states @ layer.anchors.detach().t())) / len(states)  # mean over 10 states
     if padding_idx is not None:
         product[padding_idx] = 0
-    product[layer.transform < 0] = 0  # an entry below zero counts as zero and learns nothing
+    product[layer.transform < 0] = 0  # an entry below zero counts as zero and gets no gradient
     wanted = (layer.transform.detach() - RATE * (product + penalty)).clamp(min=0)
 
     loss = full_softmax_loss(head, hidden, targets, penalty)
@@ -72,10 +72,10 @@ def test_a_step_is_equation_35_in_full(penalty, padding_idx, bias):
     ProximalOptimizer(torch.optim.SGD(layer.parameters(), RATE), layer, penalty).step()
     torch.testing.assert_close(layer.transform.detach(), wanted)
     assert (wanted > 0).any()
-    assert ((wanted > 0) & (weights == 0)).any()  # zeros come to life
+    assert ((wanted > 0) & (weights == 0)).any()  # zeros become positive
 
 
-def test_padding_of_targets_is_left_out():
+def test_padding_targets_are_left_out():
     head, hidden, targets = made()
     targets[0, 1:3] = -100
     loss = full_softmax_loss(head, hidden, targets, 0.0)
@@ -84,7 +84,7 @@ def test_padding_of_targets_is_left_out():
     torch.testing.assert_close(*(torch.autograd.grad(one, hidden)[0] for one in (loss, expected)))
 
 
-def test_the_gradient_has_only_what_the_proximal_step_leaves():
+def test_gradient_has_only_entries_that_survive_proximal_step():
     head, hidden, targets = made(padding_idx=None)
     transform = head.embedding.transform
     counts = []
@@ -108,7 +108,7 @@ def test_rows_that_cannot_rise_are_not_multiplied():
     assert [[N, 5], [5, A]] not in products
 
 
-def test_neither_all_logits_nor_a_dense_gradient_are_made(monkeypatch):
+def test_full_softmax_makes_no_full_logits_or_dense_gradient(monkeypatch):
     monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 4000)
     layer = edge_embed.ANTEmbedding(4000, 8, 20)
     with torch.no_grad():
@@ -123,7 +123,7 @@ def test_neither_all_logits_nor_a_dense_gradient_are_made(monkeypatch):
     assert largest.numel >= 4000 * 20
 
 
-def test_a_language_model_learns_with_it():
+def test_language_model_learns_with_full_softmax():
     """Next words of a cycle, with the whole loop: loss, SGD, proximal step."""
     head = TiedOutput(edge_embed.ANTEmbedding(12, 16, 6), bias=True)
     words = torch.nn.Embedding(12, 16)
@@ -147,7 +147,7 @@ def test_half_precision_is_summed_in_float32():
     assert head.embedding.transform.grad.dtype == torch.float16
 
 
-def test_mistakes_are_refused():
+def test_invalid_arguments_of_full_softmax_are_refused():
     head, hidden, targets = made()
     for bad, message in (
         (

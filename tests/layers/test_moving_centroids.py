@@ -1,4 +1,4 @@
-"""Centroids as moving averages: against the formulas, in heads, files, half precision and two processes."""
+"""Centroids as moving averages: formulas, output layers, files, half precision and two processes."""
 
 import copy
 from pathlib import Path
@@ -24,7 +24,7 @@ def table(num_embeddings: int = 20, embedding_dim: int = 12, num_codes: int = 5,
 
 
 class Reference:
-    """Appendix A.1 of the VQ-VAE paper, a query at a time; averages that begin with one query, the centroid itself."""
+    """Appendix A.1 of the VQ-VAE paper, a query at a time; each average begins with one query, the centroid itself."""
 
     def __init__(self, layer: DPQEmbedding) -> None:
         self.layer, self.decay = layer, layer.centroids.decay
@@ -49,7 +49,7 @@ class Reference:
 
 
 def moved(layer: DPQEmbedding) -> Tensor:
-    """The centroids of all steps so far, which the layer takes up when its next step begins."""
+    """Return the centroids of all steps so far, which the layer adopts when its next step begins."""
     layer = copy.deepcopy(layer).train()
     layer(torch.zeros(0, dtype=torch.int64))
     return layer.value
@@ -57,7 +57,7 @@ def moved(layer: DPQEmbedding) -> Tensor:
 
 @settings(deadline=None, max_examples=30)
 @given(st.data())
-def test_formulas(data):
+def test_centroids_match_moving_average_formulas(data):
     torch.manual_seed(data.draw(st.integers(0, 2**31)))
     rows, groups, width = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     layer = table(
@@ -73,8 +73,8 @@ def test_formulas(data):
         torch.testing.assert_close(moved(layer), reference.value, rtol=1e-9, atol=1e-12)
 
 
-def test_centroids_are_no_parameter_and_queries_learn_as_before():
-    """Eq. (7) alone: no gradient of L_reg is left, and DistributedDataParallel finds no parameter unused."""
+def test_centroids_are_no_parameter_and_queries_keep_their_gradient():
+    """Only eq. (7) remains: L_reg has no gradient, and DistributedDataParallel finds no unused parameter."""
     layer = table(padding_idx=2)
     assert [name for name, _ in layer.named_parameters()] == ["query"]
     assert set(layer.state_dict()) == {
@@ -91,7 +91,7 @@ def test_centroids_are_no_parameter_and_queries_learn_as_before():
     assert not torch.equal(layer.value, before)
 
 
-def test_centroids_become_the_means_of_their_queries(share):
+def test_centroids_become_means_of_their_queries(share):
     layer = table(40, 4, 4, 2, distance_norm=False, share_subspaces=share)
     for _ in range(400):
         layer(torch.arange(40))
@@ -105,7 +105,7 @@ def test_centroids_become_the_means_of_their_queries(share):
                 torch.testing.assert_close(layer.value[j, k], mine.mean(0), rtol=1e-3, atol=1e-3)
 
 
-def test_rows_that_are_computed_again_teach_nothing():
+def test_rows_computed_again_leave_averages_unchanged():
     layer = table()
     layer(torch.arange(9))
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
@@ -114,8 +114,8 @@ def test_rows_that_are_computed_again_teach_nothing():
     assert all(torch.equal(before[name], tensor) for name, tensor in layer.state_dict().items())
 
 
-def test_a_head_is_one_step_of_all_rows(blocks):
-    """However many blocks it goes through; its backward pass finds the centroids where the forward pass did."""
+def test_output_layer_counts_as_one_step_of_all_rows(blocks):
+    """The number of blocks does not matter; the backward pass uses the centroids of the forward pass."""
     layer = table(padding_idx=3, distance_norm=False, dtype=torch.float64)
     whole = copy.deepcopy(layer)
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_a_head_is_one_step_of_all_rows(blocks):
         torch.testing.assert_close(layer.state_dict(), whole.state_dict())
 
 
-def test_a_head_that_fails_leaves_no_step_open():
+def test_output_layer_that_fails_leaves_no_step_open():
     layer = table()
     with pytest.raises(RuntimeError):
         layer.training_logits(torch.randn(2, 13))
@@ -141,7 +141,7 @@ def test_a_head_that_fails_leaves_no_step_open():
 
 @pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16], ids=str)
 def test_averages_stay_wide_in_half_precision(narrow):
-    """A thousandth of a step would be rounded away."""
+    """Rounding would lose a thousandth of a step."""
     made, turned = table(dtype=narrow), table().to(narrow)
     turned.load_state_dict(made.state_dict())
     for layer in (made, turned):
@@ -152,7 +152,7 @@ def test_averages_stay_wide_in_half_precision(narrow):
     assert table().double().centroids.sum.dtype == torch.float64
 
 
-def test_turning_to_half_precision_keeps_what_was_learned():
+def test_half_precision_conversion_keeps_averages():
     layer = table()
     layer(torch.arange(20))
     before = layer.centroids.sum.clone()
@@ -170,7 +170,7 @@ def test_autocast_averages_float32_queries():
     torch.testing.assert_close(layer.centroids.sum.sum(1), expected)
 
 
-def test_freeze_drops_the_averages_and_keeps_the_rows(share):
+def test_freeze_drops_averages_and_keeps_rows(share):
     layer = table(share_subspaces=share, padding_idx=1)
     for _ in range(3):
         layer(torch.randint(0, 20, (30,)))
@@ -183,7 +183,7 @@ def test_freeze_drops_the_averages_and_keeps_the_rows(share):
     assert torch.equal(again(torch.arange(20)), rows)
 
 
-def test_reset_begins_anew():
+def test_reset_parameters_restarts_averages():
     layer = table()
     layer(torch.arange(20))
     layer.reset_parameters()
@@ -191,7 +191,7 @@ def test_reset_begins_anew():
     assert torch.equal(layer.centroids.sum, layer.value)
 
 
-def test_a_module_file_is_read_without_running_code(tmp_path: Path):
+def test_module_file_is_read_without_running_code(tmp_path: Path):
     layer = nn.Sequential(table())
     layer(torch.arange(20))
     torch.save(layer, tmp_path / "model.pt")
@@ -212,7 +212,7 @@ def test_decays_that_average_nothing_are_refused(options, message):
         DPQEmbedding(20, 12, 5, 3, **options)
 
 
-def test_compiled_steps_are_those_of_the_plain_layer():
+def test_compiled_steps_match_plain_layer():
     torch._dynamo.reset()
     layer = table(padding_idx=2)
     plain = copy.deepcopy(layer)
@@ -245,7 +245,7 @@ result = {"start": start, "state": layer.double().state_dict(), "codes": codes}
 """
 
 
-def test_two_processes_are_one_with_both_batches(tmp_path: Path):
+def test_processes_average_queries_of_both_batches(tmp_path: Path):
     first, second = run_in_two_processes(_LINES, tmp_path)
     for part in ("state", "codes"):
         torch.testing.assert_close(first[part], second[part], rtol=0, atol=0)
@@ -266,7 +266,7 @@ def test_two_processes_are_one_with_both_batches(tmp_path: Path):
     assert torch.equal(torch.from_numpy(alone.float().to_packed().codes), first["codes"])
 
 
-def test_two_passes_may_come_before_their_gradients():
+def test_passes_may_precede_their_gradients():
     layer = table()
     rows = [layer(torch.arange(9)) for _ in range(2)]
     sum(each.sum() for each in rows).backward()

@@ -28,7 +28,7 @@ def by_hand(related: torch.Tensor, anchor_ids: torch.Tensor) -> set[tuple[int, i
     return {(u, at) for u, v in edges for at, anchor in enumerate(anchor_ids.tolist()) if v == anchor}
 
 
-def test_entries_are_those_between_a_token_and_a_related_anchor():
+def test_entries_connect_tokens_with_related_anchors():
     found = entries(RELATED, ANCHOR_IDS)
     expected = by_hand(RELATED, ANCHOR_IDS)
     assert expected == {(1, 0), (3, 1), (0, 2), (2, 1)}
@@ -41,7 +41,7 @@ def test_entries_are_those_between_a_token_and_a_related_anchor():
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.4])
-def test_the_proximal_step_is_equation_32(penalty):
+def test_proximal_step_matches_equation_32(penalty):
     """T = max((T - step penalty) S + T (1 - S), 0), with S dense by hand."""
     layer = ANTEmbedding(6, 4, 3, dtype=torch.float64)
     bare = copy.deepcopy(layer)
@@ -60,11 +60,11 @@ def test_the_proximal_step_is_equation_32(penalty):
     assert (moved < 0).any()
 
 
-def test_no_anchors_have_no_entries():
+def test_entries_without_anchors_are_empty():
     assert entries(RELATED, torch.zeros(0, dtype=torch.int64)).shape == (2, 0)
 
 
-def test_only_related_entries_of_rows_that_never_come_up_survive():
+def test_entries_related_to_anchors_survive_in_unseen_rows():
     layer = ANTEmbedding(6, 4, 3)
     found = entries(RELATED, ANCHOR_IDS)
     adam = torch.optim.Adam(layer.parameters(), 0.1, eps=1e-3)
@@ -100,7 +100,7 @@ def test_unrelated_pairs_are_in_order_and_within_a_table_of_any_size(n):
     assert not ((first == 0) & (second == n - 1)).any() or n == 2
 
 
-def test_the_few_pairs_that_are_left_are_found():
+def test_unrelated_finds_few_remaining_pairs():
     n = 400
     related = torch.combinations(torch.arange(n)).t()
     for left in (0, 17, related.shape[1] - 1):
@@ -108,7 +108,7 @@ def test_the_few_pairs_that_are_left_are_found():
         assert torch.equal(Unrelated(others, n).draw(3), related[:, left : left + 1].expand(2, 3))
 
 
-def test_overlap_is_equation_33():
+def test_overlap_matches_equation_33():
     layer = ANTEmbedding(6, 4, 3, dtype=torch.float64)
     with torch.no_grad():
         layer.transform[2, 1] = -5.0  # counts as zero, as in a row
@@ -121,7 +121,7 @@ def test_overlap_is_equation_33():
     torch.testing.assert_close(layer.transform.grad[5], transform[3])
 
 
-def test_orthogonality_is_the_sum_over_different_anchors():
+def test_orthogonality_sums_over_different_anchors():
     layer = ANTEmbedding(6, 4, 3, dtype=torch.float64)
     with torch.no_grad():
         layer.anchors.copy_(torch.randn(3, 4, dtype=torch.float64))
@@ -137,7 +137,7 @@ def test_orthogonality_is_the_sum_over_different_anchors():
     torch.testing.assert_close(unit @ unit.t(), torch.eye(3, dtype=torch.float64), atol=0.1, rtol=0)
 
 
-def test_terms_are_float32_below_autocast():
+def test_loss_terms_are_float32_under_autocast():
     layer = ANTEmbedding(6, 4, 3)
     with torch.autocast("cpu", torch.bfloat16):
         terms = orthogonality(layer), overlap(layer, RELATED)
@@ -146,9 +146,10 @@ def test_terms_are_float32_below_autocast():
 
 
 class Wordnet:
-    """What nltk's reader has, of some synsets: big, large with the antonym small; city below place, dog below animal.
+    """nltk's reader interface with some synsets.
 
-    Of what is above and below, each is told from one side alone.
+    The synsets: big and large with the antonym small; city below place, dog below animal. Each pair above and below is
+    known from one side only.
     """
 
     def __init__(self) -> None:
@@ -170,7 +171,7 @@ class Wordnet:
 WORDS = ("big", "large", "small", "city", "place", "animal", "dog")
 
 
-def test_wordnet_relates_immediate_neighbours_in_the_vocabulary():
+def test_wordnet_relates_immediate_neighbours_in_vocabulary():
     vocabulary = {"place": 7, "big": 3, "small": 1, "city": 2, "large": 9, "unknown": 4, "animal": 0, "dog": 8}
     expected = {(3, 9), (1, 3), (1, 9), (2, 7), (0, 8)}
     assert set(map(tuple, from_wordnet(vocabulary, Wordnet()).t().tolist())) == expected
@@ -202,7 +203,7 @@ LAYER = ANTEmbedding(6, 4, 3)
         (lambda: proximal({LAYER: torch.ones(6, 3)}), BadInputError),
     ],
 )
-def test_mistakes_are_refused(call, error):
+def test_invalid_arguments_of_pairs_are_refused(call, error):
     with pytest.raises(error):
         call()
 
@@ -211,8 +212,8 @@ def proximal(unpenalized: dict) -> ProximalOptimizer:
     return ProximalOptimizer(torch.optim.SGD(LAYER.parameters(), 0.1), LAYER, 0.1, unpenalized)
 
 
-def test_codes_are_entries_of_which_each_row_has_one_in_each_group():
-    """Compositional code learning, appendix I: one entry of each group is free, all others have a very high penalty."""
+def test_codes_are_entries_with_one_per_row_and_group():
+    """Compositional code learning, appendix I: one entry of each group is free, others have a very high penalty."""
     codes = torch.randint(4, (2, 6))  # of 6 tokens, in two groups of 4 anchors
     free = torch.stack((torch.arange(6).repeat(2), (codes + torch.tensor([[0], [4]])).flatten()))
     layer = ANTEmbedding(6, 4, 8)

@@ -1,4 +1,4 @@
-"""The penalty over the steps of an ordinary loop."""
+"""The penalty over the steps of an ordinary training loop."""
 
 import math
 
@@ -36,11 +36,11 @@ def penalties(points: dict[int, float], steps: int) -> list[float]:
     ],
     ids=["constant", "warm-up", "warm-up after a while", "step"],
 )
-def test_penalty_is_on_the_lines_between_the_points(points, expected):
+def test_penalty_follows_lines_between_points(points, expected):
     assert penalties(points, 6) == pytest.approx(expected)
 
 
-def test_a_resumed_schedule_goes_on_where_it_was_saved():
+def test_schedule_resumed_continues_where_it_was_saved():
     points = {0: 0.0, 10: 1.0}
     first, second = new_optimizer(), new_optimizer()
     schedule = PenaltySchedule(first, points)
@@ -55,7 +55,7 @@ def test_a_resumed_schedule_goes_on_where_it_was_saved():
 
 
 @pytest.mark.parametrize("bad", [{}, None, {"steps": -1}, {"steps": 1.5}])
-def test_a_state_that_is_none_is_refused(bad):
+def test_invalid_state_of_schedule_is_refused(bad):
     optimizer = new_optimizer()
     schedule = PenaltySchedule(optimizer, {0: 0.0, 10: 1.0})
     schedule.step()
@@ -64,13 +64,13 @@ def test_a_state_that_is_none_is_refused(bad):
     assert optimizer.penalty == pytest.approx(0.1)
 
 
-def test_an_optimizer_without_a_penalty_is_refused():
+def test_optimizer_without_penalty_is_refused():
     for bad in (new_optimizer().optimizer, None):
         with pytest.raises(BadInputError, match=r"expected an edge_embed\.ProximalOptimizer"):
             PenaltySchedule(bad, {0: 0.1})
 
 
 @pytest.mark.parametrize("bad", [{}, 1e-3, {-1: 0.0}, {0.5: 1.0}, {0: -1.0}, {0: math.nan}])
-def test_points_that_are_none_are_refused(bad):
+def test_invalid_points_of_schedule_are_refused(bad):
     with pytest.raises(BadInputError):
         PenaltySchedule(new_optimizer(), bad)

@@ -1,4 +1,4 @@
-"""The proximal step against formulas by hand, and a wrapped optimiser as a drop-in for the bare one."""
+"""The proximal step against formulas by hand, and a wrapped optimiser in place of the bare one."""
 
 import copy
 import io
@@ -20,7 +20,7 @@ SEEN, UNSEEN = [1, 2, 3], [4, 5]
 
 
 class Model(nn.Module):
-    """A table of 6 words, of which 4 and 5 never come up and 0 is padding, and something else that learns."""
+    """A table of 6 words (0 is padding, 4 and 5 never occur) and another trainable layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,8 +119,8 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_every_step_is_that_of_the_bare_optimiser_and_then_the_formula(name):
-    """Two models from the same weights: one step of the bare optimiser, then max(t - step * penalty, 0) by hand."""
+def test_proximal_step_matches_bare_optimiser_then_formula(name):
+    """One step of the bare optimiser, then max(t - step * penalty, 0) by hand, for two models of equal weights."""
     make, step_of = RULES[name]
     model = Model()
     optimizer = ProximalOptimizer(make(model.parameters()), model, PENALTY)
@@ -139,15 +139,13 @@ def test_every_step_is_that_of_the_bare_optimiser_and_then_the_formula(name):
         for name_, parameter in bare.named_parameters():
             if name_ != "table.transform":
                 got = dict(model.named_parameters())[name_]
-                torch.testing.assert_close(
-                    got, parameter, rtol=1e-6, atol=1e-9
-                )  # NAdam's own state is rounded on loading
-    assert model.table.transform[SEEN].any()  # or there would be nothing to see
+                torch.testing.assert_close(got, parameter, rtol=1e-6, atol=1e-9)  # loading rounds NAdam's own state
+    assert model.table.transform[SEEN].any()  # otherwise there would be nothing to test
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, Yogi])
-def test_plain_threshold_is_the_rate_times_the_penalty_for_all_entries(kind):
-    """Algorithm 1 as printed; rows that never come up shrink by as much as the others' thresholds."""
+def test_plain_threshold_is_rate_times_penalty_for_all_entries(kind):
+    """Algorithm 1 as printed: rows that never occur shrink by the same threshold as others."""
     model, bare = Model(), Model()
     optimizer = ProximalOptimizer(kind(model.parameters(), lr=0.1, eps=1e-3), model, PENALTY, threshold="plain")
     run(model, optimizer, 1)
@@ -159,7 +157,7 @@ def test_plain_threshold_is_the_rate_times_the_penalty_for_all_entries(kind):
     assert pickle.loads(pickle.dumps(optimizer)).threshold == "plain"
 
 
-def test_plain_threshold_has_the_rate_of_the_group_of_the_table():
+def test_plain_threshold_uses_rate_of_table_group():
     model, bare = Model(), Model()
 
     def grouped(model: Model) -> torch.optim.Optimizer:
@@ -173,14 +171,14 @@ def test_plain_threshold_has_the_rate_of_the_group_of_the_table():
     torch.testing.assert_close(model.table.transform, wanted, rtol=0, atol=1e-15)
 
 
-def test_a_threshold_that_there_is_not_is_refused():
+def test_unknown_threshold_is_refused_with_choices():
     model = Model()
     with pytest.raises(BadInputError, match='threshold must be "adaptive" or "plain", got \'soft\''):
         ProximalOptimizer(torch.optim.Adam(model.parameters()), model, PENALTY, threshold="soft")
 
 
-def test_other_optimisers_in_the_form_of_adam_are_adaptive_too():
-    """Those of other packages: they keep the same state."""
+def test_adam_like_optimisers_of_other_packages_are_adaptive():
+    """Optimisers of other packages keep the same state as Adam."""
 
     class Other(torch.optim.Optimizer):
         def __init__(self, parameters):
@@ -202,7 +200,7 @@ def test_other_optimisers_in_the_form_of_adam_are_adaptive_too():
     torch.testing.assert_close(model.table.transform.detach(), (before - threshold).clamp(min=0))
 
 
-def test_rows_that_never_come_up_become_empty_and_padding_stays_zero():
+def test_rows_that_never_occur_become_empty_and_padding_stays_zero():
     model = Model()
     optimizer = ProximalOptimizer(torch.optim.Adam(model.parameters(), **BETAS), model, 3e-4)
     assert model.table.transform[UNSEEN].all()
@@ -212,7 +210,7 @@ def test_rows_that_never_come_up_become_empty_and_padding_stays_zero():
     assert model.table.transform[SEEN].any()
 
 
-def test_penalty_zero_only_keeps_entries_from_falling_below_zero():
+def test_penalty_of_zero_only_clamps_negative_entries():
     model, bare = Model(), Model()
     for one in (model, bare):
         one.table.transform.grad = torch.ones_like(one.table.transform)
@@ -222,7 +220,7 @@ def test_penalty_zero_only_keeps_entries_from_falling_below_zero():
     assert torch.equal(model.table.transform, bare.table.transform.clamp(min=0))
 
 
-def test_penalty_may_change_while_training():
+def test_penalty_may_change_during_training():
     model = Model()
     optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, 0)
     run(model, optimizer, 1)
@@ -231,7 +229,7 @@ def test_penalty_may_change_while_training():
     assert not model.table.transform.any()
 
 
-def test_groups_shrink_by_their_own_rate():
+def test_parameter_groups_shrink_by_their_own_rate():
     one, two = Model().table, Model().table
     groups = [{"params": one.parameters(), "lr": 0.1}, {"params": two.parameters(), "lr": 0.2}]
     optimizer = ProximalOptimizer(torch.optim.SGD(groups), [one, two], 0.01)
@@ -243,7 +241,7 @@ def test_groups_shrink_by_their_own_rate():
     torch.testing.assert_close(two.transform.detach(), (before - 0.002).clamp(min=0))
 
 
-def test_a_table_used_twice_shrinks_once_and_one_without_gradient_not_at_all():
+def test_tables_shrink_once_when_used_twice_and_never_without_gradient():
     tied, idle = Model(), Model()
     model = nn.ModuleList([tied, nn.ModuleDict({"again": tied.table}), idle])
     optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, 0.01)
@@ -255,8 +253,8 @@ def test_a_table_used_twice_shrinks_once_and_one_without_gradient_not_at_all():
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adagrad"])
-def test_learning_rate_schedulers(name):
-    """Of the wrapper as of the bare optimiser, with a threshold that follows the rate."""
+def test_learning_rate_schedulers_drive_threshold(name):
+    """A scheduler accepts the wrapper like the bare optimiser, and the threshold follows the rate."""
     model = Model()
     optimizer = ProximalOptimizer(RULES[name][0](model.parameters()), model, PENALTY)
     warm = lr_scheduler.LinearLR(optimizer, 0.5, total_iters=2)
@@ -276,7 +274,7 @@ def test_learning_rate_schedulers(name):
     assert optimizer.param_groups is optimizer.optimizer.param_groups
 
 
-def test_closures_and_optimisers_that_need_one():
+def test_closures_work_with_optimisers_that_need_one():
     for make in (RULES["sgd"][0], lambda p: torch.optim.LBFGS(p, 0.1, max_iter=2)):
         model = Model()
         optimizer = ProximalOptimizer(make(model.parameters()), model, 1e9)
@@ -292,7 +290,7 @@ def test_closures_and_optimisers_that_need_one():
         assert not model.table.transform.any()
 
 
-def test_a_run_that_is_interrupted_goes_on_as_if_it_were_not():
+def test_run_interrupted_equals_uninterrupted_run():
     whole, first = Model(), Model()
     make = RULES["adam"][0]
     run(whole, ProximalOptimizer(make(whole.parameters()), whole, PENALTY), 6)
@@ -311,7 +309,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_were_not():
         assert torch.equal(one, two)
 
 
-def test_state_is_that_of_the_bare_optimiser():
+def test_state_is_shared_with_bare_optimiser():
     model = Model()
     bare = RULES["adam"][0](model.parameters())
     optimizer = ProximalOptimizer(bare, model, PENALTY)
@@ -331,7 +329,7 @@ def test_state_is_that_of_the_bare_optimiser():
     assert not torch.equal(both["model"].table.transform, before)
 
 
-def test_hooks_of_the_state_are_those_of_the_bare_optimiser():
+def test_state_hooks_are_those_of_bare_optimiser():
     model, seen = Model(), []
     optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, PENALTY)
     for hook in ("state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post"):
@@ -340,7 +338,7 @@ def test_hooks_of_the_state_are_those_of_the_bare_optimiser():
     assert seen == [optimizer.optimizer] * 4
 
 
-def test_hooks_of_a_step_run_after_the_proximal_step():
+def test_step_hooks_run_after_proximal_step():
     model = Model()
     optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, 1e9)
     seen: list[bool] = []
@@ -349,7 +347,7 @@ def test_hooks_of_a_step_run_after_the_proximal_step():
     assert seen == [False, False]
 
 
-def test_gradient_scaler_skips_both_steps_where_it_skips_one():
+def test_gradient_scaler_skips_both_steps_together():
     model = Model().float()
     optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, 1e9)
     scaler = torch.amp.GradScaler("cpu")
@@ -362,7 +360,7 @@ def test_gradient_scaler_skips_both_steps_where_it_skips_one():
         assert model.table.transform.any() == bad
 
 
-def test_frozen_later_is_left_alone():
+def test_table_frozen_later_is_left_unchanged():
     model = Model().float()
     optimizer = ProximalOptimizer(RULES["sgd"][0](model.parameters()), model, PENALTY)
     run(model.double(), optimizer, 1)
@@ -371,7 +369,7 @@ def test_frozen_later_is_left_alone():
     optimizer.step()
 
 
-def test_mistakes_are_refused():
+def test_tables_that_cannot_be_stepped_are_refused():
     model = Model()
     parameters = list(model.parameters())
     with pytest.raises(BadInputError, match="no trainable ANTEmbedding"):
@@ -391,20 +389,20 @@ def test_mistakes_are_refused():
         (lambda sgd, model: (ProximalOptimizer(sgd, model, 0), model), "optimizer: got a ProximalOptimizer"),
     ],
 )
-def test_other_things_than_an_optimiser_and_a_model_are_refused(arguments, message):
+def test_arguments_of_other_types_are_refused(arguments, message):
     model = Model()
     with pytest.raises(BadInputError, match=message):
         ProximalOptimizer(*arguments(torch.optim.SGD(model.parameters(), 0.1), model), 0)
 
 
 @pytest.mark.parametrize("bad", [torch.tensor([[1], [1]]), [1, 2], []])
-def test_entries_of_no_layer_are_refused(bad):
+def test_entries_without_layer_are_refused(bad):
     model = Model()
     with pytest.raises(BadInputError, match=r"unpenalized: got a .*such as \{layer: entries\}"):
         ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, 0, bad)
 
 
-def test_a_penalty_may_be_a_number_of_numpy():
+def test_penalty_accepts_numpy_number():
     model = Model()
     optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, np.float32(0.5))
     assert type(optimizer.penalty) is float
@@ -412,7 +410,7 @@ def test_a_penalty_may_be_a_number_of_numpy():
 
 
 @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), 1e300, 10**400, True, None, "x", 1j])
-def test_a_penalty_that_is_no_weight_is_refused_whenever_it_is_set(bad):
+def test_penalty_that_is_no_weight_is_refused_at_any_time(bad):
     model = Model()
     message = "penalty must be a finite number of at least 0, got "
     with pytest.raises(BadInputError, match=message):
@@ -424,7 +422,7 @@ def test_a_penalty_that_is_no_weight_is_refused_whenever_it_is_set(bad):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))])
-def test_copies_and_pickles_keep_the_penalty_and_may_change_it(duplicate):
+def test_copies_and_pickles_keep_penalty_and_may_change_it(duplicate):
     model = Model()
     optimizer = ProximalOptimizer(torch.optim.SGD(model.parameters(), 0.1), model, PENALTY)
     again, clone = duplicate((model, optimizer))

@@ -1,4 +1,4 @@
-"""The loss of the centroids of DPQ-VQ: its formula, and that it follows a scaled loss of the model."""
+"""The centroid loss of DPQ-VQ: its formula, and its scaling with the model's loss."""
 
 import copy
 import io
@@ -26,7 +26,7 @@ def make(**options: object) -> edge_embed.DPQEmbedding:
 
 
 def written_out(layer: edge_embed.DPQEmbedding, ids: Tensor, commitment: float, reduction: str) -> Tensor:
-    """The formulas by loops over every sub-vector, differentiable."""
+    """Compute the formulas by differentiable loops over every sub-vector."""
     value = layer.value.expand(GROUPS, -1, -1)
     reg, commit, count = torch.zeros(()).to(value), torch.zeros(()).to(value), 0
     for row in ids.flatten().tolist():
@@ -42,7 +42,7 @@ def written_out(layer: edge_embed.DPQEmbedding, ids: Tensor, commitment: float, 
 @pytest.mark.parametrize("commitment", [0.0, 0.25])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_loss_of_look_ups_is_the_formula(reduction, commitment, shared, dtype):
+def test_loss_of_lookups_matches_formula(reduction, commitment, shared, dtype):
     layer = make(share_subspaces=shared, dtype=dtype)
     layer(IDS)
     loss = layer.regularization_loss(3.0, commitment, reduction)
@@ -58,7 +58,7 @@ def test_loss_of_look_ups_is_the_formula(reduction, commitment, shared, dtype):
 
 @pytest.mark.parametrize("blocks", [1, 4])
 @pytest.mark.parametrize("commitment", [0.0, 0.25])
-def test_loss_of_a_head_is_that_of_all_rows(blocks, commitment, monkeypatch):
+def test_loss_of_output_layer_is_that_of_all_rows(blocks, commitment, monkeypatch):
     if blocks > 1:
         monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", N // blocks * D)
     layer = make()
@@ -73,7 +73,7 @@ def test_loss_of_a_head_is_that_of_all_rows(blocks, commitment, monkeypatch):
         torch.testing.assert_close(got, expected)
 
 
-def test_several_uses_of_a_step_are_summed_and_taken_once():
+def test_loss_sums_uses_of_a_step_and_is_taken_once():
     layer = make()
     edge_embed.TiedOutput(layer)(layer(IDS).detach())
     layer(IDS + 1)
@@ -84,21 +84,21 @@ def test_several_uses_of_a_step_are_summed_and_taken_once():
 
 
 def gradients(model: nn.Module, scale: float = 1.0) -> list[Tensor]:
-    """Of a loss with its regularisation, multiplied by ``scale``."""
+    """Return the gradients of a loss with its regularisation, multiplied by ``scale``."""
     model.zero_grad()
     loss = model(IDS).square().mean() + regularization_loss(model)
     (scale * loss).backward()
     return [parameter.grad.clone() for parameter in model.parameters()]
 
 
-def test_gradients_follow_the_scale_of_the_loss():
+def test_gradients_follow_scale_of_loss():
     model = nn.Sequential(make(), nn.Linear(D, 2))
     for got, wanted in zip(gradients(model, 1024.0), gradients(model), strict=True):
         torch.testing.assert_close(got / 1024, wanted)
 
 
-def test_a_step_with_a_grad_scaler_is_the_step_without():
-    """``torch.amp.GradScaler`` divides every gradient by what it has multiplied the loss with."""
+def test_step_with_grad_scaler_equals_step_without():
+    """``torch.amp.GradScaler`` divides every gradient by the factor of the loss."""
     scaled = nn.Sequential(make(), nn.Linear(D, 2))
     plain = copy.deepcopy(scaled)
     start = scaled[0].value.detach().clone()
@@ -119,7 +119,7 @@ def test_a_step_with_a_grad_scaler_is_the_step_without():
     assert (scaled[0].value - start).abs().max() > 0.1
 
 
-def test_accumulated_gradients_are_the_mean_of_those_of_the_parts():
+def test_accumulated_gradients_are_mean_of_parts():
     model = nn.Sequential(make(), nn.Linear(D, 2))
     alone = []
     for ids in (IDS, IDS + 11):
@@ -152,23 +152,23 @@ result = {{"value": layer.value.grad, "mean": sum(alone) / 2}}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unused", [False, True])
-def test_two_processes_have_the_mean_of_their_gradients(unused: bool, tmp_path: Path) -> None:
+def test_processes_have_mean_of_their_gradients(unused: bool, tmp_path: Path) -> None:
     for result in run_in_two_processes(_LINES.format(unused=unused), tmp_path):
         assert result["value"].any()
         torch.testing.assert_close(result["value"], result["mean"])
 
 
-def test_a_step_without_it_is_told():
+def test_step_without_loss_warns_at_next_take():
     layer = make()
     optimizer = torch.optim.Adam(layer.parameters())
     layer(IDS).sum().backward()
     optimizer.step()
     with pytest.warns(UserWarning, match=r"the last step was without: loss = loss \+ layer\.regularization_loss\(\)"):
         layer(IDS)
-    torch.testing.assert_close(layer.regularization_loss(), written_out(layer, IDS, 0, "mean"))  # of the new step alone
+    torch.testing.assert_close(layer.regularization_loss(), written_out(layer, IDS, 0, "mean"))  # of the new step only
 
 
-def test_passes_of_no_gradient_and_of_eval_mode_do_not_count(recwarn):
+def test_passes_without_gradient_or_in_eval_mode_do_not_count(recwarn):
     layer = make()
     with torch.no_grad():
         layer(IDS)
@@ -192,7 +192,7 @@ def test_copies_and_files_hold_no_passes():
     assert layer.regularization_loss() > 0
 
 
-def test_moving_averages_learn_from_commitment_alone():
+def test_moving_averages_give_commitment_loss_only():
     layer = make(ema_decay=0.9)
     layer(IDS)
     loss = layer.regularization_loss(commitment=0.25)
@@ -200,13 +200,13 @@ def test_moving_averages_learn_from_commitment_alone():
     layer.query.grad, got = None, layer.query.grad
     written_out(layer, IDS, 0.25, "mean").backward()
     torch.testing.assert_close(got, layer.query.grad)
-    for _ in range(3):  # and without it nothing is missing, so nothing is said
+    for _ in range(3):  # without it nothing is missing, and no warning follows
         layer(IDS).sum().backward()
         with torch.no_grad():
             layer.query.mul_(0.9)
 
 
-def test_other_layers_have_none():
+def test_layers_of_other_methods_have_no_loss():
     model = nn.ModuleList([edge_embed.DPQEmbedding(N, D, CODES, GROUPS), edge_embed.ANTEmbedding(N, D, 4)])
     for layer in model:
         layer(IDS)
@@ -215,7 +215,7 @@ def test_other_layers_have_none():
     assert make().freeze().regularization_loss() == 0
 
 
-def test_loss_of_a_model_is_that_of_its_layers():
+def test_loss_of_model_sums_its_layers():
     model = nn.ModuleDict({"one": make(), "other": make(init_scale=0.3)})
     for layer in model.values():
         layer(IDS)
@@ -223,7 +223,7 @@ def test_loss_of_a_model_is_that_of_its_layers():
     torch.testing.assert_close(regularization_loss(model, 2.0, 0.25, "sum"), 2 * wanted)
 
 
-def test_compiled_training_has_it(recwarn):
+def test_loss_of_compiled_training_matches_formula(recwarn):
     torch._dynamo.reset()
     layer = make()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -234,7 +234,7 @@ def test_compiled_training_has_it(recwarn):
 
 
 class Language(nn.Module):
-    """A table at both ends, of which parts are compiled."""
+    """A table at both ends of a model whose parts are compiled."""
 
     def __init__(self, **options: object) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class Language(nn.Module):
 
 
 def losses_of_steps(model: nn.Module, commitment: float = 0.0, takes_loss: bool = True) -> list[float]:
-    """The loss of the centroids in each of three steps, of two passes each."""
+    """Return the centroid loss of each of three steps with two passes each."""
     optimizer, losses = torch.optim.SGD(model.parameters(), 0.1), []
     for step in range(3):
         optimizer.zero_grad()
@@ -259,7 +259,7 @@ def losses_of_steps(model: nn.Module, commitment: float = 0.0, takes_loss: bool 
 
 
 @pytest.mark.parametrize("parts", [("words",), ("head",), ("words", "head")])
-def test_parts_compiled_have_the_losses_of_eager_steps(parts):
+def test_compiled_parts_have_losses_of_eager_steps(parts):
     torch._dynamo.reset()
     wanted = losses_of_steps(Language())
     model = Language()
@@ -269,7 +269,7 @@ def test_parts_compiled_have_the_losses_of_eager_steps(parts):
 
 
 @pytest.mark.parametrize("part", ["words", "head"])
-def test_a_step_without_it_is_told_where_a_part_is_compiled(part):
+def test_step_without_loss_warns_where_part_is_compiled(part):
     torch._dynamo.reset()
     model = Language()
     getattr(model, part).compile(backend="eager")
@@ -278,7 +278,7 @@ def test_a_step_without_it_is_told_where_a_part_is_compiled(part):
     assert len(model.words._passes) <= 8  # no more than two steps
 
 
-def test_moving_averages_compiled_learn_from_commitment_from_the_second_step_on(recwarn):
+def test_compiled_moving_averages_give_commitment_loss_from_second_step(recwarn):
     torch._dynamo.reset()
     model = Language(ema_decay=0.9)
     model.compile(backend="eager")
@@ -305,7 +305,7 @@ def test_impossible_options_are_refused(options, message):
 
 @pytest.mark.parametrize("commitment", [0.0, 0.25])
 @pytest.mark.parametrize("use", ["look-up", "head"])
-def test_functional_call_teaches_the_parameters_that_it_was_given(use, commitment):
+def test_functional_call_gives_gradients_to_its_parameters(use, commitment):
     layer = make()
     model = layer if use == "look-up" else edge_embed.TiedOutput(layer)
     inputs = IDS if use == "look-up" else torch.zeros(2, D)
@@ -323,7 +323,7 @@ def test_functional_call_teaches_the_parameters_that_it_was_given(use, commitmen
     assert (given["query"].grad is None) == (commitment == 0)
 
 
-def test_passes_of_torch_func_leave_nothing_behind():
+def test_torch_func_passes_leave_nothing_behind():
     layer = make()
     given = {name: weight.detach() for name, weight in layer.named_parameters()}
     torch.func.grad(lambda weights: torch.func.functional_call(layer, weights, (IDS,)).sum())(given)
@@ -336,4 +336,4 @@ def test_compiled_moving_averages_keep_no_passes():
     compiled = torch.compile(layer, backend="eager")
     for _ in range(3):
         compiled(IDS)
-    assert layer._passes == ()  # nobody takes their loss: they would stay for ever
+    assert layer._passes == ()  # their loss is never taken: they would stay forever

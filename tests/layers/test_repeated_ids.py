@@ -1,4 +1,4 @@
-"""An id that comes up several times in a step is computed once, and counts as often as it comes up."""
+"""An id that occurs several times in a step is computed once and counts with every occurrence."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ LAYERS = {
 
 
 def trained(name: str, each: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
-    """Rows, gradients and buffers of two steps; ``each``: every id of the batch on its own, as while compiling."""
+    """Return rows, gradients and buffers of two steps; ``each`` computes every id separately, as compiling does."""
     torch.manual_seed(0)
     layer = LAYERS[name]()
     with monkeypatch.context() as patch:
@@ -34,7 +34,7 @@ def trained(name: str, each: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_step_is_that_of_every_id_on_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_matches_every_id_on_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     once, each = (trained(name, each, monkeypatch) for each in (False, True))
     assert once.keys() == each.keys()
     for key, tensor in each.items():
@@ -45,7 +45,7 @@ def test_a_step_is_that_of_every_id_on_its_own(name: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_rows_are_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_repeated_ids_are_computed_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, seen = LAYERS[name](), []
     rows_of = layer.training_rows
 

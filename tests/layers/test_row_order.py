@@ -1,4 +1,4 @@
-"""Layers of TT and TR with an order of their own: plain ones in another numbering, through training and checkpoints."""
+"""TT and TR layers with a row order: plain layers in another numbering, in training and checkpoints."""
 
 import copy
 import io
@@ -27,14 +27,14 @@ def layer(request: pytest.FixtureRequest) -> type[TTEmbedding]:
 
 
 def pair(layer: type[TTEmbedding]) -> tuple[TTEmbedding, TTEmbedding]:
-    """An ordered layer and a plain one over the same cores."""
+    """Return an ordered layer and a plain one over the same cores."""
     torch.manual_seed(0)
     plain = layer(N, D, 3, padding_idx=PADDING)
     return layer.from_cores(list(plain.cores), N, PADDING, ORDER), plain
 
 
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
-def test_every_use_is_that_of_the_plain_layer_in_another_numbering(layer, state):
+def test_ordered_layer_matches_plain_layer_in_another_numbering(layer, state):
     made = pair(layer)
     for each in made:
         each.train(state == "training")
@@ -58,7 +58,7 @@ def test_every_use_is_that_of_the_plain_layer_in_another_numbering(layer, state)
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("training", [True, False])
-def test_bags(mode, training):
+def test_ordered_bags_match_bags_of_rows(mode, training):
     for layer, bag in ((TTEmbedding, edge_embed.TTEmbeddingBag), (TREmbedding, edge_embed.TREmbeddingBag)):
         ordered, plain = pair(layer)
         made = bag(N, D, 3, padding_idx=PADDING, row_order=ORDER, mode=mode)
@@ -67,7 +67,7 @@ def test_bags(mode, training):
         torch.testing.assert_close(made.train(training)(IDS), rows)
 
 
-def test_gradients_reach_the_cores_of_the_rows(layer):
+def test_gradients_reach_cores_of_ordered_rows(layer):
     ordered, plain = pair(layer)
     ordered(IDS).square().sum().backward()
     plain(ORDER[IDS]).square().sum().backward()
@@ -75,8 +75,8 @@ def test_gradients_reach_the_cores_of_the_rows(layer):
         torch.testing.assert_close(got.grad, expected.grad)
 
 
-def test_the_order_goes_with_the_numbers(layer):
-    """The packed form, `from_packed`, a copy, another type, and cores drawn anew keep it."""
+def test_row_order_survives_packing_copies_and_resets(layer):
+    """The packed form, `from_packed`, a copy, another type, and reinitialised cores keep it."""
     ordered, plain = pair(layer)
     packed = ordered.to_packed()
     np.testing.assert_array_equal(packed.tensors()["row_order"], ORDER.numpy())
@@ -90,7 +90,7 @@ def test_the_order_goes_with_the_numbers(layer):
     assert torch.equal(ordered.row_order, ORDER)
 
 
-def test_sizes_count_the_order(layer):
+def test_compression_ratio_counts_row_order(layer):
     ordered, plain = pair(layer)
     cores = N * D / plain.compression_ratio
     assert ordered.compression_ratio == pytest.approx(N * D / (cores + N))
@@ -101,8 +101,8 @@ def test_sizes_count_the_order(layer):
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_checkpoints(layer, frozen):
-    """An ordered one makes a plain layer ordered, as a frozen one makes it frozen; both ways round nothing is mixed."""
+def test_checkpoints_restore_row_order(layer, frozen):
+    """A checkpoint makes a plain layer ordered, as a frozen one makes it frozen; neither direction mixes orders."""
     ordered, plain = pair(layer)
     if frozen:
         ordered.freeze()
@@ -123,13 +123,13 @@ def test_checkpoints(layer, frozen):
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_checkpoint_that_does_not_fit_leaves_the_layer_as_it_was(layer, frozen):
+def test_checkpoint_that_does_not_fit_leaves_layer_unchanged(layer, frozen):
     ordered, plain = pair(layer)
     if frozen:
         ordered.freeze()
         plain.freeze()
     state = ordered.state_dict()
-    moved = by_frequency(torch.arange(N))  # the padding row is not where it has to be
+    moved = by_frequency(torch.arange(N))  # the padding row is elsewhere
     cases: list[tuple[dict[str, Any], str]] = [
         ({**state, "row_order": torch.zeros(N, dtype=torch.int64)}, "row_order: got no id with row 1"),
         ({**state, "row_order": moved}, "row_order: got row 16 for padding_idx 3"),
@@ -162,12 +162,12 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_layer_as_it_was(layer, frozen
         (torch.arange(19, -1, -1), "row_order: got row 16 for padding_idx 3, expected the same"),
     ],
 )
-def test_what_is_no_order(layer, order, message):
+def test_invalid_row_order_is_refused(layer, order, message):
     with pytest.raises(BadInputError, match=message):
         layer(N, D, 3, padding_idx=PADDING, row_order=order)
 
 
-def test_the_layer_keeps_a_copy(layer):
+def test_layer_keeps_copy_of_row_order(layer):
     order = ORDER.clone()
     made = layer(N, D, 3, padding_idx=PADDING, row_order=order)
     order.zero_()
@@ -175,8 +175,8 @@ def test_the_layer_keeps_a_copy(layer):
     assert "ordered" in repr(made)
 
 
-def test_a_layer_without_numbers_can_be_made():
-    """As models of any size are, before a checkpoint is loaded."""
+def test_layer_on_meta_device_gets_row_order_from_checkpoint():
+    """Large models are made on the meta device before a checkpoint is loaded."""
     with torch.device("meta"):
         layer = TTEmbedding(N, D, 3, row_order=torch.arange(N))
     assert layer.row_order.is_meta
@@ -184,7 +184,7 @@ def test_a_layer_without_numbers_can_be_made():
     assert torch.equal(layer.row_order, ORDER)
 
 
-def test_lowering_a_saved_program_gives_the_order(tmp_path, layer):
+def test_lowering_of_saved_program_keeps_row_order(tmp_path, layer):
     ordered, _ = pair(layer)
 
     class Model(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Sampled softmax: exactly the full softmax where every row is drawn once, and right on average where few are."""
+"""Sampled softmax: equal to the full softmax if every row is sampled once, and right on average with few samples."""
 
 import math
 
@@ -38,7 +38,7 @@ def made(method: str = "ant", bias: bool = True) -> tuple[TiedOutput, torch.Tens
 @pytest.mark.parametrize("method", LAYERS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-def test_each_row_drawn_once_is_the_full_softmax(method, bias, training):
+def test_sampled_softmax_of_each_row_once_equals_full_softmax(method, bias, training):
     head, hidden, targets = made(method, bias)
     head.train(training)
     parameters = [hidden, *head.parameters()]
@@ -46,14 +46,14 @@ def test_each_row_drawn_once_is_the_full_softmax(method, bias, training):
     loss = sampled_softmax_loss(head, hidden, targets, *every)
     expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
     torch.testing.assert_close(loss, expected)
-    regularised = method == "dpq" and training  # its own term counts the rows of a step
+    regularised = method == "dpq" and training  # DPQ's own loss counts the rows of a step
     gradients = (torch.autograd.grad(one, parameters, allow_unused=True) for one in (loss, expected))
     for parameter, got, wanted in zip(parameters, *gradients, strict=True):
         if got is not None and (parameter is hidden or not regularised):
             torch.testing.assert_close(got, wanted)
 
 
-def test_padding_of_targets_is_left_out():
+def test_padding_targets_are_left_out():
     head, hidden, targets = made()
     padded = torch.cat((targets, torch.full((2, 1), -100)), 1)
     states = torch.cat((hidden, torch.full((2, 1, D), torch.nan)), 1)
@@ -64,8 +64,8 @@ def test_padding_of_targets_is_left_out():
     torch.testing.assert_close(*gradients)
 
 
-def test_the_sum_over_rows_is_right_on_average():
-    """exp(loss + o_t) estimates the sum of exponentials of all rows, for chances that are far from the right ones."""
+def test_sum_over_sampled_rows_is_right_on_average():
+    """exp(loss + o_t) estimates the sum of exponentials of all rows, for probabilities far from the ideal ones."""
     head, hidden, _ = made()
     hidden, target = hidden[0, :1].detach() / 4, torch.tensor([4])
     logits = head(hidden).detach()[0]
@@ -82,7 +82,7 @@ def test_the_sum_over_rows_is_right_on_average():
     assert 4 * deviation < 0.05 * wanted
 
 
-def test_many_samples_come_near_the_full_softmax():
+def test_loss_of_many_samples_approaches_full_softmax():
     head, hidden, targets = made()
     chances = log_uniform(N)
     expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
@@ -92,7 +92,7 @@ def test_many_samples_come_near_the_full_softmax():
     assert errors[1] < 0.02 < errors[0]
 
 
-def test_only_rows_that_are_right_or_sampled_get_a_gradient():
+def test_gradient_reaches_only_target_and_sampled_rows():
     head, hidden, targets = made()
     sampled_softmax_loss(head, hidden, targets, torch.tensor([7, 7, 9]), torch.ones(N)).backward()
     touched = head.embedding.transform.grad.abs().sum(1).nonzero().squeeze(1)
@@ -100,13 +100,13 @@ def test_only_rows_that_are_right_or_sampled_get_a_gradient():
     assert head.bias.grad.nonzero().squeeze(1).tolist() == [0, 3, 4, 5, 7, 9, 11]
 
 
-def test_a_sample_that_is_the_target_does_not_count():
+def test_sample_that_is_target_does_not_count():
     head, hidden, _ = made()
     loss = sampled_softmax_loss(head, hidden[0, 0], torch.tensor(4), torch.tensor([4, 4]), torch.ones(N))
     assert loss == 0
 
 
-def test_draws_follow_the_chances_and_the_generator():
+def test_samples_follow_probabilities_and_generator():
     chances = torch.tensor([0.0, 3.0, 0.0, 1.0, 0.0])
     one, two = (draw(chances, 4000, torch.Generator().manual_seed(4)) for _ in range(2))
     assert torch.equal(one, two)
@@ -119,8 +119,8 @@ def test_draws_follow_the_chances_and_the_generator():
     )
 
 
-def test_a_table_learns_from_samples():
-    """Next words of a cycle of 12, each step from 4 of them; the full softmax is asked at the end."""
+def test_table_learns_from_samples():
+    """Each step samples 4 next words of a cycle of 12; the full softmax checks the result."""
     head, words = TiedOutput(edge_embed.ANTEmbedding(N, 16, 12), bias=True), nn.Embedding(N, 16)
     optimizer = edge_embed.ProximalOptimizer(
         edge_embed.Yogi([*head.parameters(), *words.parameters()], 0.05), head, 1e-4
@@ -168,7 +168,7 @@ def test_half_precision_is_summed_in_float32(dtype):
         (lambda: log_uniform(0), BadInputError, "num_embeddings must be at least 1"),
     ],
 )
-def test_mistakes_are_refused(call, error, message):
+def test_invalid_arguments_of_sampled_softmax_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
 

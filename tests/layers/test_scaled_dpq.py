@@ -1,4 +1,4 @@
-"""Layers over tables whose rows have scales: the packed form in every use, bit by bit, and nothing learns."""
+"""Layers over DPQ tables with row scales: the packed form in every use, bit by bit, without trainable parameters."""
 
 import copy
 from dataclasses import replace
@@ -46,12 +46,12 @@ def table(request: pytest.FixtureRequest) -> PackedDPQ:
     return TABLES[request.param]
 
 
-def test_rows_are_those_of_the_packed_form(table):
+def test_rows_match_packed_form_bit_by_bit(table):
     layer = ScaledDPQEmbedding.from_packed(table)
     for ids in (IDS, IDS.int(), torch.tensor(4), torch.zeros(0, 2, dtype=torch.int64)):
         expected = table.rows(ids.numpy())
         found = layer(ids)
-        assert found.dtype == torch.float32  # as of the layer, whatever is stored
+        assert found.dtype == torch.float32  # the layer's type, for any stored type
         assert found.numpy().tobytes() == expected.astype(np.float32).tobytes()
     assert layer(torch.tensor(PADDING)).numpy().tobytes() == bytes(4 * table.embedding_dim)
     for wrong in (-1, N):
@@ -59,7 +59,7 @@ def test_rows_are_those_of_the_packed_form(table):
             layer(torch.tensor([wrong]))
 
 
-def test_heads_and_bags(table):
+def test_output_layers_and_bags_match_dense_rows(table):
     layer, dense = ScaledDPQEmbedding(table), torch.from_numpy(table.rows(np.arange(N))).float()
     hidden, bias = torch.randn(5, table.embedding_dim), torch.randn(N)
     torch.testing.assert_close(layer.logits(hidden), hidden @ dense.T)
@@ -72,7 +72,7 @@ def test_heads_and_bags(table):
         torch.testing.assert_close(bags, expected, atol=1e-3 if table.row_type == "float16" else 1e-6, rtol=1e-5)
 
 
-def test_nothing_learns_and_nothing_is_lost(table):
+def test_layer_has_no_parameters_and_keeps_rows_in_state_dict(table):
     layer = ScaledDPQEmbedding(table).train()
     assert layer.frozen
     assert not list(layer.parameters())
@@ -86,7 +86,7 @@ def test_nothing_learns_and_nothing_is_lost(table):
     assert torch.equal(other(IDS), layer(IDS))
 
 
-def test_half_asks_for_rows_of_that_type_and_keeps_what_is_stored(table):
+def test_half_gives_float16_rows_and_keeps_stored_types(table):
     layer = ScaledDPQEmbedding(table)
     half = copy.deepcopy(layer).half()
     assert half(IDS).dtype == torch.float16
@@ -96,13 +96,13 @@ def test_half_asks_for_rows_of_that_type_and_keeps_what_is_stored(table):
     }
 
 
-def test_a_layer_that_torch_saved_is_loaded_without_its_code(tmp_path):
+def test_layer_saved_by_torch_is_loaded_without_its_code(tmp_path):
     model = torch.nn.Sequential(ScaledDPQEmbedding(TABLES["both"]), torch.nn.Linear(11, 2))
     torch.save(model, tmp_path / "m.pt")
     assert torch.equal(load_module(Archive(tmp_path / "m.pt"))(IDS), model(IDS))
 
 
-def test_it_is_made_from_such_tables_only():
+def test_layer_accepts_scaled_dpq_tables_only():
     with pytest.raises(BadInputError, match=r"rows have scales .*: make it an edge_embed\S*ScaledDPQEmbedding"):
         DPQEmbedding.from_packed(TABLES["both"])
     with pytest.raises(BadInputError, match="packed: got a int, expected a PackedDPQ"):

@@ -1,4 +1,4 @@
-"""Sizes that numpy or torch counted make the layer that integers of Python make."""
+"""Sizes as numpy or torch integers make the same layer as Python integers."""
 
 import json
 
@@ -20,7 +20,7 @@ SIZES = {"num_embeddings": 12, "embedding_dim": 6, "padding_idx": 3}
 
 @pytest.mark.parametrize("counted", [np.int64, np.uint8, torch.tensor], ids=["int64", "uint8", "tensor"])
 @pytest.mark.parametrize("method", LAYERS)
-def test_integers_of_other_libraries(method: str, counted: type) -> None:
+def test_sizes_accept_integers_of_other_libraries(method: str, counted: type) -> None:
     layer, options = LAYERS[method]
     options = SIZES | options
 
@@ -39,7 +39,7 @@ def test_integers_of_other_libraries(method: str, counted: type) -> None:
 
 @pytest.mark.parametrize("size", [True, 2.0, np.float64(2), np.array([2]), torch.tensor(2.0), "2", None])
 @pytest.mark.parametrize("name", ["num_embeddings", "num_codes"])
-def test_what_is_no_integer(name: str, size: object) -> None:
+def test_sizes_that_are_no_integers_are_refused(name: str, size: object) -> None:
     layer, options = LAYERS["dpq"]
     with pytest.raises(BadInputError, match=f"{name} must be an integer, got "):
         layer(**SIZES | options | {name: size})

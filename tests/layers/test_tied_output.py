@@ -1,4 +1,4 @@
-"""`TiedOutput`: logits, gradients into the shared table, memory, and what it refuses."""
+"""`TiedOutput`: logits, gradients into the shared table, memory, and refusals."""
 
 import pytest
 import torch
@@ -57,14 +57,14 @@ def test_gradients_reach_table_bias_and_hidden_states(method, bias):
     got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in head.parameters())]
     head.zero_grad()
     hidden.grad = None
-    rows = embedding(torch.arange(N))  # all at once, which VQ's own loss counts the same way
+    rows = embedding(torch.arange(N))  # all rows at once, which VQ's own loss counts the same way
     (nn.functional.linear(hidden, rows, head.bias) * weight).sum().backward()
     expected = [hidden.grad, *(parameter.grad for parameter in head.parameters())]
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_bias_of_another_type_than_the_hidden_states_is_added():
+def test_bias_of_another_dtype_than_hidden_states_is_added():
     head = TiedOutput(make("dpq-vq"), bias=torch.full((N,), 3.0))
     logits = head(torch.zeros(2, D, dtype=torch.bfloat16))
     logits.sum().backward()
@@ -72,7 +72,7 @@ def test_a_bias_of_another_type_than_the_hidden_states_is_added():
     assert head.bias.grad.eq(2).all()
 
 
-def test_a_tied_table_learns_from_both_ends():
+def test_tied_table_gets_gradients_from_both_ends():
     embedding = make("tt")
     head = TiedOutput(embedding)
     assert {id(parameter) for parameter in head.parameters()} == {id(parameter) for parameter in embedding.parameters()}
@@ -85,7 +85,7 @@ def test_a_tied_table_learns_from_both_ends():
     assert not any(torch.equal(ours, theirs) for ours, theirs in zip(both, one, strict=True))
 
 
-def test_running_statistics_follow_the_head_once():
+def test_running_statistics_follow_output_layer_once():
     embedding = edge_embed.DPQEmbedding(N, D, 5, 3, variant="sx")
     head = TiedOutput(embedding)
     head(torch.randn(3, D, requires_grad=True)).sum().backward()
@@ -96,8 +96,8 @@ def test_running_statistics_follow_the_head_once():
     torch.testing.assert_close(embedding.running_mean, once)  # the backward pass did not count again
 
 
-def test_the_dense_table_is_never_whole_in_memory():
-    """Float storage made during a step: blocks and gradients of the parameters, no [n, d]."""
+def test_dense_table_is_never_materialised_whole():
+    """A step allocates blocks and gradients of the parameters, and no float storage [n, d]."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     n, d = 60_000, 64
@@ -119,8 +119,8 @@ def test_the_dense_table_is_never_whole_in_memory():
 
 
 @pytest.mark.parametrize("variant", ["vq", "sx"])
-def test_a_step_writes_the_gradient_of_the_queries_once(variant, monkeypatch):
-    """However many blocks there are: a large vocabulary has hundreds."""
+def test_query_gradient_of_step_is_written_once(variant, monkeypatch):
+    """The number of blocks does not matter: a large vocabulary has hundreds."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     embedding = edge_embed.DPQEmbedding(N, D, 5, 3, variant=variant)
@@ -137,12 +137,12 @@ def test_a_step_writes_the_gradient_of_the_queries_once(variant, monkeypatch):
     loss = TiedOutput(embedding)(torch.randn(2, D, requires_grad=True)).sum()
     with Watch():
         loss.backward()
-    assert whole <= 2  # made, and put into ``grad``
+    assert whole <= 2  # allocated, and stored in ``grad``
 
 
 @pytest.mark.parametrize("num_codes", [5, 300])
 def test_keys_are_compared_once_a_step(num_codes, monkeypatch):
-    """With SX too, whose distances are computed again on the way back, all at once with what they learn."""
+    """SX too: the backward pass computes all its distances again, at once with their gradients."""
     from edge_embed.ops import dpq_straight_through
 
     embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, distance_norm=False)
@@ -157,8 +157,8 @@ def test_keys_are_compared_once_a_step(num_codes, monkeypatch):
 
 
 @pytest.mark.parametrize(("states", "calls"), [(D - 1, [20, 20, 10] * 2), (D, [N])])
-def test_rows_are_kept_where_there_are_as_many_hidden_states_as_columns(states, calls, monkeypatch):
-    """They are no more numbers than the logits, and need not be computed again on the way back."""
+def test_rows_are_kept_for_as_many_hidden_states_as_columns(states, calls, monkeypatch):
+    """They take no more numbers than the logits, so the backward pass need not compute them again."""
     embedding, computed = make("dpq-sx"), []
     rows = embedding.training_rows
     monkeypatch.setattr(
@@ -191,7 +191,7 @@ def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
     torch.testing.assert_close(embedding.value.grad, wanted)
 
 
-def test_bias():
+def test_bias_option_creates_or_shares_parameter():
     assert TiedOutput(make("ant")).bias is None
     assert torch.equal(TiedOutput(make("ant"), bias=True).bias, torch.zeros(N))
     with pytest.raises(BadInputError, match=rf"bias: got shape \[3\], expected \[{N}\]"):
@@ -199,13 +199,13 @@ def test_bias():
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_sizes_are_read_and_shown_as_those_of_a_linear_layer(bias):
+def test_sizes_match_those_of_linear_layer(bias):
     head, dense = TiedOutput(make("ant"), bias), nn.Linear(D, N, bias)
     assert (head.in_features, head.out_features) == (dense.in_features, dense.out_features)
     assert head.extra_repr() == dense.extra_repr()
 
 
-def test_what_a_head_cannot_take():
+def test_inputs_that_do_not_fit_output_layer_are_refused():
     with pytest.raises(BadInputError, match=r"got a Embedding, expected a compressed embedding layer"):
         TiedOutput(nn.Embedding(3, 4))
     for training in (True, False):
@@ -217,8 +217,8 @@ def test_what_a_head_cannot_take():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_mixed_precision(method):
-    """Hidden states of another type than the table, as autocast makes them."""
+def test_mixed_precision_gives_dtype_of_hidden_states(method):
+    """Hidden states have another type than the table, as under autocast."""
     head = TiedOutput(make(method))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = head(nn.Linear(D, D)(torch.randn(2, D)))
@@ -232,8 +232,8 @@ def test_mixed_precision(method):
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
-def test_logits_below_autocast_are_those_of_a_linear_layer(method, state):
-    """However many blocks there are, whatever floats the hidden states are."""
+def test_logits_under_autocast_match_linear_layer(method, state):
+    """The number of blocks and the float type of the hidden states do not matter."""
     embedding = make(method).train(state == "training")
     if state == "frozen":
         embedding.freeze()
@@ -254,13 +254,13 @@ def test_logits_below_autocast_are_those_of_a_linear_layer(method, state):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("method", ["ant", "tt"])
-def test_bias_of_another_type_leaves_the_type_of_hidden_states(method, training):
+def test_bias_of_another_dtype_keeps_dtype_of_hidden_states(method, training):
     head = TiedOutput(make(method), bias=True).train(training)
     for dtype in (torch.bfloat16, torch.float64):
         assert head(torch.randn(2, D, dtype=dtype)).dtype == dtype
 
 
-def test_compiled_head_below_autocast_gives_what_it_gives_without_compilation():
+def test_compiled_output_layer_under_autocast_matches_eager():
     head, hidden = TiedOutput(make("ant"), bias=True).eval(), torch.randn(2, D)
     compiled = torch.compile(head, fullgraph=True, backend="eager")
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -268,13 +268,13 @@ def test_compiled_head_below_autocast_gives_what_it_gives_without_compilation():
     assert compiled(hidden).dtype == torch.float32
 
 
-def test_rotated_rows_keep_their_type_below_autocast():
+def test_rotated_rows_keep_their_dtype_under_autocast():
     layer = rotated(make("dpq-vq").eval(), torch.eye(D))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(torch.arange(3)).dtype == nn.Embedding(3, D)(torch.arange(3)).dtype == torch.float32
 
 
-def test_a_parameter_stays_the_same_one():
+def test_bias_given_as_parameter_stays_same_object():
     bias = nn.Parameter(torch.zeros(N))
     assert TiedOutput(make("tt"), bias).bias is bias
     for wrong in ([0.0] * N, 1, torch.zeros(N, dtype=torch.int64)):

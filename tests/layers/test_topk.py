@@ -1,4 +1,4 @@
-"""`TiedOutput.topk`: the first of all logits in order, in every state; gradients, memory, and what it refuses."""
+"""`TiedOutput.topk`: the largest logits in order, in every state; gradients, memory, and refusals."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def in_state(method: str, state: str, **options):
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.usefixtures("blocks")
-def test_they_are_the_first_of_the_logits_in_order(method, state, biased):
+def test_topk_gives_first_of_sorted_logits(method, state, biased):
     head = TiedOutput(in_state(method, state), torch.randint(-1, 2, (N,)).float() if biased else None)
     for shape in ((D,), (3, D), (2, 4, D), (0, D)):
         hidden = torch.randn(shape)
@@ -45,13 +45,13 @@ def test_they_are_the_first_of_the_logits_in_order(method, state, biased):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
-def test_equal_rows_come_by_lowest_id(method, state):
+def test_topk_of_equal_rows_gives_lowest_ids(method, state):
     head = TiedOutput(in_state(method, state))
     assert head.topk(torch.zeros(2, D), 20).ids.tolist() == [list(range(20))] * 2
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_gradients_are_those_of_the_logits_chosen(method):
+def test_gradients_match_those_of_chosen_logits(method):
     head = TiedOutput(make(method, padding_idx=2, dtype=torch.float64), bias=True).train()
     hidden = torch.randn(4, D, dtype=torch.float64, requires_grad=True)
     leaves, weight = [hidden, *head.parameters()], torch.randn(4, 5, dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_gradients_are_those_of_the_logits_chosen(method):
     assert any(gradient.any() for gradient in got)
 
 
-def test_the_logits_are_never_whole_in_memory():
+def test_logits_are_never_materialised_whole():
     n, largest = 100_000, 0
 
     class Watch(TorchDispatchMode):
@@ -84,13 +84,13 @@ def test_the_logits_are_never_whole_in_memory():
 
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_values_have_the_type_of_the_hidden_states(state, dtype):
+def test_topk_values_have_dtype_of_hidden_states(state, dtype):
     got = TiedOutput(in_state("ant", state), bias=True).topk(torch.randn(2, D, dtype=dtype), 3)
     assert (got.values.dtype, got.ids.dtype) == (dtype, torch.int64)
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_what_it_cannot_take(training):
+def test_topk_of_invalid_arguments_is_refused(training):
     head = TiedOutput(make("tt"), bias=True).train(training)
     for k in (0, N + 1, 2.0, None, torch.tensor(3)):
         with pytest.raises(BadInputError, match=rf"k: got .*, expected a constant integer from 1 to {N}, the rows"):

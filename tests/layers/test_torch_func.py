@@ -16,7 +16,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_vmap_in_eval_mode_gives_the_rows(name):
+def test_vmap_in_eval_mode_gives_rows(name):
     layer = LAYERS[name]().eval()
     torch.testing.assert_close(torch.vmap(layer)(IDS), layer(IDS), rtol=1e-12, atol=1e-12)
     nested = torch.vmap(torch.vmap(layer))(IDS.reshape(2, 2, 2))
@@ -31,7 +31,7 @@ def test_vmap_refuses_ids_out_of_range(name, wrong):
 
 
 @pytest.mark.parametrize("name", ["ant", "tt", "tr"])
-def test_gradients_of_samples_are_those_of_one_after_the_other(name):
+def test_vmap_gradients_match_those_of_single_samples(name):
     layer = LAYERS[name]()
     weights = {name: weight.detach() for name, weight in layer.named_parameters()}
 

@@ -1,4 +1,4 @@
-"""TREmbedding alone: against the equation of the ring, its ranks and start, and how it is trained."""
+"""TREmbedding: the equation of the ring, ranks, initialisation, given cores and training."""
 
 import io
 import math
@@ -18,7 +18,7 @@ from edge_embed.packed.tt import PackedTT
 
 
 def ring_table(cores: list[torch.Tensor]) -> torch.Tensor:
-    """Appendix B of the paper, summed over r_0 ... r_{N-1} by one einsum: all rows, float64 [prod I_k, prod J_k]."""
+    """Compute appendix B of the paper, one einsum over r_0 ... r_{N-1}: all rows, float64 [prod I_k, prod J_k]."""
     count = len(cores)
     bonds, rows, columns = "abcdef"[:count] + "a", "ghijkl"[:count], "uvwxyz"[:count]
     terms = [f"{rows[k]}{bonds[k]}{columns[k]}{bonds[k + 1]}" for k in range(count)]
@@ -37,7 +37,7 @@ def layers(draw: st.DrawFn) -> TREmbedding:
 
 
 @given(layers(), st.integers(0, 2**31))
-def test_rows_and_gradients_are_those_of_the_equation(layer, seed):
+def test_rows_and_gradients_match_equation(layer, seed):
     ids = torch.from_numpy(np.random.default_rng(seed).integers(0, layer.num_embeddings, 9))
     weight = torch.randn(9, layer.embedding_dim, dtype=torch.float64)
     rows = layer(ids)
@@ -51,8 +51,8 @@ def test_rows_and_gradients_are_those_of_the_equation(layer, seed):
         torch.testing.assert_close(got, one, rtol=1e-10, atol=1e-12)
 
 
-def test_a_turn_of_the_cores_turns_the_indices():
-    """What the paper likes of rings: which core comes first makes no difference but to the order of ids and columns."""
+def test_rotation_of_cores_rotates_indices():
+    """A ring has no first core: the choice changes only the order of ids and columns."""
     layer = TREmbedding(24, 12, [3, 2, 4], row_shape=[2, 3, 4], col_shape=[2, 3, 2], dtype=torch.float64)
     turned = TREmbedding.from_cores([*layer.cores[1:], layer.cores[0]], 24)
     assert turned.ranks == (2, 4, 3, 2)
@@ -60,7 +60,7 @@ def test_a_turn_of_the_cores_turns_the_indices():
     torch.testing.assert_close(turned(torch.arange(24)), whole.reshape(24, 12))
 
 
-def test_the_ring_of_rank_1_at_its_ends_is_a_train():
+def test_ring_with_end_ranks_of_1_equals_train():
     train = TTEmbedding(60, 12, [3, 2], padding_idx=4)
     ring = TREmbedding(60, 12, [1, 3, 2], padding_idx=4)
     ring.load_state_dict(train.state_dict())
@@ -68,7 +68,7 @@ def test_the_ring_of_rank_1_at_its_ends_is_a_train():
     assert torch.equal(ring(torch.arange(60)), train(torch.arange(60)))
 
 
-def test_ratios_are_those_of_the_paper():
+def test_compression_ratios_match_paper():
     """Table 5: TR1 and TR2, which count the table twice, as embedding and as softmax layer."""
     for rank, twice in ((32, 16), (16, 64)):
         layer = TREmbedding(32768, 1024, rank, row_shape=[32] * 3, col_shape=[8, 8, 16], device="meta")
@@ -79,8 +79,8 @@ def test_ratios_are_those_of_the_paper():
 @pytest.mark.parametrize("make", [TTEmbedding, TREmbedding])
 @pytest.mark.parametrize("rank", [1, 3, 8])
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_start_has_the_variance_of_glorot(make, rank, count):
-    """Each of the paths that are summed, R^N of a ring, has its share of 2 / (rows + columns), eq. (2)."""
+def test_initial_rows_have_variance_of_glorot(make, rank, count):
+    """Each of the summed paths, R^N of a ring, has its share of 2 / (rows + columns), eq. (2)."""
     torch.manual_seed(1)
     variances = []
     for _ in range(30):
@@ -91,7 +91,7 @@ def test_start_has_the_variance_of_glorot(make, rank, count):
 
 @pytest.mark.parametrize("make", [TTEmbedding, TREmbedding])
 @given(data=st.data())
-def test_a_ratio_is_reached_by_the_largest_rank_that_does(make, data):
+def test_ratio_is_reached_by_largest_possible_rank(make, data):
     rows, columns = data.draw(st.integers(1, 3000), "n"), data.draw(st.sampled_from([1, 12, 64]), "d")
     most = make(rows, columns, 1, device="meta").compression_ratio
     if most < 1:
@@ -107,7 +107,7 @@ def test_a_ratio_is_reached_by_the_largest_rank_that_does(make, data):
     assert larger.compression_ratio < ratio or larger.ranks == layer.ranks
 
 
-def test_a_ratio_that_cannot_be_had_is_refused_with_the_largest():
+def test_ratio_out_of_reach_is_refused_with_largest():
     message = "no rank reaches ratio 10000: with these shapes the largest is 9697.0, of rank 1; more cores reach more"
     with pytest.raises(BadInputError, match=message):
         TREmbedding(25_000, 256, ratio=10_000)
@@ -134,7 +134,7 @@ def test_impossible_ranks_are_refused(options, message):
         TREmbedding(20, 12, **options)
 
 
-def test_sizes_are_shown():
+def test_repr_shows_sizes_and_compression_ratio():
     layer = TREmbedding(20, 12, 2)
     assert "ranks=(2, 2, 2, 2), compression_ratio=2.6, spare_rows=0, frozen=False" in repr(layer)
     assert layer.compression_ratio == layer.freeze().compression_ratio == layer.to_packed().compression_ratio
@@ -148,7 +148,7 @@ def ring(**options) -> PackedTT:
 
 
 @pytest.mark.parametrize("make", [TREmbedding, TREmbeddingBag])
-def test_a_ring_made_elsewhere_becomes_a_frozen_layer(make):
+def test_ring_from_packed_form_becomes_frozen_layer(make):
     packed = ring()
     layer = make.from_packed(packed)
     assert type(layer) is make
@@ -159,7 +159,7 @@ def test_a_ring_made_elsewhere_becomes_a_frozen_layer(make):
 
 
 @pytest.mark.parametrize("make", [TTEmbedding, TTEmbeddingBag])
-def test_a_train_refuses_a_ring(make):
+def test_train_layer_refuses_ring(make):
     message = "R_0 = 3, expected 1: a tensor ring is taken by TREmbedding"
     with pytest.raises(BadInputError, match=message):
         make.from_packed(ring())
@@ -167,13 +167,13 @@ def test_a_train_refuses_a_ring(make):
         make.from_cores([torch.from_numpy(core) for core in ring().cores], 11)
 
 
-def test_layers_over_given_cores_learn_a_copy_of_them():
+def test_layers_over_given_cores_train_a_copy():
     cores = [torch.randn(shape, dtype=torch.float64) for shape in [(4, 1, 2, 2), (5, 2, 3, 1)]]
     cores[1] = cores[1].permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
     layer = TTEmbedding.from_cores(cores, 18, padding_idx=1)
     assert (layer.num_embeddings, layer.embedding_dim, layer.dtype, layer.frozen) == (18, 6, torch.float64, False)
     layer(torch.tensor([3])).sum().backward()
-    assert all(core.is_contiguous() for core in layer.cores)  # safetensors takes no others
+    assert all(core.is_contiguous() for core in layer.cores)  # safetensors accepts no others
     before = cores[0].clone()
     torch.optim.SGD(layer.parameters(), 1.0).step()
     assert torch.equal(cores[0], before)
@@ -198,17 +198,17 @@ def test_cores_that_do_not_fit_are_refused(shapes, message):
         TREmbedding.from_cores([torch.zeros(shape) for shape in shapes], 18)
 
 
-def test_cores_of_several_types_are_refused():
+def test_cores_of_several_dtypes_are_refused():
     with pytest.raises(BadInputError, match=r"cores: got torch\.float32, torch\.float64, expected one type"):
         TTEmbedding.from_cores([torch.zeros(4, 1, 2, 2), torch.zeros(5, 2, 3, 1, dtype=torch.float64)], 18)
 
 
-def test_cores_that_are_no_tensors_are_refused_with_the_remedy():
+def test_cores_that_are_no_tensors_are_refused_with_remedy():
     with pytest.raises(BadInputError, match=r"cores: got ndarray, expected tensors: give torch\.from_numpy"):
         TREmbedding.from_cores([np.zeros((2, 2, 2, 2))] * 3, 8)
 
 
-def test_a_ratio_may_be_a_number_of_numpy():
+def test_ratio_accepts_numpy_number():
     assert TREmbedding(200, 12, ratio=np.float32(3)).ranks == TREmbedding(200, 12, ratio=3).ranks
 
 
@@ -220,7 +220,7 @@ def trained(layer: TREmbedding, optimizer: torch.optim.Optimizer, steps: range) 
         optimizer.step()
 
 
-def test_training_goes_on_from_a_checkpoint_as_if_never_stopped():
+def test_training_resumed_from_checkpoint_equals_uninterrupted():
     torch.manual_seed(0)
     layer = TREmbedding(20, 12, 3, padding_idx=0)
     optimizer = torch.optim.Adam(layer.parameters(), 0.01)
@@ -238,7 +238,7 @@ def test_training_goes_on_from_a_checkpoint_as_if_never_stopped():
     assert torch.equal(resumed(torch.arange(20)), layer(torch.arange(20)))
 
 
-def test_a_small_task_is_learned():
+def test_layer_learns_small_task():
     torch.manual_seed(0)
     layer, head, ids = TREmbedding(20, 12, 3), nn.Linear(12, 4), torch.arange(20)
     optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.02)

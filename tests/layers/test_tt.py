@@ -1,4 +1,4 @@
-"""TTEmbedding alone: shapes, ranks, the start, and training."""
+"""TTEmbedding: shapes, ranks, initialisation, checkpoints and training."""
 
 import io
 from pathlib import Path
@@ -15,7 +15,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.tt import TTEmbedding
 
 
-def test_automatic_shapes_are_those_of_the_paper():
+def test_automatic_shapes_match_paper():
     layer = TTEmbedding(25_000, 256, 16)
     assert layer.row_shape == (25, 30, 40)
     assert layer.col_shape == (4, 8, 8)
@@ -24,7 +24,7 @@ def test_automatic_shapes_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
-def test_number_of_cores(count):
+def test_number_of_cores_follows_option_and_shape(count):
     layer = TTEmbedding(1000, 64, 4, num_cores=count)
     assert len(layer.cores) == count
     assert layer(torch.tensor([0, 999])).shape == (2, 64)
@@ -32,14 +32,14 @@ def test_number_of_cores(count):
     assert len(TTEmbedding(1000, 64, 4, col_shape=[64] + [1] * (count - 1)).cores) == count
 
 
-def test_one_rank_for_each_place():
+def test_rank_may_be_given_for_each_place():
     layer = TTEmbedding(1000, 64, [3, 5], row_shape=[10, 10, 10], col_shape=[4, 4, 4])
     assert layer.ranks == (1, 3, 5, 1)
     assert layer.to_packed().shape.ranks == (1, 3, 5, 1)
 
 
-def test_ranks_are_cut_to_what_the_shapes_can_use():
-    """More would be numbers without a use: the matrix that R_k separates has no more rows or columns."""
+def test_ranks_are_cut_to_matrix_size():
+    """A larger rank would store unused numbers: the matrix that R_k separates has no more rows or columns."""
     layer = TTEmbedding(24, 12, 1000, row_shape=[2, 3, 4], col_shape=[2, 2, 3])
     assert layer.ranks == (1, 4, 12, 1)
 
@@ -63,12 +63,12 @@ def test_ranks_are_cut_to_what_the_shapes_can_use():
         ({"rank": [2, -1]}, r"rank\[1\] must be at least 1, got -1"),
     ],
 )
-def test_impossible_sizes_are_refused_with_the_numbers(options, message):
+def test_impossible_sizes_are_refused_with_numbers(options, message):
     with pytest.raises(BadInputError, match=message):
         TTEmbedding(**{"num_embeddings": 20, "embedding_dim": 12, "rank": 4} | options)
 
 
-def test_what_could_never_be_packed_is_refused_before_training():
+def test_sizes_that_cannot_be_packed_are_refused_before_training():
     with pytest.raises(BadInputError, match="use smaller ranks"):
         TTEmbedding(10**8, 4096, 100_000, row_shape=[10**4, 10**4], col_shape=[64, 64], device="meta")
 
@@ -83,7 +83,7 @@ def layers(draw: st.DrawFn) -> TTEmbedding:
 
 
 @given(layers())
-def test_any_sizes_give_a_table_that_its_packed_form_repeats(layer):
+def test_packed_form_of_any_sizes_repeats_rows(layer):
     ids = torch.arange(layer.num_embeddings)
     packed = layer.to_packed()
     rows = layer.eval()(ids).detach()
@@ -106,8 +106,8 @@ def saved_and_loaded(state: dict) -> dict:
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_checkpoint_of_another_number_of_rows_is_refused(frozen, strict):
-    """As nn.Embedding does it, though cores of 1,000 and of 990 rows have the same shapes."""
+def test_checkpoint_of_another_number_of_rows_is_refused(frozen, strict):
+    """nn.Embedding refuses it too; cores of 1,000 and of 990 rows have the same shapes."""
     state = saved_and_loaded(table_of(1000, frozen).state_dict())
     target = table_of(990, False)
     before = target["words"](torch.arange(990)).detach()
@@ -137,7 +137,7 @@ def test_checkpoints_hold_cores_only_and_load_from_any_file(frozen, tmp_path: Pa
     assert list(plain) == names
 
 
-def test_a_small_task_is_learned():
+def test_layer_learns_small_task():
     """20 words, 4 classes by id."""
     torch.manual_seed(0)
     layer, head = TTEmbedding(20, 12, 4), nn.Linear(12, 4)

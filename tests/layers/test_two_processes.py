@@ -34,7 +34,7 @@ LAYERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
-def test_two_processes_stay_equal(name: str, tmp_path: Path) -> None:
+def test_processes_keep_equal_gradients_and_weights(name: str, tmp_path: Path) -> None:
     first, second = run_in_two_processes(_LINES.format(layer=LAYERS[name]), tmp_path)
     for part in ("weights", "gradients"):
         torch.testing.assert_close(first[part], second[part], rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""Yogi against its formulas in Python floats, alone and below the proximal step."""
+"""Yogi against its formulas in Python floats, alone and with the proximal step."""
 
 import io
 import math
@@ -17,7 +17,7 @@ PAPER = {"lr": 0.01, "betas": (0.9, 0.999), "eps": 1e-3, "initial_accumulator_va
 
 
 def by_hand(start: float, gradients: list[float], lr, betas, eps, initial_accumulator_value) -> tuple[float, float]:
-    """One number after these gradients, and what the last of them was multiplied with."""
+    """Return one number after these gradients, and the step size of the last one."""
     value, mean, variance, step = start, 0.0, initial_accumulator_value, math.nan
     for count, gradient in enumerate(gradients, 1):
         mean = betas[0] * mean + (1 - betas[0]) * gradient
@@ -29,13 +29,13 @@ def by_hand(start: float, gradients: list[float], lr, betas, eps, initial_accumu
 
 
 def gradients_of(steps: int, shape: tuple[int, ...]) -> list[torch.Tensor]:
-    """Zeros, tiny and large ones, so that v grows and falls."""
+    """Return zero, tiny and large gradients, so that v grows and falls."""
     torch.manual_seed(0)
     return [torch.randn(shape, dtype=torch.float64) * 10.0 ** ((step % 5) - 3) * (step != 2) for step in range(steps)]
 
 
 @pytest.mark.parametrize("options", [OPTIONS, {}], ids=["given", "of the paper"])
-def test_every_number_moves_by_the_formulas(options):
+def test_parameters_move_by_formulas(options):
     parameters = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((3, 2), (4,), ())]
     starts = [parameter.detach().clone() for parameter in parameters]
     histories = [gradients_of(8, parameter.shape) for parameter in parameters]
@@ -51,8 +51,8 @@ def test_every_number_moves_by_the_formulas(options):
             assert parameter.reshape(-1)[at].item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_proximal_step_takes_what_the_gradient_was_multiplied_with():
-    """Words whose gradient is zero too: their v stays at 1e-6."""
+def test_proximal_step_uses_step_size_of_yogi():
+    """Words whose gradient is zero are included: their v stays at 1e-6."""
     torch.manual_seed(0)
     layer = ANTEmbedding(5, 3, 2, dtype=torch.float64)
     optimizer = ProximalOptimizer(Yogi(layer.parameters()), layer, 0.2)
@@ -71,10 +71,10 @@ def test_the_proximal_step_takes_what_the_gradient_was_multiplied_with():
                 expected = max(before[row, column].item() + moved - before_last - 0.2 * rate, 0)
                 assert layer.transform[row, column].item() == pytest.approx(expected, abs=1e-12)
     assert layer.transform[1:4].any()
-    assert not layer.transform[[0, 4]].any()  # they never came up
+    assert not layer.transform[[0, 4]].any()  # they never occurred
 
 
-def test_groups_have_their_own_rates_and_parameters_without_a_gradient_stay():
+def test_parameter_groups_have_own_rates_and_skip_missing_gradients():
     one, two, idle = (nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(3))
     optimizer = Yogi([{"params": [one, idle]}, {"params": [two], "lr": 0.5, "initial_accumulator_value": 4.0}])
     for parameter in (one, two):
@@ -87,7 +87,7 @@ def test_groups_have_their_own_rates_and_parameters_without_a_gradient_stay():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_run_that_is_interrupted_goes_on_as_if_it_were_not(dtype):
+def test_run_interrupted_equals_uninterrupted_run(dtype):
     gradients = [gradient.to(dtype) for gradient in gradients_of(9, (4, 3))]
     runs = []
     for stop in (None, 4):
@@ -100,7 +100,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_were_not(dtype):
                 buffer.seek(0)
                 value, state = torch.load(buffer, weights_only=True)
                 parameter = nn.Parameter(value)
-                optimizer = Yogi([parameter])  # what it was made with comes with the state
+                optimizer = Yogi([parameter])  # the state restores the options
                 optimizer.load_state_dict(state)
             parameter.grad = gradient.clone()
             optimizer.step()
@@ -109,7 +109,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_were_not(dtype):
     assert runs[0].dtype == dtype
 
 
-def test_a_closure_computes_the_loss_and_its_gradients():
+def test_closure_computes_loss_and_gradients():
     parameter = nn.Parameter(torch.tensor([2.0]))
     optimizer = Yogi([parameter])
 
@@ -123,7 +123,7 @@ def test_a_closure_computes_the_loss_and_its_gradients():
     assert parameter.item() < 2
 
 
-def test_sparse_gradients_are_refused_with_the_remedy():
+def test_sparse_gradients_are_refused_with_remedy():
     table = nn.Embedding(5, 2, sparse=True)
     table(torch.tensor([1])).sum().backward()
     with pytest.raises(BadInputError, match=r"got a sparse gradient of a parameter \[5, 2\]: .*sparse=False"):
@@ -142,7 +142,7 @@ def test_sparse_gradients_are_refused_with_the_remedy():
         {"initial_accumulator_value": math.inf},
     ],
 )
-def test_numbers_out_of_range_are_refused(bad):
+def test_options_out_of_range_are_refused(bad):
     with pytest.raises(BadInputError, match=next(iter(bad))):
         Yogi([nn.Parameter(torch.ones(1))], **bad)
     with pytest.raises(BadInputError, match=next(iter(bad))):
@@ -153,7 +153,7 @@ def test_numbers_out_of_range_are_refused(bad):
     assert len(optimizer.param_groups) == 1
 
 
-def test_complex_parameters_are_refused_with_the_remedy():
+def test_complex_parameters_are_refused_with_remedy():
     optimizer, weights = Yogi([nn.Parameter(torch.ones(1))]), nn.Parameter(torch.ones(1, dtype=torch.cfloat))
     with pytest.raises(BadInputError, match=r"torch\.view_as_real"):
         Yogi([weights])
@@ -162,7 +162,7 @@ def test_complex_parameters_are_refused_with_the_remedy():
     assert len(optimizer.param_groups) == 1
 
 
-def test_a_rate_may_be_a_tensor():
+def test_learning_rate_may_be_tensor():
     one, two = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
     for parameter, lr in ((one, 0.1), (two, torch.tensor(0.1))):
         parameter.grad = torch.ones(1)

@@ -1,4 +1,4 @@
-"""Two gloo processes that train one model: each runs the same lines, and what it calls `result` is what it found."""
+"""Two gloo processes that train one model: each runs the same lines and returns its variable `result`."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..forked import run_processes
 
 
 def run_in_two_processes(lines: str, folder: Path) -> list[Any]:
-    """The ``result`` of both; ``rank`` is 0 or 1, and their random numbers differ."""
+    """Return the ``result`` of both processes; ``rank`` is 0 or 1, and their random numbers differ."""
     run_processes(_run_one, (lines, folder))
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 
@@ -36,4 +36,4 @@ def _run_one(rank: int, lines: str, folder: Path) -> None:
     torch.save(names["result"], folder / f"rank{rank}.pt")
     distributed.barrier()
     distributed.destroy_process_group()
-    os._exit(0)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
+    os._exit(0)  # gloo's threads were seen to abort the interpreter's exit after the work was done

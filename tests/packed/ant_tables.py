@@ -9,7 +9,7 @@ from edge_embed.packed import PackedANT
 
 
 def sparse_transform(n: int, anchors: int, seed: int = 0, dtype: str = "float32") -> NDArray[Any]:
-    """About a third of the entries, some rows empty, none of them tiny."""
+    """Return a transform with about a third of the entries, some empty rows, and no tiny numbers."""
     rng = np.random.default_rng([n, anchors, seed])
     transform = np.where(rng.random((n, anchors)) < 0.3, rng.uniform(0.1, 2, (n, anchors)), 0)
     transform[rng.random(n) < 0.2] = 0

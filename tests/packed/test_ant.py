@@ -33,7 +33,7 @@ def tables(draw: st.DrawFn) -> PackedANT:
 
 
 def slow_row(packed: PackedANT, row_id: int, absolute: bool = False) -> list[float]:
-    """One row as FORMAT.md has it, exactly, in fractions; a float64 at the end."""
+    """Return one row by FORMAT.md, exactly in fractions, as float64 in the end."""
     total = [Fraction(0)] * packed.embedding_dim
     for entry in range(int(packed.row_offsets[row_id]), int(packed.row_offsets[row_id + 1])):
         for column in range(packed.embedding_dim):
@@ -44,7 +44,7 @@ def slow_row(packed: PackedANT, row_id: int, absolute: bool = False) -> list[flo
 
 
 @given(tables(), st.data())
-def test_rows_equal_the_exact_sums(packed: PackedANT, data: st.DataObject) -> None:
+def test_rows_equal_exact_sums(packed: PackedANT, data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3)))
     count = math.prod(shape)
     flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
@@ -61,7 +61,7 @@ def test_rows_equal_the_exact_sums(packed: PackedANT, data: st.DataObject) -> No
 
 
 @given(tables())
-def test_a_file_gives_the_same_table(tmp_path_factory: pytest.TempPathFactory, packed: PackedANT) -> None:
+def test_file_restores_the_same_table(tmp_path_factory: pytest.TempPathFactory, packed: PackedANT) -> None:
     path = tmp_path_factory.mktemp("ant") / "t"
     save_tables(path, {"t": packed})
     loaded = load_tables(path)["t"]
@@ -76,7 +76,7 @@ def test_a_file_gives_the_same_table(tmp_path_factory: pytest.TempPathFactory, p
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("weight_type", ["float32", "float16"])
-def test_the_transform_is_kept(dtype: str, weight_type: str) -> None:
+def test_transform_is_stored_exactly(dtype: str, weight_type: str) -> None:
     transform = sparse_transform(50, 7, dtype=dtype)
     packed = PackedANT.from_dense(transform, np.eye(7, dtype=np.float32), None, weight_type)
     stored = transform.astype(weight_type)
@@ -86,7 +86,7 @@ def test_the_transform_is_kept(dtype: str, weight_type: str) -> None:
     assert len(packed.weights) == np.count_nonzero(stored)
 
 
-def test_int8_weights_are_rounded_half_to_even_and_zeros_dropped() -> None:
+def test_int8_weights_round_half_to_even_and_drop_zeros() -> None:
     transform = np.array([[127, 0.5, 1.5], [2.5, 0.4, 126.5]], np.float32)  # the scale is 1
     packed = PackedANT.from_dense(transform, np.eye(3, dtype=np.float32), None, "int8")
     assert packed.weight_scale.tolist() == [1.0]
@@ -104,30 +104,30 @@ def test_int8_weights_are_within_half_a_step(largest: float, seed: int) -> None:
     scale = float(packed.weight_scale[0])
     assert 0 < scale <= max(largest / 127 * (1 + 1e-6), 1.5e-45)
     error = np.abs(packed.rows_float64(np.arange(6)) - transform)
-    tiny = 1e-43  # where float32 has no digits left, the scale has none either
+    tiny = 1e-43  # where float32 has no more digits, the scale has none either
     assert error.max() <= 0.5 * scale * (1 + 1e-4) + (largest if largest < 127 * tiny else 0)
 
 
-def test_int8_weights_stay_within_127_where_the_scale_has_no_digits_left() -> None:
+def test_int8_weights_stay_within_127_for_subnormal_scales() -> None:
     smallest = np.finfo(np.float32).smallest_subnormal
-    transform = np.array([[178, 1]], np.float32) * smallest  # 178 / 127 smallest numbers are rounded to one
+    transform = np.array([[178, 1]], np.float32) * smallest  # 178 / 127 smallest numbers round to one
     packed = PackedANT.from_dense(transform, np.eye(2, dtype=np.float32), None, "int8")
     assert packed.weights.tolist() == [127, 1]
     assert packed.weight_scale.tolist() == [float(smallest)]
 
 
-def test_the_padding_row_is_empty_whatever_it_was() -> None:
+def test_padding_row_is_emptied_on_packing() -> None:
     transform = sparse_transform(6, 5)
     transform[2] = np.nan
     packed = PackedANT.from_dense(transform, np.ones((5, 3), np.float32), 2, "int8")
-    assert np.isnan(transform[2]).all()  # the caller's own array stays as it is
+    assert np.isnan(transform[2]).all()  # the caller's own array stays unchanged
     assert packed.rows([2, 2]).tobytes() == bytes(24)
     assert packed.row_offsets[2] == packed.row_offsets[3]
     assert packed.rows(np.arange(6)).any()
 
 
 @pytest.mark.parametrize("weight_type", ["float32", "float16", "int8"])
-def test_a_table_of_zeros(tmp_path: Any, weight_type: str) -> None:
+def test_table_of_zeros_is_stored_without_entries(tmp_path: Any, weight_type: str) -> None:
     packed = PackedANT.from_dense(np.zeros((3, 2), np.float32), np.ones((2, 4), np.float32), None, weight_type)
     assert packed.weights.shape == packed.anchor_ids.shape == (0,)
     save_tables(tmp_path / "t", {"t": packed})
@@ -137,7 +137,7 @@ def test_a_table_of_zeros(tmp_path: Any, weight_type: str) -> None:
 @pytest.mark.parametrize(
     ("anchors", "dtype"), [(1, "uint8"), (256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "uint32")]
 )
-def test_anchor_ids_have_the_smallest_type(tmp_path: Any, anchors: int, dtype: str) -> None:
+def test_anchor_ids_have_smallest_type(tmp_path: Any, anchors: int, dtype: str) -> None:
     transform = np.zeros((2, anchors), np.float32)
     transform[1, [0, -1]] = 1
     packed = PackedANT.from_dense(transform, np.arange(anchors, dtype=np.float32)[:, np.newaxis])
@@ -147,7 +147,7 @@ def test_anchor_ids_have_the_smallest_type(tmp_path: Any, anchors: int, dtype: s
     assert loaded.rows([0, 1]).tolist() == [[0], [anchors - 1]]
 
 
-def test_scalars_lists_and_empty_ids() -> None:
+def test_ids_may_be_scalars_lists_or_empty() -> None:
     packed = table()
     assert packed.rows(3).shape == (6,)
     np.testing.assert_array_equal(packed.rows([[3, 3]])[0, 1], packed.rows(np.int8(3)))
@@ -160,7 +160,7 @@ def test_scalars_lists_and_empty_ids() -> None:
         packed.rows_float64([1.0])
 
 
-def test_a_row_does_not_depend_on_the_others() -> None:
+def test_row_is_independent_of_other_ids() -> None:
     packed = table(n=3000, dim=1000, anchors=40)  # several blocks
     ids = np.arange(3000)
     together = packed.rows(ids)
@@ -168,20 +168,20 @@ def test_a_row_does_not_depend_on_the_others() -> None:
         assert packed.rows(some).tobytes() == together[some].tobytes()
 
 
-def test_one_row_with_every_anchor_among_empty_ones() -> None:
+def test_row_with_every_anchor_among_empty_ones_is_exact() -> None:
     transform = np.zeros((2000, 5000), np.float32)
     transform[7] = 1
     packed = PackedANT.from_dense(transform, np.ones((5000, 300), np.float32))
     assert packed.rows([6, 7, 8])[:, 0].tolist() == [0, 5000, 0]
 
 
-def test_a_sum_beyond_the_type_is_infinite_without_noise(recwarn: pytest.WarningsRecorder) -> None:
+def test_sum_beyond_type_is_infinite_without_warning(recwarn: pytest.WarningsRecorder) -> None:
     packed = PackedANT.from_dense(np.full((1, 1), 60_000, np.float32), np.array([[-2]], np.float16))
     assert packed.rows(0).tolist() == [-np.inf]
     assert not recwarn.list
 
 
-def test_sizes() -> None:
+def test_sizes_match_stored_tensors() -> None:
     packed = table(n=50, dim=6, anchors=300)
     nonzeros = len(packed.weights)
     assert packed.nbytes == sum(array.nbytes for array in packed.tensors().values())
@@ -192,13 +192,13 @@ def test_sizes() -> None:
     assert small.compression_ratio == pytest.approx(32 * 50 * 6 / (8 * len(small.weights) + 16 * 200 * 6))
 
 
-def test_the_ratio_of_the_paper() -> None:
-    """Table 1, AG-News with 10 anchors: 61,673 rows of 256 columns (15.79 M numbers) kept as 0.40 M: 40 times less."""
+def test_compression_ratio_matches_paper() -> None:
+    """Table 1, AG-News with 10 anchors: 61,673 rows of 256 columns (15.79 M numbers) become 0.40 M: 40 times fewer."""
     shape = ANTShape(61_673, 256, 10, 400_000 - 10 * 256)
     assert shape.compression_ratio == pytest.approx(15.788e6 / 0.4e6, rel=1e-4)
 
 
-def test_rows_memory_follows_the_ids_not_the_table() -> None:
+def test_rows_take_memory_of_ids_not_of_table() -> None:
     packed = table(n=100_000, dim=64, anchors=8)
     tracemalloc.start()
     packed.rows(np.arange(100))
@@ -207,7 +207,7 @@ def test_rows_memory_follows_the_ids_not_the_table() -> None:
     assert peak < 40 * 100 * 64 * 4  # float64 terms of some entries each, not 100,000 rows
 
 
-def test_packing_takes_little_more_than_the_result() -> None:
+def test_packing_takes_little_more_memory_than_result() -> None:
     transform = np.zeros((400_000, 32), np.float32)
     transform[::2, 3] = 1
     seen: list[int] = []
@@ -221,7 +221,7 @@ def test_packing_takes_little_more_than_the_result() -> None:
     assert 0 < seen[-2] < 400_000  # block by block
 
 
-def test_tensors_and_attributes_rebuild_the_table() -> None:
+def test_tensors_and_attributes_rebuild_table() -> None:
     packed = table(padding=2)
     again = PackedANT.from_tensors(packed.tensors(), packed.attributes(), packed.padding_idx)
     assert again.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()

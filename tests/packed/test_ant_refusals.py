@@ -1,4 +1,4 @@
-"""What is no table of ANT is refused: transforms, tensors, shapes."""
+"""Invalid transforms, tensors and shapes of ANT are refused."""
 
 from typing import Any
 
@@ -28,14 +28,14 @@ ID_TYPES = ["i1", "i8", "u2", "u8", ">i4"]
         (1e39, "int8", "row 2, anchor 1: got 1e[+]39"),
     ],
 )
-def test_transforms_that_cannot_be_stored(entry: float, weight_type: str, message: str) -> None:
+def test_transforms_that_cannot_be_stored_are_refused(entry: float, weight_type: str, message: str) -> None:
     transform = np.ones((4, 3))
     transform[2, 1] = entry
     with pytest.raises(BadInputError, match=message):
         PackedANT.from_dense(transform, np.ones((3, 2), np.float32), 0, weight_type)
 
 
-def test_infinity_in_a_half_precision_transform() -> None:
+def test_infinity_in_half_precision_transform_is_refused() -> None:
     with pytest.raises(BadInputError, match="row 0, anchor 0: got inf"):
         PackedANT.from_dense(np.full((1, 1), np.inf, np.float16), np.ones((1, 2), np.float32))
 
@@ -54,7 +54,7 @@ def test_infinity_in_a_half_precision_transform() -> None:
         (np.ones((2, 3)), np.ones((3, 2), "f4"), {"weight_type": "int4"}, "weight_type: got 'int4', .* or int8"),
     ],
 )
-def test_wrong_transforms(transform: Any, anchors: Any, options: dict[str, Any], message: str) -> None:
+def test_invalid_transforms_are_refused(transform: Any, anchors: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         PackedANT.from_dense(transform, anchors, **options)
 
@@ -120,15 +120,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_wrong_tables(case: str) -> None:
+def test_invalid_tables_are_refused(case: str) -> None:
     change, message = BAD[case]
     PackedANT(**GOOD)
     with pytest.raises(BadInputError, match=message):
         PackedANT(**{**GOOD, **change})
 
 
-def test_more_entries_than_a_block_are_checked_without_seams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fall of ids is seen where one block ends and the next begins, and the right row is named."""
+def test_entries_beyond_one_block_are_checked_without_seams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descending ids across the end of a block are found, and the right row is named."""
     monkeypatch.setattr("edge_embed.packed.ant_csr.BLOCK_NUMBERS", 3)
     packed = table(n=40, anchors=9)
     for entry in range(1, len(packed.weights)):
@@ -163,6 +163,6 @@ def test_more_entries_than_a_block_are_checked_without_seams(monkeypatch: pytest
         ((10, 6, 5, 3, "int8", "int8"), "value_type: got 'int8', expected float32 or float16"),
     ],
 )
-def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:
+def test_impossible_shapes_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         ANTShape(*arguments)

@@ -37,7 +37,7 @@ def bags(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def slow_bag(table: PackedTable, ids: Any, weights: Any, mode: str) -> tuple[Any, Any]:
-    """One bag, one id at a time."""
+    """Return one bag, computed one id at a time."""
     terms, sizes = [], []
     for row_id, weight in zip(ids.tolist(), weights.tolist(), strict=True):
         if row_id != table.padding_idx:
@@ -53,7 +53,7 @@ def slow_bag(table: PackedTable, ids: Any, weights: Any, mode: str) -> tuple[Any
 
 @pytest.mark.parametrize("method", ["dpq", "ant", "tt"])
 @given(called=bags(), mode=st.sampled_from(["sum", "mean", "max", "weighted"]), padding=st.sampled_from([None, 2]))
-def test_bags_equal_the_loop(method: str, called: Any, mode: str, padding: int | None) -> None:
+def test_bags_equal_loop_over_ids(method: str, called: Any, mode: str, padding: int | None) -> None:
     (ids, offsets), packed = called, table(method, padding)
     weights = np.random.default_rng(0).standard_normal(len(ids)).astype(np.float32) if mode == "weighted" else None
     mode = "sum" if mode == "weighted" else mode
@@ -70,7 +70,7 @@ def test_bags_equal_the_loop(method: str, called: Any, mode: str, padding: int |
 
 @pytest.mark.parametrize("padding", [None, 2])
 @given(called=bags(), mode=st.sampled_from(["sum", "mean", "max"]), weighted=st.booleans())
-def test_bags_equal_torch(called: Any, mode: str, weighted: bool, padding: int | None) -> None:
+def test_bags_equal_those_of_torch(called: Any, mode: str, weighted: bool, padding: int | None) -> None:
     ids, offsets = called
     packed = table("dpq", padding)
     weights = torch.randn(len(ids), dtype=torch.float64) if weighted and mode == "sum" else None
@@ -97,7 +97,7 @@ def test_blocks_of_bags_join_without_seams(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_array_equal(got, expected)
 
 
-def test_no_bags_and_empty_bags() -> None:
+def test_empty_bags_and_no_bags_give_zeros_and_no_rows() -> None:
     none = np.zeros(0, np.int64)
     assert bag(table("tt"), none, [0], "sum")[0].shape == (0, DIM)
     for mode in ("sum", "mean", "max"):
@@ -126,7 +126,7 @@ def test_no_bags_and_empty_bags() -> None:
         ([1, 2], [0, 2], "sum", [1, 1], r"sample_weights: got int64 \[2\]"),
     ],
 )
-def test_wrong_bags(ids: Any, offsets: Any, mode: str, weights: Any, message: str) -> None:
+def test_invalid_bags_are_refused(ids: Any, offsets: Any, mode: str, weights: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         bag(table("dpq"), ids, offsets, mode, weights)
 

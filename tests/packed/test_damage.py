@@ -1,4 +1,4 @@
-"""Damage without a plan: every bit, every length, and random bytes. Only ``BadInputError`` may come out."""
+"""Systematic and random damage: every bit, every length, and random bytes raise ``BadInputError`` only."""
 
 import hashlib
 import json
@@ -43,8 +43,8 @@ def loads(path: Path) -> bool:
 
 
 @every_file
-def test_every_flipped_bit_is_noticed(path: Path, golden: bytes) -> None:
-    """All bits of one file; of the others, whose header and checksums are of the same kind, two of each byte in turn."""
+def test_flipped_bit_is_noticed_anywhere(path: Path, golden: bytes) -> None:
+    """All bits of one file are flipped, and two bits of each byte of the others, which have the same kinds of parts."""
     survivors = []
     path.write_bytes(golden)
     with path.open("r+b", buffering=0) as file:
@@ -55,11 +55,11 @@ def test_every_flipped_bit_is_noticed(path: Path, golden: bytes) -> None:
                     survivors.append((position, bit))
             os.pwrite(file.fileno(), bytes([byte]), position)
     assert not survivors
-    assert loads(path)  # every byte is back
+    assert loads(path)  # every byte is restored
 
 
 @every_file
-def test_every_truncation_is_noticed(path: Path, golden: bytes) -> None:
+def test_truncation_is_noticed_at_every_length(path: Path, golden: bytes) -> None:
     path.write_bytes(golden)
     survivors = []
     for length in reversed(range(len(golden))):
@@ -71,7 +71,7 @@ def test_every_truncation_is_noticed(path: Path, golden: bytes) -> None:
 
 @every_file
 @given(data=st.data())
-def test_any_bytes_after_a_valid_header(path: Path, golden: bytes, data: st.DataObject) -> None:
+def test_random_bytes_after_valid_header_are_refused(path: Path, golden: bytes, data: st.DataObject) -> None:
     end = header_end(golden)
     body = data.draw(st.binary(max_size=2 * (len(golden) - end)))
     assert accepted(path, golden[:end] + body) == (body == golden[end:])
@@ -79,7 +79,9 @@ def test_any_bytes_after_a_valid_header(path: Path, golden: bytes, data: st.Data
 
 @every_file
 @given(data=st.data(), length=st.integers(0, 40), patch=st.binary(max_size=40))
-def test_any_stretch_replaced(path: Path, golden: bytes, data: st.DataObject, length: int, patch: bytes) -> None:
+def test_random_replacement_of_a_stretch_is_refused(
+    path: Path, golden: bytes, data: st.DataObject, length: int, patch: bytes
+) -> None:
     start = data.draw(st.integers(0, len(golden)))
     changed = golden[:start] + patch + golden[start + length :]
     assert accepted(path, changed) == (changed == golden)
@@ -93,7 +95,7 @@ JSON = st.recursive(
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) in a JSON value."""
+    """Return every (container, key) in a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for key, inner in items for place in [(value, key), *places(inner)]]
 
@@ -105,7 +107,7 @@ def write_header(path: Path, golden: bytes, header: Any) -> None:
 
 @every_file
 @given(data=st.data(), junk=JSON)
-def test_any_value_in_the_header_replaced(path: Path, golden: bytes, data: st.DataObject, junk: Any) -> None:
+def test_header_with_any_replaced_value_is_refused(path: Path, golden: bytes, data: st.DataObject, junk: Any) -> None:
     header = json.loads(golden[8 : header_end(golden)])
     container, key = data.draw(st.sampled_from(places(header)))
     unchanged = json.dumps(container[key]) == json.dumps(junk)
@@ -115,17 +117,17 @@ def test_any_value_in_the_header_replaced(path: Path, golden: bytes, data: st.Da
 
 
 def padding_rows(entry: Any) -> list[Any]:
-    """What an entry may name as its padding row without contradicting the tensors of the golden files."""
+    """Return padding rows that an entry may declare without contradicting the tensors of the golden files."""
     rows = {"dpq": [1], "ant": [1, 2], "tt": range(entry["num_embeddings"])}[entry["method"]]
     return [None, *rows] if entry["padding_idx"] is not None or entry["method"] == "tt" else [None]
 
 
 @every_file
 @given(data=st.data(), junk=JSON)
-def test_any_value_in_the_manifest_replaced_and_sealed_again(
+def test_manifest_with_any_replaced_value_and_right_hash_is_refused(
     path: Path, golden: bytes, data: st.DataObject, junk: Any
 ) -> None:
-    """With a right hash over it, each field has to be checked for what it is."""
+    """The right hash leaves the detection to the checks of each field."""
     header = json.loads(golden[8 : header_end(golden)])
     manifest = json.loads(header["__metadata__"]["edge_embed"])
     container, key = data.draw(st.sampled_from(places(manifest["tables"])))

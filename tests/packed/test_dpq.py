@@ -1,4 +1,4 @@
-"""The packed DPQ form: rows against a slow reference that shares no code with it, and every refusal."""
+"""The packed DPQ form: rows against a slow reference without shared code, and every refusal."""
 
 import math
 import tracemalloc
@@ -38,7 +38,7 @@ def table(
 
 
 def slow_row(packed: PackedDPQ, row_id: int) -> list[float]:
-    """One row from the stored bytes with Python integers, as FORMAT.md has it."""
+    """Return one row from the stored bytes with Python integers, by FORMAT.md."""
     groups, (tables, num_codes, sub_dim) = packed.num_groups, packed.values.shape
     if row_id == packed.padding_idx:
         return [0.0] * (groups * sub_dim)
@@ -64,7 +64,7 @@ def tables(draw: st.DrawFn) -> PackedDPQ:
 
 
 @given(tables(), st.data())
-def test_rows_equal_the_slow_reference(packed: PackedDPQ, data: st.DataObject) -> None:
+def test_rows_equal_slow_reference(packed: PackedDPQ, data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3)))
     count = math.prod(shape)
     flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
@@ -73,13 +73,13 @@ def test_rows_equal_the_slow_reference(packed: PackedDPQ, data: st.DataObject) -
     assert rows.dtype == packed.row_type == ("float16" if packed.value_type == "float16" else "float32")
     assert rows.shape == (*shape, packed.embedding_dim)
     expected = np.array([slow_row(packed, i) for i in flat], rows.dtype).reshape(rows.shape)
-    assert rows.tobytes() == expected.tobytes()  # bit for bit: 0.0 is not -0.0
+    assert rows.tobytes() == expected.tobytes()  # bit for bit: 0.0 differs from -0.0
     assert packed.rows_float64(ids).tobytes() == expected.astype(np.float64).tobytes()
     assert packed.magnitudes(ids).tobytes() == np.abs(expected.astype(np.float64)).tobytes()
 
 
 @given(tables())
-def test_every_row_by_its_codes(packed: PackedDPQ) -> None:
+def test_codes_of_rows_rebuild_table(packed: PackedDPQ) -> None:
     ids = np.arange(packed.num_embeddings)
     codes = packed.codes_of(ids)
     assert codes.dtype == (np.uint8 if packed.num_codes <= 256 else np.uint16)
@@ -89,14 +89,14 @@ def test_every_row_by_its_codes(packed: PackedDPQ) -> None:
     assert again.rows(ids).tobytes() == packed.rows(ids).tobytes()
 
 
-def test_scalars_lists_and_empty_ids() -> None:
+def test_ids_may_be_scalars_lists_or_empty() -> None:
     packed = table()
     assert packed.rows(3).shape == (6,)
     np.testing.assert_array_equal(packed.rows([[3, 3]])[0, 1], packed.rows(np.int8(3)))
     assert packed.rows(np.zeros((2, 0), np.int32)).shape == (2, 0, 6)
 
 
-def test_padding_row_is_positive_zero_whatever_its_codes_were() -> None:
+def test_padding_row_is_positive_zero_for_any_codes() -> None:
     packed = table(padding=4)
     assert not packed.codes[4].any()
     assert packed.rows(4).tobytes() == bytes(24)
@@ -114,14 +114,14 @@ def test_padding_row_is_positive_zero_whatever_its_codes_were() -> None:
         (np.array([2**64 - 1], np.uint64), "got id 18446744073709551615"),
     ],
 )
-def test_ids_out_of_range(ids: Any, message: str) -> None:
+def test_ids_out_of_range_are_refused(ids: Any, message: str) -> None:
     with pytest.raises(IdOutOfRangeError, match=message):
         table().rows(ids)
     with pytest.raises(IndexError):
         table().codes_of(ids)
 
 
-def test_narrow_ids_on_a_tall_table() -> None:
+def test_narrow_ids_on_tall_table_are_looked_up() -> None:
     packed = table(n=70_000)
     np.testing.assert_array_equal(packed.rows(np.int8(127)), packed.rows(127))
     with pytest.raises(IdOutOfRangeError, match="-128"):
@@ -129,13 +129,13 @@ def test_narrow_ids_on_a_tall_table() -> None:
 
 
 @pytest.mark.parametrize("ids", [1.0, [True], [], ["1"], [2**70], None, np.array([1], np.float16)])
-def test_ids_that_are_no_integers(ids: Any) -> None:
+def test_ids_that_are_no_integers_are_refused(ids: Any) -> None:
     with pytest.raises(BadInputError, match="expected integers") as caught:
         table().rows(ids)
     assert not isinstance(caught.value, IdOutOfRangeError)
 
 
-def test_sizes() -> None:
+def test_sizes_match_stored_tensors() -> None:
     packed = table(n=11, dim=6, num_codes=5, groups=3)
     assert (packed.num_embeddings, packed.embedding_dim, packed.num_codes) == (11, 6, 5)
     assert (packed.bits, packed.row_bytes) == (3, 2)
@@ -156,7 +156,7 @@ def test_sizes() -> None:
 
 
 @pytest.mark.parametrize("value_type", ["float16", "int8"])
-def test_a_file_of_narrow_values(tmp_path: Path, value_type: str) -> None:
+def test_file_restores_narrow_values(tmp_path: Path, value_type: str) -> None:
     packed = table(value_type=value_type, padding=3)
     save_tables(tmp_path / "t", {"t": packed})
     loaded = load_tables(tmp_path / "t")["t"]
@@ -164,7 +164,7 @@ def test_a_file_of_narrow_values(tmp_path: Path, value_type: str) -> None:
     assert loaded.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()
 
 
-def test_rows_memory_follows_the_ids_not_the_table() -> None:
+def test_rows_take_memory_of_ids_not_of_table() -> None:
     packed = table(n=200_000, dim=64, num_codes=16, groups=64)
     tracemalloc.start()
     packed.rows(np.arange(100))
@@ -200,7 +200,7 @@ VALUES = np.zeros((3, 5, 2), np.float32)
         (CODES, np.where(np.arange(2) == 1, np.float32(-np.inf), VALUES), 3, None, "column 1: got -inf"),
     ],
 )
-def test_wrong_tables(codes: Any, values: Any, groups: Any, padding: Any, message: str) -> None:
+def test_invalid_tables_are_refused(codes: Any, values: Any, groups: Any, padding: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         PackedDPQ(codes, values, groups, padding)
 
@@ -221,7 +221,7 @@ def test_wrong_tables(codes: Any, values: Any, groups: Any, padding: Any, messag
         ((10, 6, 5, 3, False, "bfloat16"), "value_type: got 'bfloat16', expected float32, float16 or int8"),
     ],
 )
-def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:
+def test_impossible_shapes_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         DPQShape(*arguments)
 
@@ -246,12 +246,12 @@ def test_check_codes_names_the_row(row: int) -> None:
         padding.check_codes()
 
 
-def test_from_codes_refuses_codes_the_bits_would_hold() -> None:
+def test_codes_that_only_the_bits_would_hold_are_refused() -> None:
     with pytest.raises(BadInputError, match="row 1, group 2: got code 5, expected 0 to 4"):
         PackedDPQ.from_codes(np.array([[0, 0, 0], [0, 4, 5]]), VALUES)
 
 
-def test_tensors_and_attributes_rebuild_the_table() -> None:
+def test_tensors_and_attributes_rebuild_table() -> None:
     packed = table(padding=2)
     again = PackedDPQ.from_tensors(packed.tensors(), packed.attributes(), packed.padding_idx)
     assert again.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()

@@ -1,4 +1,4 @@
-"""Values of DPQ in int8: rounding them, what they stand for, and every refusal."""
+"""Int8 values of DPQ: rounding, represented numbers, and every refusal."""
 
 from typing import Any
 
@@ -20,23 +20,23 @@ books = arrays.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(2, 5)
 
 @given(books)
 def test_values_are_within_half_a_step(values: NDArray[np.float32]) -> None:
-    """Of the largest of their own value table, and exact where that is all there is."""
+    """The step is relative to the largest value of the same value table; that value itself is exact."""
     stored, scales = quantized(values)
-    check_values(stored, scales)  # also for the largest and the smallest numbers that there are
+    check_values(stored, scales)  # also for the largest and the smallest float32 numbers
     again = scaled(stored, scales[:, np.newaxis]).astype(np.float64)  # [G, K, s]
     step = np.maximum(np.abs(values.astype(np.float64)).max(axis=(1, 2)) / 127, TINY)
     assert (np.abs(again - values) <= (0.5001 * step)[:, np.newaxis, np.newaxis] + 64 * TINY).all()
     assert not (np.signbit(again) & (again == 0)).any()  # a zero is +0.0
 
 
-def test_rounding_is_half_to_even() -> None:
+def test_values_round_half_to_even() -> None:
     values = np.array([[[127, -127], [0.5, 1.5], [2.5, -0.5], [-1.5, 0]]], np.float32)
     stored, scales = quantized(values)
     assert scales.tolist() == [1.0]
     assert stored.tolist() == [[[127, -127], [0, 2], [2, 0], [-2, 0]]]
 
 
-def test_each_value_table_has_its_own_scale() -> None:
+def test_value_tables_have_scales_of_their_own() -> None:
     values = np.array([[[254.0], [2]], [[-1.27], [0.01]], [[0], [-0.0]]], np.float32)
     stored, scales = quantized(values)
     assert scales.tolist() == [2, np.float32(np.float32(1.27) / 127), 1]  # 1 where all are zero
@@ -45,7 +45,7 @@ def test_each_value_table_has_its_own_scale() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(dtype: Any, bad: float) -> None:
+def test_values_that_are_not_finite_are_refused(dtype: Any, bad: float) -> None:
     values = np.zeros((2, 3, 2), dtype)
     values[1, 2, 0] = bad
     with pytest.raises(BadInputError, match="values: group 1, code 2, column 0: got"):
@@ -78,12 +78,12 @@ def with_scale(number: float) -> NDArray[np.float32]:
         (VALUES, with_scale(LARGEST / 100), "value_scales: group 1: got 3.4.*e.36, expected .* finite times 127"),
     ],
 )
-def test_wrong_tables(values: Any, scales: Any, message: str) -> None:
+def test_invalid_tables_are_refused(values: Any, scales: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         PackedDPQ(CODES, values, 3, None, scales)
 
 
-def test_tensors_that_are_no_table() -> None:
+def test_tensors_that_are_no_table_are_refused() -> None:
     attributes = PackedDPQ(CODES, VALUES, 3, None, SCALES).attributes()
     tensors = {"codes": CODES, "values": VALUES, "value_scales": SCALES}
     assert PackedDPQ.from_tensors(tensors, attributes).value_type == "int8"

@@ -33,14 +33,14 @@ def tags() -> PackedDPQ:
     return PackedDPQ.from_codes(np.array([[0, 1], [1, 1], [1, 0]]), np.array([[[0.5], [-2]]], np.float32))
 
 
-def test_golden_bytes(tmp_path: Path) -> None:
-    """What we write today is what v1 readers out there expect, to the byte, in any order of tables."""
+def test_saved_bytes_match_golden_file(tmp_path: Path) -> None:
+    """The written bytes are those that existing v1 readers expect, for any order of tables."""
     save_tables(tmp_path / "a", {"words": words(), "tags.shared": tags()})
     save_tables(tmp_path / "b", {"tags.shared": tags(), "words": words()})
     assert (tmp_path / "a").read_bytes() == GOLDEN.read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_the_page_shows_the_golden_file() -> None:
+def test_format_page_shows_golden_file() -> None:
     assert hashlib.sha256(GOLDEN.read_bytes()).hexdigest() in FORMAT_PAGE
     table = load_tables(GOLDEN)["words"]
     rows = re.findall(r"^\| (\d) \| (\d \d \d) \| ([01 ]+) \| ([0-9a-f ]+) \|$", FORMAT_PAGE, re.MULTILINE)
@@ -51,11 +51,11 @@ def test_the_page_shows_the_golden_file() -> None:
         assert data == stored[2 * int(number) :][:2] == table.tensors()["codes"][int(number)].tobytes()
         assert int(bits.replace(" ", ""), 2) == int.from_bytes(data, "little")
         assert unpack(np.frombuffer(data, np.uint8), 3, 3).tolist() == [int(code) for code in codes.split()]
-    assert table.rows(3).tolist() == [2, -0.25, 14, -3.25, 25, -6]  # as the page says in words
+    assert table.rows(3).tolist() == [2, -0.25, 14, -3.25, 25, -6]  # the page says the same
     assert table.rows(1).tobytes() == bytes(24)
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_file_round_trip_keeps_tables(tmp_path: Path) -> None:
     save_tables(tmp_path / "t.safetensors", {"encoder.words": words(), "x": tags()})
     loaded = load_tables(str(tmp_path / "t.safetensors"))
     assert list(loaded) == ["encoder.words", "x"]
@@ -67,7 +67,7 @@ def test_round_trip(tmp_path: Path) -> None:
         assert loaded[name].rows(ids).tobytes() == original.rows(ids).tobytes()
 
 
-def test_views_and_fortran_order_are_stored_the_same(tmp_path: Path) -> None:
+def test_views_and_fortran_order_are_stored_equally(tmp_path: Path) -> None:
     table = words()
     codes = np.repeat(table.codes, 2, axis=0)[::2]
     save_tables(tmp_path / "a", {"words": table})
@@ -75,14 +75,14 @@ def test_views_and_fortran_order_are_stored_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_the_safetensors_library_reads_our_files() -> None:
+def test_safetensors_library_reads_packed_files() -> None:
     tensors = safetensors.numpy.load_file(GOLDEN)
     assert tensors.keys() == {"words/codes", "words/values", "tags.shared/codes", "tags.shared/values"}
     np.testing.assert_array_equal(tensors["words/codes"], words().codes)
     np.testing.assert_array_equal(tensors["words/values"], words().values)
 
 
-def test_we_read_what_the_safetensors_library_writes(tmp_path: Path) -> None:
+def test_packed_reader_reads_files_of_safetensors_library(tmp_path: Path) -> None:
     with safetensors.safe_open(GOLDEN, "np") as golden:
         metadata = golden.metadata()
     tensors = dict(reversed(safetensors.numpy.load_file(GOLDEN).items()))
@@ -90,7 +90,7 @@ def test_we_read_what_the_safetensors_library_writes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_tables(tmp_path / "t")["words"].rows(3), words().rows(3))
 
 
-def test_manifest(tmp_path: Path) -> None:
+def test_manifest_lists_tables_and_hashes(tmp_path: Path) -> None:
     manifest = read_manifest(GOLDEN)
     assert manifest.file_bytes == GOLDEN.stat().st_size
     assert list(manifest.tables) == ["tags.shared", "words"]
@@ -101,8 +101,8 @@ def test_manifest(tmp_path: Path) -> None:
     assert entry.sha256["codes"] == hashlib.sha256(table.codes.tobytes()).hexdigest()
 
 
-def test_the_manifest_of_a_terabyte(tmp_path: Path) -> None:
-    """It is in the header: nothing else is read, hashed or mapped. (The tensors are a hole in the file.)"""
+def test_manifest_of_a_terabyte_is_read_alone(tmp_path: Path) -> None:
+    """The header holds it: no tensor is read, hashed or mapped. (The tensors are a hole in the file.)"""
     rows = 2**39
     length = int.from_bytes(GOLDEN.read_bytes()[:8], "little")
     header = json.loads(GOLDEN.read_bytes()[8 : 8 + length])
@@ -120,7 +120,7 @@ def test_the_manifest_of_a_terabyte(tmp_path: Path) -> None:
     assert read_manifest(path).file_bytes > 2**40
 
 
-def test_hashes_of_what_is_stored(tmp_path: Path) -> None:
+def test_stored_hashes_match_stored_bytes(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(GOLDEN.read_bytes()[:-1] + b"\x02")
     expected = {(name, key): text for name, e in read_manifest(GOLDEN).tables.items() for key, text in e.sha256.items()}
     stored = {(name, key): text for name, key, text in tensor_hashes(tmp_path / "t")}
@@ -128,8 +128,8 @@ def test_hashes_of_what_is_stored(tmp_path: Path) -> None:
     assert [key for key in expected if expected[key] != stored[key]] == [("words", "codes")]
 
 
-def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error, where a mapped file would end the process with a bus error."""
+def test_file_that_shrinks_during_reading_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapped file would end the process with a bus error."""
     path = tmp_path / "t"
     pages = np.zeros((1 << 20, 2), np.uint8)
     save_tables(path, {"t": PackedDPQ(pages, words().values, 3)})
@@ -152,8 +152,8 @@ def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "t").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    """The library's own errors are output errors too, with the remedy, and nothing is left."""
+def test_file_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> None:
+    """Errors of the safetensors library become output errors with a remedy, and nothing is left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
     try:
@@ -164,13 +164,13 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_more_than_a_header_holds_is_refused(tmp_path: Path) -> None:
+def test_header_beyond_its_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"cannot be stored: .* header too large"):
         save_tables(tmp_path / "t", {"a" * 50_000_000: words()})
     assert not list(tmp_path.iterdir())
 
 
-def test_an_existing_file_is_kept_without_force(tmp_path: Path) -> None:
+def test_existing_file_is_kept_without_force(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     path.write_bytes(b"mine")
     with pytest.raises(BadInputError, match="--force"):
@@ -181,19 +181,19 @@ def test_an_existing_file_is_kept_without_force(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\nb", "\x1b[31m", "\ud800"])
-def test_names_that_cannot_be_stored(tmp_path: Path, name: str) -> None:
+def test_names_that_cannot_be_stored_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInputError, match="table name"):
         save_tables(tmp_path / "t", {name: words()})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["model.embed.0", "слова", "a b", "__metadata__"])
-def test_names_that_can(tmp_path: Path, name: str) -> None:
+def test_names_of_any_legal_characters_are_stored(tmp_path: Path, name: str) -> None:
     save_tables(tmp_path / "t", {name: words()})
     assert list(load_tables(tmp_path / "t")) == [name]
 
 
-def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+def test_tables_that_could_not_be_read_back_are_not_written(tmp_path: Path) -> None:
     table = words()
     table.codes[2, 0] = 0b00_000_101
     with pytest.raises(BadInputError, match="table 'words': codes: row 2, group 0: got code 5"):
@@ -203,7 +203,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_paths_that_are_no_files(tmp_path: Path) -> None:
+def test_paths_that_are_no_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, message in [
         (tmp_path / "none", "No such file"),

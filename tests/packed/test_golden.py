@@ -1,4 +1,4 @@
-"""The golden files of ANT, TT, and DPQ with int8 values: exact bytes, and what FORMAT.md says about them."""
+"""Golden files of ANT, TT, and DPQ with int8 values: exact bytes, and their description in FORMAT.md."""
 
 import hashlib
 import re
@@ -50,7 +50,7 @@ def dpq_int8_tables() -> dict[str, PackedTable]:
 
 
 def dpq_scaled_tables() -> dict[str, PackedTable]:
-    """Words with scales and a narrower last group; tags of integers; names cut without scales."""
+    """Return words with scales and a narrower last group, tags of integers, and names cut without scales."""
     values = np.array([[[1, -2], [4, 8], [0.5, 3]], [[2, 0], [-4, 0], [10, 0]]], np.float32)
     codes, half_zero_two = np.array([[6], [0], [1], [9]], np.uint8), np.array([0.5, 0, 2], np.float32)
     words = PackedDPQ(codes, values, 2, 1, None, np.array([2, 0, 1, 0], np.uint8), half_zero_two, unused_columns=1)
@@ -72,8 +72,8 @@ TABLES = {
 
 
 @pytest.mark.parametrize("method", TABLES)
-def test_golden_bytes(tmp_path: Path, method: str) -> None:
-    """What we write today is what v1 readers out there expect, to the byte, in any order of tables."""
+def test_saved_bytes_match_golden_files(tmp_path: Path, method: str) -> None:
+    """The written bytes are those that existing v1 readers expect, for any order of tables."""
     tables, golden = TABLES[method](), (GOLDEN / f"{method}_v1.safetensors").read_bytes()
     save_tables(tmp_path / "a", tables)
     save_tables(tmp_path / "b", dict(reversed(tables.items())))
@@ -82,7 +82,7 @@ def test_golden_bytes(tmp_path: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", TABLES)
-def test_golden_rows(method: str) -> None:
+def test_rows_of_golden_files_match_tables(method: str) -> None:
     loaded = load_tables(GOLDEN / f"{method}_v1.safetensors")
     for name, table in TABLES[method]().items():
         ids = np.arange(table.num_embeddings)
@@ -91,7 +91,7 @@ def test_golden_rows(method: str) -> None:
         assert loaded[name].padding_idx == table.padding_idx
 
 
-def test_the_safetensors_library_reads_our_files() -> None:
+def test_safetensors_library_reads_golden_files() -> None:
     for method, make in TABLES.items():
         stored = safetensors.numpy.load_file(GOLDEN / f"{method}_v1.safetensors")
         expected = {f"{name}/{key}": array for name, table in make().items() for key, array in table.tensors().items()}
@@ -102,12 +102,12 @@ def test_the_safetensors_library_reads_our_files() -> None:
 
 
 def page_rows(first_cell: str) -> list[list[str]]:
-    """Rows of a table of the page whose first cell matches."""
+    """Return rows of a table of the page whose first cell matches."""
     lines = re.findall(rf"^\| (?:{first_cell}) \|.*\|$", PAGE, re.MULTILINE)
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_page_shows_the_ant_file() -> None:
+def test_format_page_shows_ant_file() -> None:
     table = load_tables(GOLDEN / "ant_v1.safetensors")["words"]
     tensors = table.tensors()
     names = ("row_offsets", "anchor_ids", "weights")
@@ -122,7 +122,7 @@ def is_hex(cell: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})*", cell) is not None
 
 
-def test_the_page_shows_the_dpq_file_of_int8_values() -> None:
+def test_format_page_shows_dpq_file_of_int8_values() -> None:
     table = load_tables(GOLDEN / "dpq_int8_v1.safetensors")["words"]
     cells = [row for row in page_rows("`(?:codes|values|value_scales)`") if is_hex(row[-1])]
     assert {row[0]: bytes.fromhex(row[1]) for row in cells} == {
@@ -133,7 +133,7 @@ def test_the_page_shows_the_dpq_file_of_int8_values() -> None:
     assert table.rows(1).tobytes() == bytes(16)
 
 
-def test_the_page_shows_the_dpq_file_with_scales_of_rows() -> None:
+def test_format_page_shows_dpq_file_with_row_scales() -> None:
     table = load_tables(GOLDEN / "dpq_scaled_v1.safetensors")["words"]
     names = ("row_scale_codes", "row_scales")
     cells = [row for row in page_rows(f"`(?:{'|'.join(names)})`") if is_hex(row[-1])]
@@ -145,7 +145,7 @@ def test_the_page_shows_the_dpq_file_with_scales_of_rows() -> None:
     assert table.rows([1, 2]).tobytes() == bytes(24)
 
 
-def test_the_page_shows_the_tt_file() -> None:
+def test_format_page_shows_tt_file() -> None:
     table = load_tables(GOLDEN / "tt_v1.safetensors")["words"]
     shown = [(row[0], int(row[1]), bytes.fromhex(row[3])) for row in page_rows("`core_[01]`")]
     assert shown == [
@@ -158,7 +158,7 @@ def test_the_page_shows_the_tt_file() -> None:
     assert table.rows(0).tobytes() == bytes(16)
 
 
-def test_the_page_shows_the_tt_file_with_an_order() -> None:
+def test_format_page_shows_tt_file_with_row_order() -> None:
     table, plain = (load_tables(GOLDEN / f"{name}_v1.safetensors")["words"] for name in ("tt_order", "tt"))
     ((_, stored),) = [row for row in page_rows("`row_order`") if is_hex(row[-1])]
     assert bytes.fromhex(stored) == table.tensors()["row_order"].tobytes()

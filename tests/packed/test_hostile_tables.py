@@ -1,4 +1,4 @@
-"""Files of tables with right hashes over wrong content: only the checks of the forms can notice."""
+"""Files with right hashes over wrong content: only the checks of the methods can notice."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ METHODS = {"ant": (ANT, ANT_TENSORS), "dpq": (DPQ, DPQ_TENSORS), "tt": (TT, TT_T
 
 
 def sealed(entry: dict[str, Any], tensors: Arrays, path: Path) -> Path:
-    """Write a file by hand: whatever it says, its hashes are right."""
+    """Write a file by hand, with right hashes for any content."""
     hashes = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in tensors.items()}
     tables = {"words": {**entry, "row_scale": None, "group_widths": None, "sha256": hashes}}
     compact: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
@@ -186,25 +186,25 @@ def test_hostile_files_are_refused_by_name(
     tracemalloc.stop()
     assert str(caught.value).startswith(f"{path}: ")
     assert len(str(caught.value)) < 1000
-    assert peak < 16 << 20  # nothing is allocated by what a header says
+    assert peak < 16 << 20  # the header causes no allocation
 
 
 @pytest.mark.parametrize(("entry", "tensors"), METHODS.values())
-def test_sealing_itself_is_no_damage(tmp_path: Path, entry: dict[str, Any], tensors: Arrays) -> None:
-    """Else the cases above could be red for the wrong reason."""
+def test_sealed_file_without_change_is_read(tmp_path: Path, entry: dict[str, Any], tensors: Arrays) -> None:
+    """Otherwise the tests above could fail for the wrong reason."""
     path = sealed(entry, tensors, tmp_path / "t")
     assert load_tables(path)["words"].method == entry["method"]
     assert read_manifest(path).tables["words"].shape.value_type == entry["value_type"]
 
 
-def test_missing_scales(tmp_path: Path) -> None:
+def test_missing_scales_are_named(tmp_path: Path) -> None:
     tensors = {"codes": DPQ_TENSORS["codes"], "values": VALUES}
     with pytest.raises(BadInputError, match=r"missing keys \['value_scales'\]"):
         load_tables(sealed(DPQ, tensors, tmp_path / "t"))
 
 
 @pytest.mark.parametrize("name", ["core_0", "core_1"])
-def test_a_missing_core(tmp_path: Path, name: str) -> None:
+def test_missing_core_is_named(tmp_path: Path, name: str) -> None:
     tensors = {key: array for key, array in TT_TENSORS.items() if key != name}
     with pytest.raises(BadInputError, match=rf"missing keys \['{name}'\]"):
         load_tables(sealed(TT, tensors, tmp_path / "t"))

@@ -23,7 +23,7 @@ TABLES: dict[str, PackedTable] = {
 @pytest.mark.parametrize("method", TABLES)
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0,), (2, 0)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_logits_equal_the_loop(
+def test_logits_equal_loop_over_rows(
     method: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edge_embed.packed.logits.BLOCK_NUMBERS", 5 * DIM)  # blocks of five rows
@@ -49,6 +49,6 @@ def test_logits_equal_the_loop(
         (np.ones((4, 3)), r"hidden: got float64 \[4, 3\]"),
     ],
 )
-def test_wrong_hidden_states(hidden: Any, message: str) -> None:
+def test_invalid_hidden_states_are_refused(hidden: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         logits(TABLES["dpq"], hidden)

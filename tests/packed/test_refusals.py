@@ -1,4 +1,4 @@
-"""Refusals by name: take the golden file apart, change one thing, seal it again with right hashes."""
+"""Refusals by name: each test changes one part of the golden file and seals it with right hashes."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def canonical(value: Any) -> str:
 
 
 def with_manifest(change: Callable[[dict[str, Any]], object]) -> bytes:
-    """The golden file with another manifest, resealed: only the change itself is wrong."""
+    """Return the golden file with another manifest and right hashes: only the change itself is wrong."""
     header, body = split(GOLDEN.read_bytes())
     manifest = json.loads(header["__metadata__"]["edge_embed"])
     change(manifest)
@@ -59,7 +59,7 @@ def with_tensor(name: str, **fields: Any) -> bytes:
 
 
 def with_array(name: str, array: np.ndarray[Any, Any]) -> bytes:
-    """Other content under a right hash: what only the checks of the form itself can notice."""
+    """Return other content under a right hash, which only the checks of the method can notice."""
     header, body = split(GOLDEN.read_bytes())
     start, end = header[f"words/{name}"]["data_offsets"]
     assert end - start == array.nbytes
@@ -251,8 +251,8 @@ def test_damage_is_refused_by_name(tmp_path: Path, case: str) -> None:
             read_manifest(path)
 
 
-def test_resealing_itself_is_no_damage(tmp_path: Path) -> None:
-    """Else the cases above could be red for the wrong reason."""
+def test_resealed_file_without_change_is_read(tmp_path: Path) -> None:
+    """Otherwise the tests above could fail for the wrong reason."""
     for data in [
         with_entry(),
         with_tensor("words/codes"),

@@ -1,4 +1,4 @@
-"""Tables of TT with an order of their own: ids find their rows, and no file with another order than a permutation."""
+"""TT tables with a row order: ids find their rows, and files with an invalid order are refused."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def plain(n: int = 6, padding: int | None = None, value_type: str = "float32") -
 
 
 @given(st.data())
-def test_a_row_is_the_plain_one_at_the_place_of_its_id(data: st.DataObject) -> None:
+def test_rows_match_plain_table_at_ordered_places(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 6), "n")
     padding = data.draw(st.one_of(st.none(), st.integers(0, n - 1)), "padding")
     others = data.draw(st.permutations([i for i in range(n) if i != padding]), "order")
@@ -40,7 +40,7 @@ def test_a_row_is_the_plain_one_at_the_place_of_its_id(data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("value_type", ["float32", "float16"])
-def test_a_file_keeps_the_order(tmp_path: Path, value_type: str) -> None:
+def test_file_keeps_the_row_order(tmp_path: Path, value_type: str) -> None:
     packed = replace(plain(value_type=value_type), row_order=REVERSED)
     save_tables(tmp_path / "ordered", {"words": packed})
     loaded = load_tables(tmp_path / "ordered")["words"]
@@ -52,8 +52,8 @@ def test_a_file_keeps_the_order(tmp_path: Path, value_type: str) -> None:
     assert loaded.compression_ratio == 32 * 6 * 6 / (8 * loaded.nbytes)
 
 
-def test_what_says_that_there_is_an_order_is_absent_where_there_is_none() -> None:
-    """So a file without one is the same as before there were any, and older readers refuse one that has it."""
+def test_attributes_name_row_order_only_if_present() -> None:
+    """A file without an order keeps its earlier bytes, and older readers refuse a file with one."""
     assert "has_row_order" not in plain().attributes()
     assert "row_order" not in plain().tensors()
     assert replace(plain(), row_order=REVERSED).attributes() == {**plain().attributes(), "has_row_order": True}
@@ -77,13 +77,13 @@ def no_order(change: Any) -> NDArray[Any]:
         (REVERSED, 1, "row_order: got row 4 for padding_idx 1, expected the same: .* give padding_idx to the function"),
     ],
 )
-def test_what_is_no_order(order: Any, padding: int | None, message: str) -> None:
+def test_invalid_row_order_is_refused(order: Any, padding: int | None, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         replace(plain(padding=padding), row_order=order)
 
 
-def test_more_rows_than_int32_numbers_have_no_order() -> None:
-    """Known from the header alone: nothing of that size is made."""
+def test_rows_beyond_int32_have_no_order() -> None:
+    """The header alone shows it: nothing of that size is allocated."""
     sizes = MAX_ORDERED_ROWS + 1, (2**16, 2**16), (2, 2), (1, 2, 1)
     assert TTShape(*sizes).num_embeddings == 2**31
     with pytest.raises(BadInputError, match="row_order: got 2147483648 rows, expected at most 2147483647"):
@@ -93,7 +93,7 @@ def test_more_rows_than_int32_numbers_have_no_order() -> None:
 
 
 def forged(path: Path, change: Any) -> Path:
-    """A file with an order whose tensors or attributes are changed, and every hash right again."""
+    """Write a file with an order and changed tensors or attributes, with all hashes right."""
     save_tables(path, {"words": replace(plain(), row_order=REVERSED)})
     tensors = safetensors.numpy.load_file(path)
     with safetensors.safe_open(path, "numpy") as file:
@@ -140,17 +140,17 @@ def too_short(tensors: Any, entry: Any) -> None:
         (too_short, r"tensor 'words/row_order': got I32 \[5\], expected I32 \[6\]"),
     ],
 )
-def test_a_file_with_another_order_than_a_permutation_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+def test_file_with_invalid_row_order_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         load_tables(forged(tmp_path / "forged", change))
 
 
-def test_a_forged_file_that_is_right_is_read(tmp_path: Path) -> None:
-    """So the refusals above are not those of the forgery."""
+def test_forged_file_without_change_is_read(tmp_path: Path) -> None:
+    """The refusals above are therefore not caused by the forgery."""
     path = forged(tmp_path / "same", lambda tensors, entry: None)
     np.testing.assert_array_equal(load_tables(path)["words"].tensors()["row_order"], REVERSED)
 
 
-def test_an_order_is_an_array() -> None:
+def test_row_order_as_list_is_refused() -> None:
     with pytest.raises(BadInputError, match="row_order: got a list, expected a numpy array"):
         replace(plain(), row_order=REVERSED.tolist())

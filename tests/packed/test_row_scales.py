@@ -1,4 +1,4 @@
-"""DPQ tables whose rows have scales, or whose last group is narrower: what rows are, and what no such table is."""
+"""DPQ tables with row scales or a narrower last group: their rows, and refusals of invalid tables."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def scaled(value_type: str = "float32", unused: int = 0, padding: int | None = N
 
 
 @given(st.data())
-def test_a_row_is_the_plain_one_cut_and_times_its_scale(data: st.DataObject) -> None:
+def test_rows_match_plain_table_cut_and_scaled(data: st.DataObject) -> None:
     value_type = data.draw(st.sampled_from(["float32", "float16", "int8"]), "type")
     unused = data.draw(st.integers(0, WIDTH - 1), "unused")
     padding = data.draw(st.sampled_from([None, 1]), "padding")
@@ -48,7 +48,7 @@ def test_a_row_is_the_plain_one_cut_and_times_its_scale(data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("value_type", ["float32", "float16", "int8"])
-def test_a_file_keeps_them(tmp_path: Path, value_type: str) -> None:
+def test_file_keeps_scales_and_cut_columns(tmp_path: Path, value_type: str) -> None:
     packed = scaled(value_type, 2, padding=1)
     save_tables(tmp_path / "scaled", {"words": packed})
     loaded = load_tables(tmp_path / "scaled")["words"]
@@ -60,8 +60,8 @@ def test_a_file_keeps_them(tmp_path: Path, value_type: str) -> None:
     assert loaded.compression_ratio == pytest.approx(32 * N * (D * WIDTH - 2) / (code_bits + other_bits))
 
 
-def test_what_says_that_there_are_some_is_absent_where_there_are_none() -> None:
-    """So a file without them is the same as before there were any, and older readers refuse one that has them."""
+def test_attributes_name_scales_only_if_present() -> None:
+    """A file without them keeps its earlier bytes, and older readers refuse a file with them."""
     names = {"bits", "num_codes", "num_groups", "share_subspaces"}
     assert plain().attributes().keys() == names
     assert scaled(unused=2).attributes().keys() == names | {"num_row_scales", "unused_columns"}
@@ -95,7 +95,7 @@ def scale(number: float) -> NDArray[np.float32]:
         ({"unused_columns": "1"}, "unused_columns: got '1', expected zero or a positive integer"),
     ],
 )
-def test_what_is_no_such_table(rows: Any, message: str) -> None:
+def test_invalid_tables_are_refused(rows: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         replace(scaled(), **rows)
 
@@ -107,7 +107,7 @@ def test_what_is_no_such_table(rows: Any, message: str) -> None:
         (CODES, 0, r"row_scale_codes: row 0 \(padding\): expected zero"),
     ],
 )
-def test_scales_that_there_are_not(codes: Any, padding: int | None, message: str) -> None:
+def test_invalid_row_scale_codes_are_refused(codes: Any, padding: int | None, message: str) -> None:
     packed = replace(scaled(padding=padding), row_scale_codes=codes.astype(np.uint8))
     with pytest.raises(BadInputError, match=message):
         packed.check_codes()
@@ -127,11 +127,11 @@ def test_scales_that_there_are_not(codes: Any, padding: int | None, message: str
         ({"scales": 1}, "attributes: got .*'scales'"),
     ],
 )
-def test_what_no_file_declares(attributes: Any, message: str) -> None:
+def test_invalid_declarations_of_scales_are_refused(attributes: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         PackedDPQ.shape_from(N, D * WIDTH, plain().attributes() | attributes)
 
 
-def test_sizes_are_known_from_the_header_alone() -> None:
+def test_sizes_are_known_from_header_alone() -> None:
     shape = PackedDPQ.shape_from(N, 10, scaled(unused=2).attributes())
     assert shape == scaled(unused=2).shape == DPQShape(N, 10, 5, 3, num_row_scales=3, unused_columns=2)

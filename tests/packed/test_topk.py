@@ -1,4 +1,4 @@
-"""The highest logits against a sort of all of them, one state at a time."""
+"""Top-k logits against a sort of all logits, one state at a time."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from edge_embed.packed.topk import check_k, topk
 
 
 def table(n: int, padding_idx: int | None = None) -> PackedDPQ:
-    """Four different rows at most, so that there are ties."""
+    """Return a table with at most four different rows, so that there are ties."""
     random = np.random.default_rng(n)
     codes = random.integers(0, 2, (n, 2))
     return PackedDPQ.from_codes(codes, random.integers(-2, 3, (2, 2, 2)).astype(np.float32), padding_idx)
 
 
 @given(st.data())
-def test_they_are_the_first_of_all_rows_in_order(data: st.DataObject) -> None:
+def test_topk_gives_first_of_sorted_rows(data: st.DataObject) -> None:
     n = data.draw(st.sampled_from([1, 2, 7, 40]), "n")
     packed = table(n, data.draw(st.sampled_from([None, 0, n - 1]), "padding"))
     k, dtype = data.draw(st.integers(1, n), "k"), data.draw(st.sampled_from(["float16", "float32", "float64"]), "type")
@@ -38,8 +38,8 @@ def test_they_are_the_first_of_all_rows_in_order(data: st.DataObject) -> None:
         assert values[place].tolist() == scores[place][first].tolist()
 
 
-def test_a_half_precision_logit_is_rounded_before_its_bias_is_added() -> None:
-    """2049 is not one of float16: with its bias of 0 row 0 is 2048, as row 1 is, and so it comes first."""
+def test_half_precision_logit_is_rounded_before_bias() -> None:
+    """float16 has no 2049: with a bias of 0 row 0 is 2048 like row 1, and comes first."""
     values = np.array([[[2049.0], [2048.0]]], np.float32)
     packed = PackedDPQ.from_codes(np.array([[1], [0]]), values)
     got, ids = topk(packed, np.ones(1, np.float16), 2, np.zeros(2, np.float16))
@@ -48,12 +48,12 @@ def test_a_half_precision_logit_is_rounded_before_its_bias_is_added() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 41, 1001, 2.0, True, None, "3"], ids=str)
-def test_wrong_k(k: Any) -> None:
+def test_invalid_k_is_refused(k: Any) -> None:
     with pytest.raises(BadInputError, match=rf"k: got {k!r}, expected a constant integer from 1 to 40, the rows"):
         topk(table(40), np.ones(4), k)
 
 
-def test_k_ends_at_1000() -> None:
+def test_largest_k_is_1000() -> None:
     check_k(1000, 5000)
     with pytest.raises(BadInputError, match="k: got 1001, expected a constant integer from 1 to 1000, the largest"):
         check_k(1001, 5000)
@@ -63,6 +63,6 @@ def test_k_ends_at_1000() -> None:
     ("bias", "message"),
     [(np.zeros(3), r"bias: got float64 \[3\], expected float64 \[7\]"), (np.zeros(7, np.float32), "bias: got float32")],
 )
-def test_wrong_bias(bias: Any, message: str) -> None:
+def test_invalid_bias_is_refused(bias: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         topk(table(7), np.ones(4), 1, bias)

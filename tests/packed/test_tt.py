@@ -1,4 +1,4 @@
-"""The packed TT form: rows against one element at a time, every refusal."""
+"""The packed TT form: rows against a loop over elements, and every refusal."""
 
 import itertools
 import math
@@ -43,7 +43,7 @@ def tables(draw: st.DrawFn) -> PackedTT:
 
 
 def slow_row(packed: PackedTT, row_id: int, absolute: bool = False) -> list[float]:
-    """One row as FORMAT.md has it: for every column, the sum over all paths through the ranks."""
+    """Return one row by FORMAT.md: each column is the sum over all paths through the ranks."""
     if row_id == packed.padding_idx:
         return [0.0] * packed.embedding_dim
     row_index = []
@@ -63,7 +63,7 @@ def slow_row(packed: PackedTT, row_id: int, absolute: bool = False) -> list[floa
 
 
 @given(tables(), st.data())
-def test_rows_equal_the_slow_reference(packed: PackedTT, data: st.DataObject) -> None:
+def test_rows_equal_slow_reference(packed: PackedTT, data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(0, 2), max_size=3)))
     count = math.prod(shape)
     flat = data.draw(st.lists(st.integers(0, packed.num_embeddings - 1), min_size=count, max_size=count))
@@ -80,7 +80,7 @@ def test_rows_equal_the_slow_reference(packed: PackedTT, data: st.DataObject) ->
 
 
 @given(tables())
-def test_a_file_gives_the_same_table(tmp_path_factory: pytest.TempPathFactory, packed: PackedTT) -> None:
+def test_file_restores_the_same_table(tmp_path_factory: pytest.TempPathFactory, packed: PackedTT) -> None:
     path = tmp_path_factory.mktemp("tt") / "t"
     save_tables(path, {"t": packed})
     loaded = load_tables(path)["t"]
@@ -91,20 +91,20 @@ def test_a_file_gives_the_same_table(tmp_path_factory: pytest.TempPathFactory, p
 
 
 @pytest.mark.parametrize("cores", [2, 3, 4, 5, 6])
-def test_each_number_of_cores(cores: int) -> None:
+def test_cores_of_any_number_match_slow_reference(cores: int) -> None:
     packed = table((2,) * cores, (2,) * cores, (2, *(1, 3, 2, 3, 2)[: cores - 1], 2))
     rows = packed.rows_float64(np.arange(2**cores))
     np.testing.assert_allclose(rows[-2], slow_row(packed, 2**cores - 2), rtol=1e-12, atol=1e-12)
 
 
-def test_the_first_index_is_the_most_significant() -> None:
-    """A train of rank 1 is a Kronecker product, whose order numpy knows."""
+def test_first_index_is_most_significant() -> None:
+    """A train of rank 1 is a Kronecker product, whose order numpy defines."""
     first, second = np.array([[1, 2], [3, 4], [5, 6]], np.float32), np.array([[1, 10], [100, 1000]], np.float32)
     packed = PackedTT((first[:, np.newaxis, :, np.newaxis], second[:, np.newaxis, :, np.newaxis]), 6)
     np.testing.assert_array_equal(packed.rows(np.arange(6)), np.kron(first, second))
 
 
-def test_ids_that_only_the_cores_have_are_refused() -> None:
+def test_ids_beyond_table_within_cores_are_refused() -> None:
     packed = table(n=7)
     assert packed.rows(6).shape == (6,)
     with pytest.raises(IdOutOfRangeError, match=r"got id 7, expected 0 to 6 \(the table has 7 rows\)"):
@@ -115,14 +115,14 @@ def test_ids_that_only_the_cores_have_are_refused() -> None:
         packed.rows_float64(1.0)
 
 
-def test_the_padding_row_is_positive_zero() -> None:
+def test_padding_row_is_positive_zero() -> None:
     packed = table(padding=4)
     assert packed.rows([4, 5, 4])[::2].tobytes() == bytes(48)
     assert packed.rows(5).all()
     assert not packed.magnitudes(4).any()
 
 
-def test_a_row_does_not_depend_on_the_others() -> None:
+def test_row_is_independent_of_other_ids() -> None:
     packed = table((30, 40), (32, 32), (1, 50, 1))  # several blocks
     ids = np.arange(1200)
     together = packed.rows(ids)
@@ -130,7 +130,7 @@ def test_a_row_does_not_depend_on_the_others() -> None:
         assert packed.rows(some).tobytes() == together[some].tobytes()
 
 
-def test_sizes() -> None:
+def test_sizes_match_stored_tensors() -> None:
     packed = table((3, 2, 2), (2, 1, 3), (1, 3, 2, 1), n=11)
     parameters = 3 * 1 * 2 * 3 + 2 * 3 * 1 * 2 + 2 * 2 * 3 * 1
     assert (packed.num_embeddings, packed.embedding_dim) == (11, 6)
@@ -141,7 +141,7 @@ def test_sizes() -> None:
     assert half.compression_ratio == pytest.approx(2 * 12 * 6 / parameters)
 
 
-def test_the_ratio_of_the_paper() -> None:
+def test_compression_ratio_matches_paper() -> None:
     """Table 1, IMDB, TT1: 25,000 x 256 as (25, 30, 40) x (4, 8, 8) of rank 16 is 93 times smaller."""
     assert int(TTShape(25_000, (25, 30, 40), (4, 8, 8), (1, 16, 16, 1)).compression_ratio) == 93
 
@@ -169,7 +169,7 @@ def test_the_ratio_of_the_paper() -> None:
         ((6, (2, 3), (2, 2), (1, 2, 1), "float64"), "value_type: got 'float64', expected float32 or float16"),
     ],
 )
-def test_impossible_shapes(arguments: tuple[Any, ...], message: str) -> None:
+def test_impossible_shapes_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         TTShape(*arguments)
 
@@ -228,12 +228,12 @@ def spoiled(number: float) -> NDArray[np.float32]:
         (cores((1, spoiled(-np.inf))), 6, None, "core_1: row index 2, .* got -inf, expected finite numbers"),
     ],
 )
-def test_wrong_tables(made: Any, n: Any, padding: Any, message: str) -> None:
+def test_invalid_tables_are_refused(made: Any, n: Any, padding: Any, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         PackedTT(made, n, padding)
 
 
-def test_tensors_and_attributes_rebuild_the_table() -> None:
+def test_tensors_and_attributes_rebuild_table() -> None:
     packed = table(n=11, padding=2)
     again = PackedTT.from_tensors(packed.tensors(), packed.attributes(), packed.padding_idx)
     assert again.rows(np.arange(11)).tobytes() == packed.rows(np.arange(11)).tobytes()

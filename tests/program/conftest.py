@@ -1,4 +1,4 @@
-"""The hostile files and the models are shared with the fuzz target, which is a script of its own."""
+"""Import path of the hostile files and models that the fuzz target, a script of its own, shares."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every known attack on a saved program: nothing runs, and what cannot be read is refused by name."""
+"""Known attacks on a saved program: no code runs, and an unreadable file is refused by name."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import torch
 from edge_embed.errors import BadInputError
 from edge_embed.program.reader import read_program
 
-# The payloads below would work: without them the tests could pass because an attack is merely broken.
+# The payloads below work; otherwise the tests could pass because an attack is broken.
 _STRONGEST = ("expr_str_runs_code", "samples_hold_a_pickle", "weight_is_a_pickle", "tree_specs_import_modules")
 
 
@@ -27,7 +27,7 @@ def written(tmp_path: Path, attack: attacks.Attack, canary: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", attacks.REFUSED)
-def test_refused(name: str, tmp_path: Path, canary: Path) -> None:
+def test_attack_is_refused_by_name(name: str, tmp_path: Path, canary: Path) -> None:
     path = written(tmp_path, attacks.REFUSED[name], canary)
     with pytest.raises(BadInputError, match=str(path)):
         read_program(path)
@@ -35,8 +35,8 @@ def test_refused(name: str, tmp_path: Path, canary: Path) -> None:
 
 
 @pytest.mark.parametrize("name", attacks.IGNORED)
-def test_ignored(name: str, tmp_path: Path, canary: Path) -> None:
-    """Fields that are not read do not matter: the program is the same as without them, and runs."""
+def test_attack_in_unread_field_is_ignored(name: str, tmp_path: Path, canary: Path) -> None:
+    """Unread fields change nothing: the program equals the one without them, and runs."""
     path = written(tmp_path, attacks.IGNORED[name], canary)
     clean = tmp_path / "clean.pt"
     clean.write_bytes(attacks.pack(attacks.clean()))
@@ -48,8 +48,8 @@ def test_ignored(name: str, tmp_path: Path, canary: Path) -> None:
 
 
 @pytest.mark.slow
-def test_torch_export_load_would_have_run_them(tmp_path: Path) -> None:
-    """Why this reader exists; if torch mends these one day, the reader may become simpler."""
+def test_torch_export_load_would_run_attacks(tmp_path: Path) -> None:
+    """Attacks that torch executes are the reason for this reader; it may become simpler if torch mends them."""
     for name in _STRONGEST:
         data = attacks.hostile((attacks.REFUSED | attacks.IGNORED)[name], tmp_path / name)
         (tmp_path / f"{name}.pt2").write_bytes(data)
@@ -80,6 +80,6 @@ def test_torch_export_load_would_have_run_them(tmp_path: Path) -> None:
         ("target_in_place", "changes a tensor in place"),
     ],
 )
-def test_the_offender_is_named(attack: str, named: str, tmp_path: Path, canary: Path) -> None:
+def test_offending_field_is_named(attack: str, named: str, tmp_path: Path, canary: Path) -> None:
     with pytest.raises(BadInputError, match=named):
         read_program(written(tmp_path, attacks.REFUSED[attack], canary))

@@ -1,4 +1,4 @@
-"""A bag for each row of ids: the batch of the bags is that of the other inputs."""
+"""Bags of one row of ids each share the batch of the other inputs."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from edge_embed.workflow import load
 
 
 class Clicks(nn.Module):
-    """Looks one item up, and reduces a history of them."""
+    """A model that looks one item up and reduces a history of items."""
 
     def __init__(self, **bag) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Clicks(nn.Module):
 
 
 class Weighted(Clicks):
-    """The same by the function, with a weight for each id."""
+    """The same model by the function of torch, with a weight for each id."""
 
     def forward(self, item: Tensor, history: Tensor) -> Tensor:
         weights = history.float().sqrt()
@@ -40,7 +40,7 @@ class Weighted(Clicks):
     ],
     ids=["sum", "padding", "last offset", "weights"],
 )
-def test_bags_of_a_matrix_have_the_batch_of_the_other_inputs(model: nn.Module, tmp_path) -> None:
+def test_bags_of_matrix_have_batch_of_other_inputs(model: nn.Module, tmp_path) -> None:
     ids = torch.randint(20, (3, 5))
     program = load(edge_embed.save(model, tmp_path / "model.pt", {"item": ids[:, 0], "history": ids}))
     assert [declared.shape for declared in program.inputs] == [("batch",), ("batch", "sequence")]
@@ -50,14 +50,14 @@ def test_bags_of_a_matrix_have_the_batch_of_the_other_inputs(model: nn.Module, t
         assert torch.equal(program.module(item, given)[0], model(item, given))
 
 
-def test_bags_that_offsets_divide_keep_their_own_number(tmp_path) -> None:
+def test_bags_with_offsets_keep_their_own_number(tmp_path) -> None:
     bag = nn.EmbeddingBag(20, 4, mode="sum")
     ids, offsets = torch.arange(6), torch.tensor([0, 2, 2])
     program = load(edge_embed.save(bag, tmp_path / "bag.pt", (ids, offsets)))
     assert torch.equal(program.module(ids, offsets[:2])[0], bag(ids, offsets[:2]))
 
 
-def test_the_function_of_torch_is_what_it_was_after_a_failure(tmp_path) -> None:
+def test_torch_function_is_restored_after_failure(tmp_path) -> None:
     before = functional.embedding_bag
     with pytest.raises(edge_embed.BadInputError):
         edge_embed.save(nn.EmbeddingBag(20, 4), tmp_path / "bag.pt", torch.zeros(2, 3))

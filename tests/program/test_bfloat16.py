@@ -1,4 +1,4 @@
-"""bfloat16 becomes float32 before a model is lowered: weights, inputs, casts; and the report names them."""
+"""bfloat16 becomes float32 before lowering, in weights, inputs and casts; the report names them."""
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ IDS = torch.tensor([[1, 2, 3], [4, 5, 0]])
 
 
 class Model(nn.Module):
-    """A table, a layer of its own kind behind it, and maybe autocast around both."""
+    """A table, a layer with a dtype of its own behind it, and optionally autocast around both."""
 
     def __init__(self, layer: nn.Module, autocast: bool = False) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def assert_runs_in_float32(model, example, tmp_path, **given):
 
 
 @pytest.mark.parametrize("layer", [nn.Linear(8, 4), nn.LSTM(8, 4, batch_first=True), nn.LayerNorm(8)])
-def test_export_of_a_bfloat16_model_runs_and_names_its_weights(tmp_path, layer):
+def test_export_of_bfloat16_model_runs_and_names_weights(tmp_path, layer):
     torch.manual_seed(0)
     report = assert_runs_in_float32(Model(layer).bfloat16(), IDS, tmp_path)
     weights = {f"layer.{name}": 4 * weight.numel() for name, weight in layer.named_parameters()}
@@ -69,7 +69,7 @@ def test_export_of_a_bfloat16_model_runs_and_names_its_weights(tmp_path, layer):
     assert "bfloat16 became float32" in widened_words(report.widened)
 
 
-def test_export_of_a_model_with_one_bfloat16_layer_widens_that_alone(tmp_path):
+def test_export_of_model_with_one_bfloat16_layer_widens_only_that(tmp_path):
     class Cast(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x.bfloat16()).float()
@@ -79,7 +79,7 @@ def test_export_of_a_model_with_one_bfloat16_layer_widens_that_alone(tmp_path):
     assert report.widened.calls == 1
 
 
-def test_export_of_a_model_with_autocast_inside_runs(tmp_path):
+def test_export_of_model_with_autocast_inside_runs(tmp_path):
     report = assert_runs_in_float32(Model(nn.Linear(8, 4), autocast=True), IDS, tmp_path)
     assert report.widened.calls > 0
     assert not report.widened.weights
@@ -91,7 +91,7 @@ def test_bfloat16_input_becomes_float32(tmp_path):
     assert report.widened.inputs == ("offset",)
 
 
-def test_validate_of_a_bfloat16_model_passes(tmp_path):
+def test_validate_of_bfloat16_model_passes(tmp_path):
     model = Model(nn.Linear(8, 4)).bfloat16()
     edge_embed.save(model, tmp_path / "model.pt", IDS)
     edge_embed.export(tmp_path / "model.pt", "onnx", tmp_path / "model.onnx")
@@ -104,7 +104,7 @@ def test_program_without_bfloat16_stays_the_same_object():
     assert not program.widened
 
 
-def test_given_program_stays_in_bfloat16():
+def test_program_given_to_in_float32_stays_in_bfloat16():
     program = capture_program(Model(nn.Linear(8, 4)).bfloat16(), IDS)
     wide = in_float32(program)
     assert program.module.weight("layer.weight").dtype == torch.bfloat16

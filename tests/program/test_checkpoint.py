@@ -1,4 +1,4 @@
-"""Checkpoints of training scripts: weights among anything else, and pickles that are made to harm."""
+"""Checkpoints of training scripts: weights beside other objects, and malicious pickles."""
 
 import argparse
 import collections
@@ -34,7 +34,7 @@ class Stage(enum.Enum):
 
 
 class Attributes(dict):
-    """As AttributeDict of Lightning."""
+    """A class like AttributeDict of Lightning."""
 
 
 class Settings:
@@ -63,7 +63,7 @@ def net() -> Net:
 
 
 def everything_else(net: Net) -> dict[str, object]:
-    """What training scripts keep beside weights."""
+    """Return the objects that training scripts store beside weights."""
     optimizer = torch.optim.Adam(net.parameters())
     net(torch.arange(3)).sum().backward()
     optimizer.step()
@@ -97,7 +97,7 @@ def same(loaded: nn.Module, net: nn.Module) -> bool:
 
 @pytest.mark.parametrize("is_zip", [True, False])
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_weights_are_found_beside_anything(tmp_path, net, is_zip, protocol):
+def test_weights_are_found_beside_other_objects(tmp_path, net, is_zip, protocol):
     others = everything_else(net)
     content = {**others, "state_dict": net.state_dict()}
     path = saved(tmp_path / "c.pt", content, _use_new_zipfile_serialization=is_zip, pickle_protocol=protocol)
@@ -120,20 +120,20 @@ def test_weights_are_found_beside_anything(tmp_path, net, is_zip, protocol):
         ("model", lambda weights: {"model": {name: tensor.numpy() for name, tensor in weights.items()}}),
     ],
 )
-def test_weights_are_found_wherever_they_are(tmp_path, net, place, wrap):
+def test_weights_are_found_at_any_place(tmp_path, net, place, wrap):
     loaded = load_weights(Net, saved(tmp_path / "c.pt", wrap(net.state_dict())))
     assert same(loaded.module, net)
     assert loaded.facts.remarks == (f"weights: those of {place!r}, which is taken off their names",)
 
 
-def test_weights_of_a_module_are_taken_without_its_class(tmp_path, net, monkeypatch):
+def test_weights_of_module_are_read_without_its_class(tmp_path, net, monkeypatch):
     path = saved(tmp_path / "c.pt", {"model": nn.DataParallel(net), "epoch": 3})
     factory = Net
     monkeypatch.delattr(sys.modules[__name__], "Net")
     assert same(load_into(factory, path), net)
 
 
-def test_of_several_sets_one_is_chosen_by_name(tmp_path, net):
+def test_weights_of_several_sets_are_chosen_by_name(tmp_path, net):
     first, second = net.state_dict(), {name: tensor + 1 for name, tensor in net.state_dict().items()}
     path = saved(tmp_path / "c.pt", {"student": first, "teacher": second})
     with pytest.raises(BadInputError, match=r"holds 2 sets of weights .*'student', 'teacher': choose one, --weights"):
@@ -146,7 +146,7 @@ def test_of_several_sets_one_is_chosen_by_name(tmp_path, net):
     assert torch.equal(loaded.module.words.weight, second["words.weight"])
 
 
-def test_other_modules_of_a_wrapper_are_listed(tmp_path, net):
+def test_modules_of_wrapper_beside_model_are_listed(tmp_path, net):
     weights = {f"model.{name}": tensor for name, tensor in net.state_dict().items()}
     path = saved(tmp_path / "c.pt", {"state_dict": {**weights, "criterion.weight": torch.ones(7)}})
     (part,) = load_weights(Net, path).facts.left_out
@@ -154,7 +154,7 @@ def test_other_modules_of_a_wrapper_are_listed(tmp_path, net):
     assert "criterion.weight" in part.reason
 
 
-def test_names_that_do_not_fit_are_shown_with_the_nearest(tmp_path, net):
+def test_names_that_do_not_fit_are_listed_with_nearest(tmp_path, net):
     weights = {name.replace("words", "word"): tensor for name, tensor in net.state_dict().items()}
     with pytest.raises(BadInputError, match=r"Missing keys: words.weight; .*words.weight is nearest to word.weight"):
         load_into(Net, saved(tmp_path / "c.pt", weights))
@@ -164,7 +164,7 @@ def test_names_that_do_not_fit_are_shown_with_the_nearest(tmp_path, net):
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_numbers_of_the_other_byte_order_are_read(tmp_path, net, order):
+def test_numbers_of_other_byte_order_are_read(tmp_path, net, order):
     torch.save(net.state_dict(), buffer := io.BytesIO())
     with zipfile.ZipFile(buffer) as archive, zipfile.ZipFile(tmp_path / "c.pt", "w") as made:
         for member in archive.infolist():
@@ -177,7 +177,7 @@ def test_numbers_of_the_other_byte_order_are_read(tmp_path, net, order):
     assert same(load_into(Net, tmp_path / "c.pt"), net)
 
 
-def test_without_a_factory_a_checkpoint_says_what_it_lacks(tmp_path, net):
+def test_checkpoint_without_factory_names_model_option(tmp_path, net):
     for is_zip in (True, False):
         content = {"state_dict": net.state_dict(), "args": argparse.Namespace(lr=1)}
         path = saved(tmp_path / "c.pt", content, _use_new_zipfile_serialization=is_zip)
@@ -187,7 +187,7 @@ def test_without_a_factory_a_checkpoint_says_what_it_lacks(tmp_path, net):
 
 @pytest.mark.parametrize("is_zip", [True, False])
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_inspect_tells_a_checkpoint_from_a_module(tmp_path, net, is_zip, protocol):
+def test_inspect_distinguishes_checkpoint_from_module(tmp_path, net, is_zip, protocol):
     how = {"_use_new_zipfile_serialization": is_zip, "pickle_protocol": protocol}
     for content, kind in (
         ({"model": net.state_dict(), "args": argparse.Namespace(lr=1)}, "checkpoint"),
@@ -198,7 +198,7 @@ def test_inspect_tells_a_checkpoint_from_a_module(tmp_path, net, is_zip, protoco
         assert inspect_file(saved(tmp_path / "c.pt", content, **how)).torch_save.contents == kind
 
 
-def test_commands_take_weights_by_name_and_list_what_they_leave(tmp_path, net, monkeypatch):
+def test_commands_take_weights_by_name_and_list_unused_parts(tmp_path, net, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("net_of_test.py").write_text("from torch import nn\ndef make():\n    return nn.Embedding(3000, 8)\n")
     table = nn.Embedding(3000, 8).state_dict()
@@ -214,7 +214,7 @@ def test_commands_take_weights_by_name_and_list_what_they_leave(tmp_path, net, m
 
 
 class Call:
-    """Makes a pickle call a function."""
+    """An object whose pickle calls a function."""
 
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
@@ -242,20 +242,20 @@ def tensor(numel: int, offset: int, size: int, stride: int) -> bytes:
 
 
 def colliding(at: int) -> bytes:
-    """An integer whose hash is that of all others made so."""
+    """Return an integer whose hash equals that of all others from this function."""
     return b"\x8a\x10" + ((2**61 - 1) * at).to_bytes(16, "little")
 
 
 class TestHostile:
     @pytest.mark.parametrize("protocol", [0, 1, 2, 4, 5])
-    def test_nothing_that_a_pickle_names_is_called(self, tmp_path, net, protocol):
+    def test_functions_named_by_pickle_are_not_called(self, tmp_path, net, protocol):
         ran = tmp_path / "ran"
         for call in (Call(Path.touch, ran), Call(exec, f"open({str(ran)!r}, 'w')"), Call(bytearray, 1 << 40)):
             stream = pickle.dumps({"a": call, "b": [call], "c": (call, {"d": call})}, protocol)
             assert set(read_checkpoint(archive_of(tmp_path / "c.pt", stream))) == {"a", "b", "c"}
         assert not ran.exists()
 
-    def test_state_is_set_on_no_object(self, tmp_path):
+    def test_state_of_pickle_is_set_on_no_object(self, tmp_path):
         before = dict(vars(collections))
         stream = b"\x80\x02ccollections\nOrderedDict\n}U\x0b__setitem__Nsb."
         read_checkpoint(archive_of(tmp_path / "c.pt", stream))
@@ -272,12 +272,12 @@ class TestHostile:
             b"\x80\x02}" + b")" + b"\x85" * 300_000 + b"Ns.",  # as a key, which would be hashed
             b"\x80\x02)" + b"2\x86" * 200 + b"}" + b"q\x00" + b"N.",  # doubling
             b"\x80\x02]q\x00" + b"(h\x00h\x00lq\x00" * 200 + b".",  # lists that double
-            b"\x80\x02]q\x00h\x00a.",  # one in itself
+            b"\x80\x02]q\x00h\x00a.",  # a list in itself
             b"\x80\x02}(" + b"".join(colliding(at) + b"N" for at in range(20_000)) + b"u.",
         ],
         ids=["deep", "tuples", "key", "doubling", "lists", "loop", "collisions"],
     )
-    def test_shapes_that_take_long_elsewhere_take_no_time(self, tmp_path, stream):
+    def test_expensive_pickles_are_read_or_refused_within_limit(self, tmp_path, stream):
         started = time.process_time()
         with contextlib.suppress(BadInputError):
             open_checkpoint(read_checkpoint(archive_of(tmp_path / "c.pt", stream)))
@@ -300,19 +300,19 @@ class TestHostile:
             (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60) + b".", "damaged"),
         ],
     )
-    def test_what_torch_never_writes_is_refused(self, tmp_path, stream, match):
+    def test_pickles_that_torch_never_writes_are_refused(self, tmp_path, stream, match):
         with pytest.raises(BadInputError, match=match):
             read_checkpoint(archive_of(tmp_path / "c.pt", stream))
 
     @pytest.mark.parametrize("depth", [1, 5000])
     def test_tensors_in_tensors_do_not_recurse(self, tmp_path, depth):
-        function = b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\nq\x010"  # kept as 1
-        arguments = b")q\x000" + b"(h\x01Nh\x00Ntq\x000" * depth  # kept as 0
+        function = b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\nq\x010"  # memoised as 1
+        arguments = b")q\x000" + b"(h\x01Nh\x00Ntq\x000" * depth  # memoised as 0
         path = archive_of(tmp_path / "c.pt", function + arguments + b"h\x01h\x00R.")
         assert read_checkpoint(path).name == "torch.Tensor"
 
     @pytest.mark.parametrize("shift", range(4))
-    def test_many_views_of_numbers_that_are_not_aligned_are_copied_once(self, tmp_path, shift):
+    def test_views_of_unaligned_numbers_are_copied_once(self, tmp_path, shift):
         view = tensor(1 << 18, 0, 4, 1)[2:-1]
         with zipfile.ZipFile(tmp_path / "c.pt", "w") as archive:
             archive.writestr("a" * (shift + 1) + "/data.pkl", b"\x80\x02]" + (view + b"a") * 1000 + b".")
@@ -321,7 +321,7 @@ class TestHostile:
         assert len({view.untyped_storage().data_ptr() for view in found}) == 1
 
     @pytest.mark.parametrize("is_zip", [True, False])
-    def test_damage_is_bad_input_and_nothing_else(self, tmp_path, net, is_zip):
+    def test_damaged_checkpoint_is_bad_input_only(self, tmp_path, net, is_zip):
         draw, path = random.Random(is_zip), tmp_path / "c.pt"
         content = {"model": net.state_dict(), "args": argparse.Namespace(lr=1)}
         whole = saved(path, content, _use_new_zipfile_serialization=is_zip).read_bytes()

@@ -1,4 +1,4 @@
-"""Damaged and impossible archives: a clear BadInputError, whatever is wrong, and no memory for nothing."""
+"""Damaged and impossible archives raise a clear BadInputError, without large allocations."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def edited(name: str, change: Callable[[Any], None]) -> bytes:
     return attacks.pack(members)
 
 
-def test_the_clean_archive_reads(path: Path) -> None:
+def test_clean_archive_is_read(path: Path) -> None:
     path.write_bytes(attacks.pack(attacks.clean()))
     program = read_program(path)
     assert [(item.name, item.shape) for item in program.inputs] == [
@@ -49,7 +49,7 @@ def test_the_clean_archive_reads(path: Path) -> None:
     assert program.metadata == {"task": "test"}
 
 
-def test_every_cut_is_noticed(path: Path) -> None:
+def test_truncated_archive_is_refused_at_every_length(path: Path) -> None:
     data = attacks.pack(attacks.clean())
     for length in range(0, len(data), 211):
         path.write_bytes(data[:length])
@@ -57,7 +57,7 @@ def test_every_cut_is_noticed(path: Path) -> None:
             read_program(path)
 
 
-def test_flipped_bits_in_a_weight_are_noticed(path: Path) -> None:
+def test_flipped_bits_in_weight_are_noticed(path: Path) -> None:
     members = attacks.clean()
     data = attacks.pack(members)
     begin = data.index(members["data/weights/weight_0"])
@@ -68,11 +68,11 @@ def test_flipped_bits_in_a_weight_are_noticed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + bytes(18), b"x" * 1000])
-def test_no_archive(content: bytes, path: Path) -> None:
+def test_file_that_is_no_archive_is_refused(content: bytes, path: Path) -> None:
     refuse(path, content, "damaged or not a saved model")
 
 
-def test_missing_and_folders(tmp_path: Path) -> None:
+def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
     for wrong in (tmp_path / "none.pt", tmp_path):
         with pytest.raises(BadInputError, match=str(wrong)):
             read_program(wrong)
@@ -82,7 +82,7 @@ def test_missing_and_folders(tmp_path: Path) -> None:
 
 
 def test_compressed_members_are_refused(path: Path) -> None:
-    """A bomb would unpack to anything; torch never compresses."""
+    """A zip bomb could unpack to any size; torch never compresses."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in attacks.clean().items():
@@ -97,7 +97,7 @@ def test_escaping_names_are_refused(name: str, path: Path) -> None:
     refuse(path, attacks.pack(members), "impossible name|top folder")
 
 
-def test_two_top_folders_are_refused(path: Path) -> None:
+def test_archive_with_two_top_folders_is_refused(path: Path) -> None:
     data = io.BytesIO(attacks.pack(attacks.clean()))
     with zipfile.ZipFile(data, "a") as archive:
         archive.writestr(zipfile.ZipInfo("other/models/model.json"), b"{}")
@@ -112,7 +112,7 @@ def test_duplicate_members_are_refused(path: Path) -> None:
     refuse(path, data.getvalue(), "two members are named models/model.json")
 
 
-def test_links_are_refused(path: Path) -> None:
+def test_links_in_archive_are_refused(path: Path) -> None:
     data = io.BytesIO(attacks.pack(attacks.clean()))
     with zipfile.ZipFile(data, "a") as archive:
         link = zipfile.ZipInfo("archive/link")
@@ -152,18 +152,18 @@ def test_overlapping_members_are_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1' + b"0" * 9999 + b"}"]
 )
-def test_no_json_object(name: str, content: bytes, path: Path) -> None:
+def test_member_that_is_no_json_object_is_refused(name: str, content: bytes, path: Path) -> None:
     refuse(path, attacks.pack(attacks.clean() | {name: content}), "not a saved model")
 
 
 @pytest.mark.parametrize("name", [attacks.MODEL, attacks.WEIGHTS, attacks.CONSTANTS, "data/weights/weight_0"])
-def test_missing_members(name: str, path: Path) -> None:
+def test_missing_members_are_refused(name: str, path: Path) -> None:
     members = attacks.clean()
     del members[name]
     refuse(path, attacks.pack(members), "not a saved model")
 
 
-def test_another_schema_names_the_remedy(path: Path) -> None:
+def test_schema_of_another_version_names_remedy(path: Path) -> None:
     refuse(path, edited(attacks.MODEL, lambda model: model["schema_version"].update(major=9)), "export schema 9.*save")
 
 
@@ -202,18 +202,18 @@ def sizes(*values: Any) -> list[dict[str, Any]]:
         ({"layout": 2}, "layout 2"),
     ],
 )
-def test_impossible_weights(changes: dict[str, Any], match: str, path: Path) -> None:
+def test_impossible_weights_are_refused(changes: dict[str, Any], match: str, path: Path) -> None:
     refuse(path, _meta(**changes), match)
 
 
-def test_an_expanded_weight_is_legal(path: Path) -> None:
+def test_expanded_weight_is_accepted(path: Path) -> None:
     path.write_bytes(_meta(strides=sizes(0, 1)))
     weight = read_program(path).module.weight("head.weight")
     assert torch.equal(weight, weight[:1].expand(4, 8))
 
 
 @pytest.mark.parametrize("name", ["a..b", ".a", "a.", "", "__class__", "a.__dict__", "a\nb", "head.bias.x"])
-def test_impossible_names_of_weights(name: str, path: Path) -> None:
+def test_impossible_names_of_weights_are_refused(name: str, path: Path) -> None:
     members = attacks.clean()
     for member in (attacks.WEIGHTS, attacks.MODEL):
         members[member] = members[member].replace(b'"head.weight"', json.dumps(name).encode())
@@ -251,7 +251,7 @@ def linear(nodes: list[Any]) -> Any:
         (lambda nodes: linear(nodes)["inputs"][0].update(arg={"as_tensor": {"name": "linear"}}), "not a saved model"),
     ],
 )  # fmt: skip
-def test_impossible_graphs(change: Callable[[list[Any]], Any], match: str | None, path: Path) -> None:
+def test_impossible_graphs_are_refused(change: Callable[[list[Any]], Any], match: str | None, path: Path) -> None:
     data = _graph(lambda nodes: change(nodes) and None)
     if match is not None:
         refuse(path, data, match)
@@ -260,8 +260,8 @@ def test_impossible_graphs(change: Callable[[list[Any]], Any], match: str | None
     read_program(path)
 
 
-def test_shape_arithmetic_takes_numbers_only(path: Path) -> None:
-    """``'x' * 10**12`` is legal Python, and a terabyte."""
+def test_shape_arithmetic_accepts_numbers_only(path: Path) -> None:
+    """``'x' * 10**12`` is legal Python, and takes a terabyte."""
 
     def change(nodes: list[Any]) -> None:
         node = next(node for node in nodes if node["target"] == "_operator.mul")
@@ -270,14 +270,14 @@ def test_shape_arithmetic_takes_numbers_only(path: Path) -> None:
     refuse(path, _graph(change), "takes 2 numbers")
 
 
-def test_training_mode_is_refused(path: Path) -> None:
+def test_graph_in_training_mode_is_refused(path: Path) -> None:
     call = attacks._call(
         "torch.ops.aten.dropout.default", {"as_tensor": {"name": "linear"}}, {"as_float": 0.5}, {"as_bool": True}
     )
     refuse(path, _graph(lambda nodes: nodes.append(call)), "training mode")
 
 
-# --- what edge_embed.save adds ---------------------------------------------------------------------------
+# --- the part that edge_embed.save adds ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -300,11 +300,11 @@ def test_training_mode_is_refused(path: Path) -> None:
         ({"dimensions": {"ids": {"0": 7}}}, "dimensions"),
     ],
 )
-def test_impossible_extras(changes: dict[str, Any], match: str, path: Path) -> None:
+def test_impossible_extra_values_are_refused(changes: dict[str, Any], match: str, path: Path) -> None:
     refuse(path, edited(attacks.EXTRA, lambda extra: extra.update(changes)), match)
 
 
-def test_an_output_never_has_the_name_of_an_input(path: Path) -> None:
+def test_output_never_has_name_of_input(path: Path) -> None:
     path.write_bytes(edited(attacks.EXTRA, lambda extra: extra.update(outputs=["ids", "mask"])))
     assert read_program(path).output_names == ("ids_output", "mask_output")
 
@@ -353,12 +353,12 @@ def doubling() -> list[Any]:
         ([[]] * 5000, "more than 4096 parts"),
     ],
 )
-def test_impossible_examples(value: Any, match: str, path: Path) -> None:
+def test_impossible_examples_are_refused(value: Any, match: str, path: Path) -> None:
     refuse(path, samples(value), match)
 
 
 class Calls:
-    """Pickles as a call with chosen arguments."""
+    """An object whose pickle is a call with chosen arguments."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.call = function, arguments
@@ -367,12 +367,12 @@ class Calls:
         return self.call
 
 
-def test_a_pickle_cannot_ask_for_memory(path: Path) -> None:
-    """The restricted unpickler of torch lets this through, and 64 GB are gone."""
+def test_pickle_cannot_allocate_memory(path: Path) -> None:
+    """The restricted unpickler of torch accepts this and allocates 64 GB."""
     refuse(path, samples(((Calls(bytearray, 2**36), MASK), {})), "builtins.bytearray")
 
 
-def test_a_storage_has_the_size_it_claims(path: Path) -> None:
+def test_storage_has_its_declared_size(path: Path) -> None:
     inner = attacks.unpack(attacks.clean()[attacks.SAMPLES])
     ops = [(operation.name, at) for operation, _, at in pickletools.genops(inner["data.pkl"])]
     end = next(index for index, (name, _) in enumerate(ops) if name == "BINPERSID")
@@ -382,17 +382,17 @@ def test_a_storage_has_the_size_it_claims(path: Path) -> None:
     refuse(path, attacks.pack(attacks.clean() | {attacks.SAMPLES: attacks.pack(inner)}), "cannot be read")
 
 
-def test_examples_are_no_archive(path: Path) -> None:
+def test_examples_that_are_no_archive_are_refused(path: Path) -> None:
     refuse(path, attacks.pack(attacks.clean() | {attacks.SAMPLES: b"\x80\x02N."}), "damaged")
 
 
-def test_without_examples(path: Path) -> None:
+def test_archive_without_examples_is_refused(path: Path) -> None:
     members = attacks.clean()
     del members[attacks.SAMPLES]
     refuse(path, attacks.pack(members), "no example inputs: save the model with edge_embed.save")
 
 
-def test_fixed_sizes_hold_for_examples_and_runs(path: Path) -> None:
+def test_fixed_sizes_apply_to_examples_and_runs(path: Path) -> None:
     def fix(model: Any) -> None:
         model["graph_module"]["graph"]["tensor_values"]["ids"]["sizes"][1] = {"as_int": 6}
 

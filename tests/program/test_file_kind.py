@@ -1,4 +1,4 @@
-"""Sound files of other kinds: each is named, with what to do, by every command."""
+"""Valid files of other kinds: every command names the kind and the remedy."""
 
 import gzip
 import io
@@ -87,7 +87,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("content", "match"), KINDS, ids=[match for _, match in KINDS])
-def test_each_kind_is_named_by_readers_of_models_and_of_reports(tmp_path, content, match):
+def test_file_kind_is_named_by_readers_of_models_and_reports(tmp_path, content, match):
     path = tmp_path / "file"
     path.write_bytes(content)
     for read in (load_program, inspect_file):
@@ -118,7 +118,7 @@ def test_folders_and_links_are_named(tmp_path):
             read(tmp_path / "link.pt")
 
 
-def test_a_link_that_leads_back_to_itself_is_named(tmp_path):
+def test_link_to_itself_is_named(tmp_path):
     (tmp_path / "a.pt").symlink_to(tmp_path / "b.pt")
     (tmp_path / "b.pt").symlink_to(tmp_path / "a.pt")
     for read in (load_program, inspect_file):
@@ -128,14 +128,14 @@ def test_a_link_that_leads_back_to_itself_is_named(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["__0_0.distcp", ".metadata"])
-def test_files_of_a_distributed_checkpoint_are_named(tmp_path, name):
+def test_files_of_distributed_checkpoint_are_named(tmp_path, name):
     distributed.save({"w": torch.ones(3), "b": torch.ones(2)}, checkpoint_id=tmp_path / "d")
     for read in (load_program, inspect_file, partial(load_weights, partial(nn.Linear, 2, 2))):
         with pytest.raises(BadInputError, match="dcp_to_torch"):
             read(tmp_path / "d" / name)
 
 
-def test_our_own_kinds_and_damaged_files_are_left_to_their_readers(tmp_path):
+def test_own_kinds_and_damaged_files_are_left_to_their_readers(tmp_path):
     for content in (pickle.dumps([1]), b"PK\x03\x04 cut", b"\x08\x0a\x12\x07pytorch" + bytes(40), bytes(64)):
         (tmp_path / "f").write_bytes(content)
         assert kind_in(tmp_path / "f") is None
@@ -145,7 +145,7 @@ def test_our_own_kinds_and_damaged_files_are_left_to_their_readers(tmp_path):
     check_runtime_file(tmp_path / "m.tflite")
 
 
-def test_torchscript_is_named(tmp_path):
+def test_torchscript_archive_is_named(tmp_path):
     for names in (("a/data.pkl", "a/constants.pkl", "a/code/__torch__.py"), ("a/data.pkl", "a/bytecode.pkl")):
         (tmp_path / "m.pt").write_bytes(zipped(*names))
         with pytest.raises(BadInputError, match="TorchScript archive"):
@@ -153,7 +153,7 @@ def test_torchscript_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.tflite", "model.pt", "model.safetensors"])
-def test_commands_say_what_lies_in_place_of_a_model(tmp_path, name):
+def test_commands_name_kind_in_place_of_model(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(LFS)
     for command in (
@@ -165,7 +165,7 @@ def test_commands_say_what_lies_in_place_of_a_model(tmp_path, name):
         assert (done.exit_code, "git lfs pull" in done.output) == (2, True), done.output
 
 
-def test_a_file_of_pytorch_where_a_runtime_file_is_expected_is_named(tmp_path):
+def test_pytorch_file_in_place_of_runtime_file_is_named(tmp_path):
     layer = torch.nn.Embedding(3, 2)
     torch.save(layer.state_dict(), tmp_path / "new.onnx")
     torch.save(layer.state_dict(), tmp_path / "old.tflite", _use_new_zipfile_serialization=False)
@@ -175,7 +175,7 @@ def test_a_file_of_pytorch_where_a_runtime_file_is_expected_is_named(tmp_path):
             check_runtime_file(tmp_path / name)
 
 
-def test_an_onnx_model_is_inspected_whatever_its_name_ends_in(tmp_path):
+def test_onnx_model_is_inspected_with_any_file_ending(tmp_path):
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy")
     graph = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
     for name in ("model.pt", "model.tflite", "model.safetensors"):
@@ -184,7 +184,7 @@ def test_an_onnx_model_is_inspected_whatever_its_name_ends_in(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/kmsg"])
-def test_a_file_of_proc_that_cannot_be_read_to_an_end_is_refused_as_empty(path):
+def test_endless_file_of_proc_is_refused_as_empty(path):
     if not os.path.exists(path):
         pytest.skip(f"{path} is missing: no Linux, or no /proc")
     for command in (

@@ -19,7 +19,7 @@ from edge_embed.program.program import ProgramInput
         (" mask:bool[ batch , 4 ] ", ProgramInput("mask", torch.bool, ("batch", 4))),
     ],
 )
-def test_parse(text: str, expected: ProgramInput) -> None:
+def test_input_option_is_parsed(text: str, expected: ProgramInput) -> None:
     assert parse_input(text) == expected
 
 
@@ -30,7 +30,7 @@ def test_parse(text: str, expected: ProgramInput) -> None:
      "ids:int64[b,]", "ids:int64[9999999999]", "ids:int64[[b]]", "ids int64[b]", "ïds:int64[b]", "ids:int64[²]",
      "ids:__class__[b]", "ids:int64[b]\n:"],
 )  # fmt: skip
-def test_anything_else_is_refused(text: str) -> None:
+def test_invalid_input_option_is_refused(text: str) -> None:
     with pytest.raises(BadInputError, match="--input"):
         parse_input(text)
 
@@ -48,7 +48,7 @@ def specs(*texts: str) -> list[ProgramInput]:
     return [parse_input(text) for text in texts]
 
 
-def test_examples_fit_the_model_and_are_no_zeros() -> None:
+def test_examples_fit_model_and_are_not_zero() -> None:
     wanted = specs("ids:int32[batch,words]", "x:float16[batch,words,8]", "flag:bool[words]")
     examples = make_examples(Two(), wanted)
     ids, x, flag = (examples[name] for name in ("ids", "x", "flag"))
@@ -63,11 +63,11 @@ def test_examples_fit_the_model_and_are_no_zeros() -> None:
     assert all(torch.equal(examples[name], again[name]) for name in examples), "seeded"
 
 
-def test_too_large_an_example_is_refused() -> None:
+def test_example_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadInputError, match="too many"):
         make_examples(Two(), specs("ids:int64[99999,99999]", "x:float32[8]"))
 
 
-def test_unknown_and_missing_names() -> None:
+def test_unknown_and_missing_names_are_refused() -> None:
     with pytest.raises(BadInputError, match=r"Two.forward takes ids, x, flag, got ids"):
         make_examples(Two(), specs("ids:int64[b]"))

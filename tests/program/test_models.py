@@ -1,4 +1,4 @@
-"""Models as people write them: what is read back computes what the module computes, at other sizes too."""
+"""Models as users write them: the program that is read back computes the module's results, at other sizes too."""
 
 import io
 import math
@@ -24,7 +24,7 @@ from edge_embed.program.reader import read_program
 
 
 class Net(nn.Module):
-    """A compressed table and whatever layers a case needs; ``body(net, *inputs)`` is its forward."""
+    """A compressed table and the layers of a case; ``body(net, *inputs)`` is its forward."""
 
     def __init__(self, body: Callable[..., Any], **layers: nn.Module) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ CASES: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_reads_back_and_computes_the_same(name: str, tmp_path: Path) -> None:
+def test_saved_model_is_read_back_and_computes_the_same(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = CASES[name]()
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
@@ -204,8 +204,8 @@ def test_reads_back_and_computes_the_same(name: str, tmp_path: Path) -> None:
         (lambda n: (ids(n, 5), {"b": torch.randn(n), "a": [torch.randn(n), None]}), ["ids", "other_b", "other_a_0"]),
     ],
 )
-def test_inputs(make: Callable[[int], Any], names: list[str], tmp_path: Path) -> None:
-    """Positional, by name in any order, optional, constant and nested inputs."""
+def test_inputs_of_every_form_are_read_back(make: Callable[[int], Any], names: list[str], tmp_path: Path) -> None:
+    """Inputs are positional, named in any order, optional, constant and nested."""
 
     def body(net: Any, x: Tensor, other: Any = None) -> Tensor:
         rows = net.table(x)
@@ -220,7 +220,7 @@ def test_inputs(make: Callable[[int], Any], names: list[str], tmp_path: Path) ->
     assert_same(model, program, make(4))
 
 
-def test_outputs_are_named(tmp_path: Path) -> None:
+def test_outputs_are_named_by_structure(tmp_path: Path) -> None:
     model = Net(lambda net, x: {"logits": net.table(x), "state": (x * 2, {"deep": x + 1})})
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
     assert program.output_names == ("logits", "state_0", "state_1_deep")
@@ -231,7 +231,7 @@ def test_outputs_are_named(tmp_path: Path) -> None:
     ("wrap", "names"),
     [(lambda best: best, ("values", "ids_output")), (lambda best: {"best": best}, ("best_values", "best_ids"))],
 )
-def test_the_highest_logits_are_named(tmp_path: Path, wrap: Any, names: tuple[str, ...]) -> None:
+def test_topk_outputs_are_named(tmp_path: Path, wrap: Any, names: tuple[str, ...]) -> None:
     model = Net(lambda net, x: wrap(TiedOutput(net.table).topk(net.table(x), 3)))
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
     assert program.output_names == names
@@ -239,7 +239,7 @@ def test_the_highest_logits_are_named(tmp_path: Path, wrap: Any, names: tuple[st
 
 
 class Stores(nn.Module):
-    """Every way a model keeps a tensor, under names that are attributes of our own classes."""
+    """A model that stores tensors in every way, under names that are attributes of our own classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,7 +261,7 @@ class Stores(nn.Module):
         return self.head(rows + self.dense(ids))  # type: ignore[no-any-return]
 
 
-def test_stored_tensors(tmp_path: Path) -> None:
+def test_stored_tensors_keep_names_and_are_not_duplicated(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Stores()
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
@@ -271,7 +271,7 @@ def test_stored_tensors(tmp_path: Path) -> None:
     assert {"weight", "add_weight", "hidden", "run.en->de.weight"} <= names.keys()
 
 
-def test_a_size_the_model_fixes_is_told_and_kept(tmp_path: Path) -> None:
+def test_size_fixed_by_model_is_reported_and_enforced(tmp_path: Path) -> None:
     """math.sqrt of a length freezes it in torch.export; another length would give wrong numbers."""
     model = Net(lambda net, x: net.table(x) / math.sqrt(x.shape[1]))
     program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
@@ -282,14 +282,14 @@ def test_a_size_the_model_fixes_is_told_and_kept(tmp_path: Path) -> None:
         program.run(ids(4, 5), ids(4, 5))
 
 
-def test_ids_of_any_integer_type_run(tmp_path: Path) -> None:
+def test_ids_of_any_integer_type_are_accepted(tmp_path: Path) -> None:
     program = roundtrip(DPQEmbedding(20, 8, 5, 2), tmp_path / "model.pt", ids(2, 5))
     assert torch.equal(program.run(ids(3, 4))[0], program.run(ids(3, 4).int())[0])
     with pytest.raises(BadInputError, match="float32"):
         program.run(ids(3, 4).float())
 
 
-def test_the_users_own_names_of_dimensions(tmp_path: Path) -> None:
+def test_dimension_names_of_user_are_kept(tmp_path: Path) -> None:
     batch, length = Dim("texts"), Dim("words")
     model = Net(lambda net, x, other: net.table(x) * other[0][:, None, None])
     examples = (ids(2, 5), (torch.randn(2),))
@@ -298,7 +298,7 @@ def test_the_users_own_names_of_dimensions(tmp_path: Path) -> None:
     assert [item.shape for item in program.inputs] == [("texts", "words"), ("texts",)]
 
 
-def test_frozen_parameters_take_no_fused_path(tmp_path: Path) -> None:
+def test_frozen_parameters_use_no_fused_path(tmp_path: Path) -> None:
     model = CASES["transformer"]().requires_grad_(False)
     with torch.no_grad():
         program = roundtrip(model, tmp_path / "model.pt", ids(2, 5))
@@ -306,8 +306,8 @@ def test_frozen_parameters_take_no_fused_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_an_archive_of_torch_itself(tmp_path: Path) -> None:
-    """A ``.pt2`` made without this package, decomposed to core operators."""
+def test_archive_of_torch_export_is_read(tmp_path: Path) -> None:
+    """A ``.pt2`` made without this package is decomposed to core operators."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(20, 8), encoder()).eval()
     program = torch.export.export(model, (ids(2, 5),), dynamic_shapes=((Dim.AUTO, Dim.AUTO),)).run_decompositions()
@@ -325,12 +325,12 @@ def test_an_archive_of_torch_itself(tmp_path: Path) -> None:
         (lambda net, x: (net.table(x), 7), "an output is no tensor|cannot be traced"),
     ],
 )
-def test_models_that_cannot_be_saved(body: Callable[..., Any], match: str, tmp_path: Path) -> None:
+def test_models_that_cannot_be_saved_are_refused(body: Callable[..., Any], match: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=match):
         roundtrip(Net(body), tmp_path / "model.pt", ids(2, 5))
 
 
-def test_a_changed_buffer_is_named(tmp_path: Path) -> None:
+def test_changed_buffer_is_named(tmp_path: Path) -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -353,12 +353,12 @@ def test_a_changed_buffer_is_named(tmp_path: Path) -> None:
         ({"metadata": {"a": "\ud800"}}, "surrogate"),
     ],
 )
-def test_what_travels_with_the_model_is_checked_first(options: dict[str, Any], match: str) -> None:
+def test_vocabulary_and_metadata_are_checked_first(options: dict[str, Any], match: str) -> None:
     with pytest.raises(BadInputError, match=match):
         write_archive(nn.Identity(), io.BytesIO(), ids(2), **options)
 
 
-def test_no_source_path_travels(tmp_path: Path) -> None:
+def test_archive_holds_no_source_path(tmp_path: Path) -> None:
     roundtrip(CASES["attention"](), tmp_path / "model.pt", ids(2, 5))
     data = (tmp_path / "model.pt").read_bytes()
     assert str(Path(__file__).parent).encode() not in data

@@ -1,4 +1,4 @@
-"""Plain ``torch.save`` files: torch.nn and edge_embed layers load, anything else is refused and named."""
+"""Plain ``torch.save`` files: torch.nn and edge_embed layers load; others are refused and named."""
 
 import io
 import logging
@@ -70,7 +70,7 @@ class Own(nn.Module):
         (lambda: nn.Sequential(table(), nn.Flatten(1), nn.Linear(40, 3)), "input:int64[batch,5]"),
     ],
 )
-def test_torch_layers_load(make: Callable[[], nn.Module], text: str, path: Path) -> None:
+def test_torch_layers_are_loaded(make: Callable[[], nn.Module], text: str, path: Path) -> None:
     torch.manual_seed(0)
     model = make().eval()
     program = load(saved(path, model), text)
@@ -82,12 +82,12 @@ def test_torch_layers_load(make: Callable[[], nn.Module], text: str, path: Path)
         torch.testing.assert_close(got, wanted, atol=1e-6, rtol=1e-6)
 
 
-def test_an_own_class_is_named_with_the_remedies(path: Path) -> None:
+def test_user_class_is_named_with_remedies(path: Path) -> None:
     with pytest.raises(BadInputError, match=r"needs .*Own.*edge_embed\.save.*--allow-pickle runs code"):
         load(saved(path, Own()), "ids:int64[batch]")
 
 
-def test_allow_pickle_says_what_it_does(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+def test_allow_pickle_warns_of_code(path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
     import sys
     import types
 
@@ -101,14 +101,14 @@ def test_allow_pickle_says_what_it_does(path: Path, caplog: pytest.LogCaptureFix
     assert program.inputs[0].shape == ("batch",)
 
 
-def test_without_the_class_allow_pickle_fails_clearly(path: Path, monkeypatch: Any) -> None:
+def test_allow_pickle_without_class_names_import(path: Path, monkeypatch: Any) -> None:
     saved(path, nn.Sequential(Own()))
     monkeypatch.delattr(f"{Own.__module__}.Own")
     with pytest.raises(BadInputError, match="importable"):
         load(path, IDS, allow_pickle=True)
 
 
-def test_inputs_are_asked_for_with_an_example(path: Path) -> None:
+def test_inputs_that_are_missing_are_requested_with_example(path: Path) -> None:
     saved(path, nn.Sequential(table()))
     with pytest.raises(BadInputError, match=r"takes input, got no inputs.*--input input:int64\[batch,sequence\]"):
         load(path)
@@ -118,24 +118,24 @@ def test_inputs_are_asked_for_with_an_example(path: Path) -> None:
         load(path, IDS, IDS)
 
 
-def test_a_program_brings_its_own_inputs(path: Path) -> None:
+def test_program_brings_its_own_inputs(path: Path) -> None:
     path.write_bytes(attacks.pack(attacks.clean()))
     assert load(path).output_names == ("logits", "sides")
     with pytest.raises(BadInputError, match="leave --input away"):
         load(path, IDS)
 
 
-def test_a_dimension_the_model_fixes(path: Path) -> None:
+def test_dimension_fixed_by_model_is_refused(path: Path) -> None:
     saved(path, nn.Sequential(table(), nn.Flatten(1), nn.Linear(40, 3)))
     with pytest.raises(BadInputError, match="cannot be traced"):
         load(path, IDS)
 
 
-# --- what is no module -----------------------------------------------------------------------------------
+# --- files without a module -------------------------------------------------------------------------------
 
 
 def scripted() -> bytes:
-    """The layout of a TorchScript archive."""
+    """Return the layout of a TorchScript archive."""
     return attacks.pack({"data.pkl": b"x", "constants.pkl": b"x", "code/__torch__.py": b"x"}, "model/")
 
 
@@ -153,14 +153,14 @@ def scripted() -> bytes:
         (b"PK\x03\x04" + bytes(100), "damaged"),
     ],
 )
-def test_other_files_are_named(content: bytes, match: str, path: Path) -> None:
+def test_files_of_other_kinds_are_named(content: bytes, match: str, path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(BadInputError, match=match) as caught:
         load(path)
     assert str(path) in str(caught.value)
 
 
-def test_folders_and_missing_files(tmp_path: Path) -> None:
+def test_folders_and_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is an empty folder"):
         load(tmp_path)
     with pytest.raises(BadInputError, match="no such file"):
@@ -176,7 +176,7 @@ def test_folders_and_missing_files(tmp_path: Path) -> None:
         ([1, 2], "holds no tensors, and so no state_dict \\(but a list\\)"),
     ],
 )
-def test_saved_objects_that_are_no_module(value: Any, match: str, path: Path) -> None:
+def test_saved_objects_that_are_no_module_are_refused(value: Any, match: str, path: Path) -> None:
     with pytest.raises(BadInputError, match=match):
         load(saved(path, value), IDS)
 
@@ -184,7 +184,7 @@ def test_saved_objects_that_are_no_module(value: Any, match: str, path: Path) ->
 # --- hostile ---------------------------------------------------------------------------------------------
 
 
-def test_a_payload_does_not_run(path: Path, tmp_path: Path) -> None:
+def test_payload_of_pickle_does_not_run(path: Path, tmp_path: Path) -> None:
     path.write_bytes(attacks.pickled(tmp_path / "canary"))
     with pytest.raises(BadInputError, match=r"needs .*mkdir: refused"):
         load(path, IDS)
@@ -241,7 +241,7 @@ def test_tampered_layers_are_refused(make: Callable[[], nn.Module], match: str, 
         load(saved(path, make()), IDS)
 
 
-def test_the_users_own_allow_list_is_neither_used_nor_lost(path: Path) -> None:
+def test_user_allow_list_is_neither_used_nor_lost(path: Path) -> None:
     with torch.serialization.safe_globals([Own]):
         with pytest.raises(BadInputError, match="Own"):
             load(saved(path, Own()), "ids:int64[batch]")
@@ -259,21 +259,21 @@ class _Calls:
 
 
 @pytest.mark.parametrize("call", [_Calls(nn.Linear, 2**20, 2**20), _Calls(bytearray, 2**40)])
-def test_a_pickle_cannot_ask_for_memory(call: Any, path: Path) -> None:
+def test_pickle_cannot_allocate_memory(call: Any, path: Path) -> None:
     model = nn.Sequential(table())
     model._modules["0"] = call
     with pytest.raises(BadInputError, match=r"constructor of a layer|builtins.bytearray"):
         load(saved(path, model), IDS)
 
 
-def test_a_compressed_bomb_is_refused(path: Path) -> None:
+def test_compressed_bomb_is_refused(path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model/data.pkl", bytes(1 << 20))
     with pytest.raises(BadInputError, match="compressed"):
         load(path, IDS)
 
 
-def test_every_cut_and_flipped_bit_is_noticed(path: Path) -> None:
+def test_truncation_and_flipped_bits_are_noticed(path: Path) -> None:
     file = io.BytesIO()
     torch.save(nn.Sequential(table()), file)
     data = file.getvalue()

@@ -1,4 +1,4 @@
-"""Models saved before DPQ had metrics name the variant instead: they are read as they were meant."""
+"""Models saved before DPQ had metrics name the variant instead, and keep their meaning."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.mark.parametrize("variant", ["sx", "vq"])
-def test_trainable_tables(variant):
+def test_older_trainable_tables_keep_rows(variant):
     """12 rows of 6 columns, 5 codes in each of 3 groups, statistics shared by groups, row 1 is padding."""
     program = read_program(GOLDEN / f"dpq_{variant}_program.pt")
     names = ["query", "value", "running_mean", "running_var", *(["key"] if variant == "sx" else [])]

@@ -1,4 +1,4 @@
-"""Names of outputs are those that the model gives them, in every file."""
+"""Names of outputs are the model's names in every file."""
 
 import collections
 from typing import NamedTuple
@@ -45,7 +45,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_outputs_of_an_onnx_file_have_the_names_of_the_model(tmp_path, form):
+def test_outputs_of_onnx_file_have_names_of_model(tmp_path, form):
     give, names = FORMS[form]
     model = Model(give).eval()
     program = load(edge_embed.save(model, tmp_path / "m.pt", IDS))
@@ -59,7 +59,7 @@ def test_outputs_of_an_onnx_file_have_the_names_of_the_model(tmp_path, form):
         torch.testing.assert_close(torch.from_numpy(got), tensor.detach())
 
 
-def test_outputs_of_transformers_have_the_names_of_their_fields(tmp_path):
+def test_outputs_of_transformers_have_names_of_their_fields(tmp_path):
     outputs = pytest.importorskip("transformers.modeling_outputs")
     model = Model(lambda scores, rows, _: outputs.BaseModelOutput(last_hidden_state=rows, hidden_states=(rows, scores)))
     program = load(edge_embed.save(model, tmp_path / "m.pt", IDS))
@@ -67,7 +67,7 @@ def test_outputs_of_transformers_have_the_names_of_their_fields(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["rows twice", "input twice"])
-def test_outputs_of_a_tflite_file_have_the_names_of_the_model(tmp_path, form):
+def test_outputs_of_tflite_file_have_names_of_model(tmp_path, form):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     give, names = FORMS[form]
     model = Model(give).eval()

@@ -1,4 +1,4 @@
-"""A saved model holds its weights and examples, and none of the numbers that lie beside them in memory."""
+"""A saved model holds its weights and examples, and no numbers that lie beside them in memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ class Net(nn.Module):
 
 
 def large(*shape: int) -> Tensor:
-    """Numbers of which the slices below are taken; most of them are the secret."""
+    """Return numbers of which the slices below are taken; most of them are the secret."""
     made = torch.full(shape, SECRET)
     made[:30, :4] = torch.arange(120.0).view(30, 4)
     return made
@@ -52,7 +52,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_slice_of_a_matrix_as_weight_is_written_alone(name: str, tmp_path: Path) -> None:
+def test_slice_of_matrix_as_weight_is_written_alone(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
     content = written(model, tmp_path / "model.pt", IDS)
     assert len(content) < 20_000
@@ -62,13 +62,13 @@ def test_slice_of_a_matrix_as_weight_is_written_alone(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("examples", [lambda ids: ids, lambda ids: (ids,), lambda ids: {"ids": ids}])
-def test_slice_of_a_data_set_as_example_is_written_alone(examples: Any, tmp_path: Path) -> None:
+def test_slice_of_dataset_as_example_is_written_alone(examples: Any, tmp_path: Path) -> None:
     data = torch.full((50_000,), 29)
     content = written(Net(torch.ones(30, 4)), tmp_path / "model.pt", examples(data[:6].view(2, 3)))
     assert len(content) < 20_000
 
 
-def test_one_slice_as_two_weights_is_written_once(tmp_path: Path) -> None:
+def test_slice_used_as_two_weights_is_written_once(tmp_path: Path) -> None:
     class Tied(Net):
         def __init__(self) -> None:
             super().__init__(torch.arange(1_000_000.0).view(-1, 4)[5_000:5_030])
@@ -83,7 +83,7 @@ def test_one_slice_as_two_weights_is_written_once(tmp_path: Path) -> None:
     assert content.count(torch.arange(20_000.0, 20_120.0).numpy().tobytes()) == 1
 
 
-def test_parts_of_a_weight_that_is_there_too_add_no_bytes(tmp_path: Path) -> None:
+def test_parts_of_stored_weight_add_no_bytes(tmp_path: Path) -> None:
     whole = torch.arange(40_000.0).view(-1, 4)
     content = written(Net(whole, whole[7]), tmp_path / "model.pt", IDS)
     assert len(content) < whole.nbytes + 20_000

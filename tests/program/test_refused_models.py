@@ -1,4 +1,4 @@
-"""A model that cannot be saved is refused in terms of the user's code: the line, the layer, the weight, the way out."""
+"""A model that cannot be saved is refused in terms of the user's code: line, layer, weight, remedy."""
 
 import copy
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Answer:
 
 
 class KeyCache:
-    """What decoders of transformers return beside their logits."""
+    """A cache that decoders of transformers return beside their logits."""
 
 
 def make(forward, **tensors):
-    """A model with a table ``words``, buffers of other names, and this ``forward``."""
+    """Return a model with a table ``words``, buffers of other names, and this ``forward``."""
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -141,7 +141,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_model_is_refused_in_terms_of_the_user(tmp_path, capfd, kind):
+def test_refused_model_is_described_in_terms_of_user(tmp_path, capfd, kind):
     model, expected = REFUSED[kind]
     with pytest.raises(BadInputError, match=expected) as caught:
         edge_embed.save(model, tmp_path / "model.pt", IDS)
@@ -178,7 +178,7 @@ def test_scripted_and_quantised_modules_are_refused(tmp_path, make_model):
         ({"tokens": IDS}, r"which takes \(ids\): missing.*'ids'"),
     ],
 )
-def test_example_inputs_of_a_wrong_kind_are_refused(tmp_path, example, expected):
+def test_example_inputs_of_wrong_kind_are_refused(tmp_path, example, expected):
     with pytest.raises(BadInputError, match=expected):
         edge_embed.save(make(plain), tmp_path / "model.pt", example)
 
@@ -212,7 +212,7 @@ def test_empty_example_that_cannot_be_traced_is_named_with_its_shape(tmp_path, f
 
 
 @pytest.mark.parametrize("example", [IDS[:0], IDS[:, :0]])
-def test_empty_example_of_a_model_that_takes_it_leaves_all_sizes_dynamic(tmp_path, example):
+def test_empty_example_of_model_that_accepts_it_leaves_sizes_dynamic(tmp_path, example):
     model = make(plain)
     program = read_program(edge_embed.save(model, tmp_path / "model.pt", example))
     assert [port.shape for port in program.inputs] == [("batch", "sequence")]

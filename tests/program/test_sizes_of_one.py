@@ -1,4 +1,4 @@
-"""Examples with a batch of 1: shapes are dynamic wherever the model takes any size."""
+"""Examples with a batch of 1: shapes are dynamic wherever the model accepts any size."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ class Positions(nn.Module):
 
 
 class OfOneText(Positions):
-    """Another rank for a single text."""
+    """A model whose output has another rank for a single text."""
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         rows = super().forward(ids)
@@ -36,23 +36,23 @@ class OfOneText(Positions):
 
 
 def shapes(model: nn.Module, **inputs: torch.Tensor) -> list[list[object]]:
-    """Sizes of all outputs after decompositions, dynamic ones as None."""
+    """Return the sizes of all outputs after decompositions, dynamic ones as None."""
     program = trace(model, (), inputs, None).run_decompositions({})
     outputs = [node.meta["val"] for node in program.graph.output_node().args[0]]
     return [[None if isinstance(size, torch.SymInt) else size for size in output.shape] for output in outputs]
 
 
-def test_output_of_a_batch_of_one_has_a_dynamic_batch():
+def test_output_of_batch_of_one_has_dynamic_batch():
     assert shapes(Positions(), ids=IDS) == [[None, None, 8]]
 
 
-def test_example_of_the_saved_model_stays_that_of_the_user(tmp_path):
+def test_example_of_saved_model_stays_that_of_user(tmp_path):
     edge_embed.save(Positions(), tmp_path / "m.pt", example_inputs=IDS)
     (example,) = workflow.load(tmp_path / "m.pt").example_inputs
     assert torch.equal(example, IDS)
 
 
-def test_trace_of_a_batch_of_one_gives_the_numbers_of_any_batch():
+def test_trace_of_batch_of_one_gives_numbers_of_any_batch():
     model = Positions().eval()
     program = trace(model, (IDS,), {}, None).module(check_guards=False)
     for batch in (1, 2, 5):
@@ -60,11 +60,11 @@ def test_trace_of_a_batch_of_one_gives_the_numbers_of_any_batch():
         torch.testing.assert_close(program(ids), model(ids))
 
 
-def test_model_with_a_branch_for_a_batch_of_one_keeps_that_of_the_example():
+def test_model_with_branch_for_batch_of_one_keeps_branch_of_example():
     assert shapes(OfOneText(), ids=IDS) == [[None, 8]]
 
 
-def test_example_without_a_limited_size_is_traced_once(monkeypatch: pytest.MonkeyPatch):
+def test_example_without_limited_size_is_traced_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sizes_of_one, "_doubled", lambda *given: pytest.fail("traced again"))
     assert shapes(Positions(), ids=IDS.repeat(2, 1)) == [[None, None, 8]]
     assert shapes(nn.Embedding(9, 8), input=IDS) == [[None, None, 8]]

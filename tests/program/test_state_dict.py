@@ -66,7 +66,7 @@ def factory(folder, name="make"):
 
 
 @pytest.mark.parametrize("kind", ["state_dict", "checkpoint", "safetensors", "frozen"])
-def test_weights_go_into_the_model(folder, kind):
+def test_weights_are_loaded_into_model(folder, kind):
     torch.manual_seed(1)
     model = factory(folder)().eval()
     if kind == "frozen":
@@ -83,8 +83,8 @@ def test_weights_go_into_the_model(folder, kind):
     assert str(tuple(program.inputs[0].shape)) == "('batch', 'sequence')"
 
 
-def test_on_the_command_line(folder, monkeypatch):
-    """The user's module is found in the current folder, as ``python`` would find it, and nothing is left of that."""
+def test_command_line_imports_model_from_current_folder(folder, monkeypatch):
+    """``python`` would find the user's module there too; sys.path is restored."""
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
     torch.save(factory(folder)(), folder / "module.pt")
     monkeypatch.undo()
@@ -118,7 +118,7 @@ def test_on_the_command_line(folder, monkeypatch):
         ("tagger_of_test:number", "has no function number"),
     ],
 )
-def test_functions_that_are_not_there(folder, name, message):
+def test_missing_factory_functions_are_named(folder, name, message):
     with pytest.raises(BadInputError, match=message):
         import_factory(name)
 
@@ -132,7 +132,7 @@ def test_functions_that_are_not_there(folder, name, message):
         ("nothing", "returned a NoneType"),
     ],
 )
-def test_functions_that_do_not_fit(folder, name, message):
+def test_factory_functions_that_do_not_fit_are_refused(folder, name, message):
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
     with pytest.raises(BadInputError, match=message):
         load_into(factory(folder, name), folder / "weights.pt")
@@ -145,7 +145,7 @@ def test_cores_of_another_number_of_rows_are_refused(folder):
         load_into(factory(folder, "fewer_cores"), folder / "weights.pt")
 
 
-def test_of_several_sets_of_weights_it_says_which(folder, caplog):
+def test_chosen_set_of_weights_is_named(folder, caplog):
     model, average = factory(folder)(), factory(folder)()
     torch.save({"ema": average.state_dict(), "model": model.state_dict(), "optimizer": {}}, folder / "weights.pt")
     loaded = load_into(factory(folder), folder / "weights.pt")
@@ -154,13 +154,13 @@ def test_of_several_sets_of_weights_it_says_which(folder, caplog):
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
-def test_what_a_wrapper_put_before_every_name_is_dropped(folder, prefix):
+def test_prefix_of_wrapper_is_dropped(folder, prefix):
     model = factory(folder)()
     torch.save({prefix + name: tensor for name, tensor in model.state_dict().items()}, folder / "weights.pt")
     assert torch.equal(load_into(factory(folder), folder / "weights.pt").words.query, model.words.query)
 
 
-def test_files_without_weights(folder):
+def test_files_without_weights_are_refused(folder):
     path = folder / "weights.pt"
     for content in ([1, 2], {"epoch": 3}):
         torch.save(content, path)
@@ -176,7 +176,7 @@ def test_files_without_weights(folder):
         load_program(folder / "absent.pt", [parse_input(INPUT)], factory=factory(folder))
 
 
-def test_a_flipped_bit_is_noticed(folder):
+def test_flipped_bit_is_noticed(folder):
     torch.save(factory(folder)().state_dict(), folder / "weights.pt")
     content = (folder / "weights.pt").read_bytes()
     at = content.index(b"data/0")
@@ -208,7 +208,7 @@ class Model(nn.Module):
 """
 
 
-def test_a_tied_table_is_stored_under_one_of_its_names(folder):
+def test_tied_table_may_be_stored_under_one_name(folder):
     (folder / "tagger_of_test.py").write_text(TIED)
     make = factory(folder, "Model")
     model = make().eval()
@@ -223,7 +223,7 @@ class Attack:
         return (sys.modules["os"].mkdir, ("attacked",))
 
 
-def test_no_code_of_the_file_runs(folder):
+def test_code_in_file_does_not_run(folder):
     torch.save({"words.query": Attack()}, folder / "weights.pt")
     with pytest.raises(BadInputError, match="holds no tensors, and so no state_dict"):
         load_into(factory(folder), folder / "weights.pt")

@@ -33,23 +33,23 @@ def stored(folder: Path, weights: dict[str, torch.Tensor], name: str = "c.pt") -
 
 @pytest.mark.parametrize("name", ["c.pt", "c.safetensors"])
 @pytest.mark.parametrize("way", ["parameter", "memory", "part"])
-def test_two_weights_of_a_tied_model_are_refused(tmp_path, way, name):
+def test_different_weights_of_tied_model_are_refused(tmp_path, way, name):
     weights = {key: tensor.clone() for key, tensor in Language(way).state_dict().items()}
-    load_into(lambda: Language(way), stored(tmp_path, weights, name))  # equal ones are taken
+    load_into(lambda: Language(way), stored(tmp_path, weights, name))  # equal ones are accepted
     weights["head.weight"][7, 3] += 0.5
     path = stored(tmp_path, weights, name)
     with pytest.raises(BadInputError, match=r"holds different weights as words.weight and head.weight, which are one"):
         load_into(lambda: Language(way), path)
 
 
-def test_the_message_says_how_much_differs(tmp_path):
+def test_error_gives_number_and_size_of_differences(tmp_path):
     weights = {key: tensor.clone() for key, tensor in Language().state_dict().items()}
     weights["head.weight"][7, 3] += 0.5
     with pytest.raises(BadInputError, match=r"\(1 of 240 numbers differ, by up to 0.5\)"):
         load_into(Language, stored(tmp_path, weights))
 
 
-def test_two_tables_of_a_tied_output_are_refused(tmp_path):
+def test_different_tables_of_tied_output_are_refused(tmp_path):
     class Compressed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -62,14 +62,14 @@ def test_two_tables_of_a_tied_output_are_refused(tmp_path):
         load_into(Compressed, stored(tmp_path, weights))
 
 
-def test_weights_that_are_not_numbers_are_equal_to_themselves(tmp_path):
+def test_weights_of_nan_are_equal_to_themselves(tmp_path):
     weights = {key: tensor.clone() for key, tensor in Language().state_dict().items()}
     for tensor in weights.values():
         tensor[0, 0] = float("nan")
     assert load_into(Language, stored(tmp_path, weights)).words.weight.isnan().sum() == 1
 
 
-def test_two_weights_of_a_model_that_has_two_are_taken(tmp_path):
+def test_untied_weights_are_loaded_separately(tmp_path):
     model = Language("none")
     loaded = load_into(lambda: Language("none"), stored(tmp_path, model.state_dict()))
     assert torch.equal(loaded.head.weight, model.head.weight)

@@ -25,18 +25,18 @@ def warnings_of(folder, model, vocabulary):
     return [(str(warning.message), Path(warning.filename).name) for warning in caught]
 
 
-def test_a_mapping_gives_the_token_of_every_id(tmp_path):
+def test_vocabulary_as_mapping_gives_token_of_every_id(tmp_path):
     assert saved(tmp_path, nn.Embedding(3, 2), {"b": 1, "a": 0, "c": 2}) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("vocabulary", [{"a": 0, "b": 2}, {"a": 1, "b": 2}, {"a": 0, "b": 0}, {"a": "x"}])
-def test_a_mapping_with_ids_left_out_or_twice_is_refused(tmp_path, vocabulary):
+def test_vocabulary_mapping_with_missing_or_double_ids_is_refused(tmp_path, vocabulary):
     with pytest.raises(BadInputError, match=r"a mapping whose ids are not 0 to .*: give a list"):
         saved(tmp_path, nn.Embedding(3, 2), vocabulary)
 
 
 @pytest.mark.parametrize("vocabulary", ["abc", 3, {"a", "b"}, frozenset("ab")])
-def test_what_is_no_list_is_refused(tmp_path, vocabulary):
+def test_vocabulary_that_is_no_list_is_refused(tmp_path, vocabulary):
     with pytest.raises(BadInputError, match=f"got a {type(vocabulary).__name__}, expected a list of tokens"):
         saved(tmp_path, nn.Embedding(3, 2), vocabulary)
 
@@ -49,7 +49,7 @@ def test_what_is_no_list_is_refused(tmp_path, vocabulary):
     ],
 )
 @pytest.mark.parametrize("table", [nn.Embedding(3, 2), edge_embed.TTEmbedding(3, 2, rank=1)], ids=["dense", "tt"])
-def test_another_number_of_tokens_than_rows_is_said(tmp_path, tokens, said, table):
+def test_vocabulary_of_another_size_than_tables_warns(tmp_path, tokens, said, table):
     model = nn.Sequential()
     model.add_module("words", table)
     vocabulary = [f"t{at}" for at in range(tokens)]
@@ -58,7 +58,7 @@ def test_another_number_of_tokens_than_rows_is_said(tmp_path, tokens, said, tabl
 
 
 @pytest.mark.parametrize("rows", [(3, 7), (7, 3)])
-def test_one_table_with_as_many_rows_is_enough(tmp_path, rows):
+def test_vocabulary_that_fits_one_table_gives_no_warning(tmp_path, rows):
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()

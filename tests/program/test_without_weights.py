@@ -1,4 +1,4 @@
-"""Files of torch.save, and folders, that hold no weights of a model: what they are is said."""
+"""Files of torch.save and folders without weights of a model: the error names their content."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ CASES = [(message, content) for message, contents in CONTENTS.items() for conten
 
 
 @pytest.mark.parametrize(("message", "content"), CASES)
-def test_a_file_without_weights_says_what_it_holds(tmp_path, message, content):
+def test_file_without_weights_names_its_content(tmp_path, message, content):
     path = tmp_path / "c.pt"
     torch.save(content, path)
     for refused in (lambda: load_into(lambda: nn.Linear(2, 2), path), lambda: load_program(path)):
@@ -48,7 +48,7 @@ def test_a_file_without_weights_says_what_it_holds(tmp_path, message, content):
     assert "weights alone" not in note
 
 
-def test_weights_beside_the_state_of_an_optimizer_are_weights(tmp_path):
+def test_weights_beside_optimizer_state_are_recognised(tmp_path):
     torch.save({"model": nn.Linear(2, 2).state_dict(), "optimizer": optimizer_state()}, tmp_path / "c.pt")
     load_into(lambda: nn.Linear(2, 2), tmp_path / "c.pt")
     with pytest.raises(BadInputError, match="holds weights without a model"):
@@ -56,7 +56,7 @@ def test_weights_beside_the_state_of_an_optimizer_are_weights(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00002.bin"])
-def test_a_part_of_a_model_says_that_it_is_one(tmp_path, name):
+def test_part_of_model_is_named_as_part(tmp_path, name):
     torch.save({"weight": torch.ones(2, 2)}, tmp_path / name)
     with pytest.raises(BadInputError, match="Missing keys: bias; its name says that it is one part of several"):
         load_into(lambda: nn.Linear(2, 2), tmp_path / name)

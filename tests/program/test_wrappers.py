@@ -1,4 +1,4 @@
-"""Wrapped modules are captured as what they wrap: names of inputs, tables and dimensions are the user's own."""
+"""Wrapped modules are captured without the wrapper: names of inputs, tables and dimensions are the user's own."""
 
 import functools
 
@@ -26,7 +26,7 @@ class Net(nn.Module):
 
 
 class Passing(nn.Module):
-    """A wrapper as of training libraries, which passes on what it gets, and works on what comes out."""
+    """A wrapper like those of training libraries, which passes its arguments on and changes the outputs."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ SCALE = torch.ones(1, 3, 8)
         (Holder, IDS, ["tokens"]),
     ],
 )
-def test_capture_of_a_wrapped_module_names_inputs_as_the_module_inside(wrap, example, names):
+def test_capture_of_wrapped_module_names_inputs_of_inner_module(wrap, example, names):
     model = wrap()
     before = {id(module): dict(vars(module)) for module in model.modules()}
     program = capture_program(model, example)
@@ -88,11 +88,11 @@ def test_capture_of_a_wrapped_module_names_inputs_as_the_module_inside(wrap, exa
     with torch.no_grad():
         wanted = model.eval()(**example) if isinstance(example, dict) else model.eval()(*arguments)
     torch.testing.assert_close(program.run(*program.example_inputs)[0], wanted, rtol=0, atol=0)
-    for module in model.modules():  # wrappers are where they were
+    for module in model.modules():  # the wrappers are where they were
         assert "forward" not in vars(module) or "forward" in before[id(module)]
 
 
-def test_lowering_of_a_compiled_part_names_the_table_without_its_wrapper():
+def test_lowering_of_compiled_part_names_table_without_wrapper():
     assert list(edge_embed.lower(Holder(), IDS).tables) == ["encoder.words"]
 
 
@@ -103,12 +103,12 @@ def test_partial_forward_keeps_its_names():
 
 
 @pytest.mark.parametrize("shapes", [{"ids": {1: Dim("words")}}, {"args": ({1: Dim("words")},)}])
-def test_dynamic_shapes_of_a_passing_wrapper_go_to_the_named_inputs(shapes):
+def test_dynamic_shapes_of_passing_wrapper_apply_to_named_inputs(shapes):
     program = capture_program(Passing(Net()), IDS, shapes)
     assert program.inputs[0].shape == (1, "words")
 
 
-def test_wrapper_in_training_mode_is_captured_in_eval_mode_and_left_as_it_was():
+def test_wrapper_in_training_mode_is_captured_in_eval_mode_and_restored():
     class Dropped(Positions):
         def forward(self, *values: torch.Tensor) -> torch.Tensor:
             return nn.functional.dropout(super().forward(*values), 0.5, self.training)
@@ -129,7 +129,7 @@ def test_distributed_module_is_unwrapped(tmp_path):
     assert {name for name, _ in program.module.named_buffers()} == {"0.weight", "1.weight", "1.bias"}
 
 
-def test_sharded_module_is_refused_with_the_way_to_gather_it():
+def test_sharded_module_is_refused_with_remedy():
     sharded = type("FullyShardedDataParallel", (nn.Module,), {"__module__": "torch.distributed.fsdp"})()
     with pytest.raises(BadInputError, match="full_state_dict=True"):
         capture_program(sharded, IDS)

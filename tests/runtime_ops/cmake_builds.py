@@ -1,4 +1,4 @@
-"""CMake builds of ``runtime_ops`` that processes and later runs share: what has not changed is not compiled again."""
+"""CMake builds of ``runtime_ops``, shared by processes and later runs: unchanged sources are not compiled again."""
 
 import hashlib
 import os
@@ -17,10 +17,10 @@ AS_INSTALLED = ("-DEDGE_EMBED_TESTS=ON", "-DEDGE_EMBED_TRAINING=ON")
 
 
 class CmakeBuilds:
-    """A folder of ``build`` for all options that somebody asks for.
+    """A folder of ``build`` for each requested set of options.
 
     Args:
-        cmake: the program.
+        cmake: path of the program.
     """
 
     def __init__(self, cmake: str) -> None:
@@ -30,7 +30,7 @@ class CmakeBuilds:
         self._done: dict[tuple[Sequence[str], ...], Path] = {}
 
     def build(self, *options: str, targets: Sequence[str] = ("all",)) -> Path:
-        """The folder, where the targets are up to date; without targets it is configured alone."""
+        """Return the folder with the targets up to date; without targets it is only configured."""
         if (options, targets) not in self._done:
             words = "\0".join((str(SOURCES), *self._generator, *options))  # the place too: a checkout may be copied
             folder = _FOLDER / hashlib.sha256(words.encode()).hexdigest()[:16]
@@ -51,7 +51,7 @@ class CmakeBuilds:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    import fcntl  # not on Windows, where nothing is built
+    import fcntl  # absent on Windows, where nothing is built
 
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -59,7 +59,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _start_with_installed(folder: Path) -> None:
-    """Objects of the installed libraries, with ninja's log: it compiles again what another command or source made."""
+    """Copy objects of the installed libraries with ninja's log, which detects another command or source."""
     logs = [_INSTALLED / name for name in (".ninja_log", ".ninja_deps")]
     if not all(log.exists() for log in logs):
         return

@@ -1,4 +1,4 @@
-"""CMake builds of ``runtime_ops``, and the tables that tests of its operators are about."""
+"""CMake builds of ``runtime_ops``, and the tables for tests of its operators."""
 
 import shutil
 import sys
@@ -23,13 +23,13 @@ def make_table() -> Callable[..., DpqTable]:
 
 @pytest.fixture(params=TABLES)
 def make_any(request: pytest.FixtureRequest) -> Callable[..., Table]:
-    """The table of each method in turn."""
+    """Return the table class of each method in turn."""
     return TABLES[request.param]
 
 
 @pytest.fixture(scope="module", params=TARGETS, ids=lambda target: target.name)
 def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TfliteRuntime]:
-    """Each runtime of TFLite in turn, where it is installed."""
+    """Start each installed runtime of TFLite in turn."""
     runtime = start(request.param, tmp_path_factory.mktemp("tflite"))
     yield runtime
     runtime.close()
@@ -37,7 +37,7 @@ def tflite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def cmake() -> str:
-    """The program."""
+    """Return the path of the program."""
     beside = Path(sys.executable).parent / "cmake"
     found = str(beside) if beside.exists() else shutil.which("cmake")
     if found is None:
@@ -47,15 +47,15 @@ def cmake() -> str:
 
 @pytest.fixture(scope="session")
 def cmake_build(cmake: str) -> Callable[..., Path]:
-    """A function that builds ``runtime_ops`` with the options given, and returns the build folder (`CmakeBuilds`)."""
+    """Return a function that builds ``runtime_ops`` with given options and returns the build folder (`CmakeBuilds`)."""
     return CmakeBuilds(cmake).build
 
 
 @pytest.fixture(scope="session")
 def arm64_build(cmake_build: Callable[..., Path]) -> Path:
-    """The build folder of the C++ tests as arm64 code, which ctest runs under an emulator.
+    """Return the build folder of the C++ tests as arm64 code, which ctest runs under an emulator.
 
-    The variable QEMU_CPU says which processor that is.
+    The variable QEMU_CPU selects the processor.
     """
     compiler, emulator = "aarch64-linux-gnu-g++", "qemu-aarch64"
     for tool, package in ((compiler, "g++-aarch64-linux-gnu"), (emulator, "qemu-user")):

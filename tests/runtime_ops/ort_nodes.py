@@ -1,4 +1,4 @@
-"""Tables of every method as plain numpy, the ONNX models around them, and sessions that have the operator library."""
+"""Tables of every method as plain numpy, the ONNX models around them, and sessions with the operator library."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def assert_same_bits(got: np.ndarray, expected: np.ndarray) -> None:
 
 
 def assert_close(got: np.ndarray, dtype: type, exact: np.ndarray, magnitude: np.ndarray) -> None:
-    """Within 4 units in the last place of the sum of the terms' magnitudes."""
+    """Assert a margin of 4 units in the last place of the sum of the terms' magnitudes."""
     assert got.dtype == dtype
     assert got.shape == exact.shape
     limits = np.finfo(dtype)
@@ -48,7 +48,7 @@ def assert_close(got: np.ndarray, dtype: type, exact: np.ndarray, magnitude: np.
 
 
 def make_graph_input(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The table becomes an input of the graph, so that nothing about it is known before a run."""
+    """Turn the table into an input of the graph, so that no run knows it in advance."""
     for tensor in model.graph.initializer:
         info = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, None)
         model.graph.input.append(info)
@@ -58,9 +58,9 @@ def make_graph_input(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass
 class Table:
-    """What the tables of all methods have in common; a method says what its tensors and rows are."""
+    """The common part of all methods' tables; a method defines its tensors and rows."""
 
-    name: ClassVar[str]  # as the operators begin
+    name: ClassVar[str]  # prefix of the operators
     num_embeddings: int = 50
     padding_idx: int = -1
     dtype: type = np.float32
@@ -74,18 +74,18 @@ class Table:
         return self.random.standard_normal(shape).astype(self.dtype)
 
     def fill(self) -> None:
-        """Make the content up."""
+        """Generate the content."""
         raise NotImplementedError
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """Inputs of the nodes after ids, offsets or hidden, in order."""
+        """Return inputs of the nodes after ids, offsets or hidden, in order."""
         raise NotImplementedError
 
     def attributes(self) -> dict[str, int]:
         return {"format_version": 1, "padding_idx": self.padding_idx}
 
     def sums(self, absolute: bool) -> np.ndarray:
-        """All rows in float64 [n, d], by the definition; with ``absolute`` the sums of the terms' magnitudes."""
+        """Return all rows in float64 [n, d] by definition; with ``absolute`` the sums of the terms' magnitudes."""
         raise NotImplementedError
 
     @property
@@ -115,7 +115,10 @@ class Table:
         tensors: Mapping[str, np.ndarray] | None = None,
         **attributes: int | None,
     ) -> onnx.ModelProto:
-        """One embedding node. Tensors and keyword attributes replace the true ones, None leaves one out."""
+        """Return a model of one embedding node.
+
+        Tensors and keyword attributes replace the true ones, None omits one.
+        """
         return self.node_model("Embedding", [("ids", ids_type, rank)], tensors, attributes)
 
     def bag_model(
@@ -126,7 +129,7 @@ class Table:
         tensors: Mapping[str, np.ndarray] | None = None,
         **attributes: int | None,
     ) -> onnx.ModelProto:
-        """One bag node; the graph has an input ``sample_weights`` in either case."""
+        """Return a model of one bag node; the graph always has an input ``sample_weights``."""
         weights = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         inputs = [("ids", ids_type, 1), ("offsets", TensorProto.INT64, 1), ("sample_weights", weights, 1)]
         return self.node_model("EmbeddingBag", inputs, tensors, {"mode": mode, "weighted": weighted} | attributes)
@@ -138,7 +141,7 @@ class Table:
         tensors: Mapping[str, np.ndarray] | None = None,
         **attributes: int | None,
     ) -> onnx.ModelProto:
-        """One logits node."""
+        """Return a model of one logits node."""
         hidden = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.node_model("Logits", [("hidden", hidden, rank)], tensors, attributes, [hidden])
 
@@ -151,7 +154,7 @@ class Table:
         tensors: Mapping[str, np.ndarray] | None = None,
         **attributes: int | None,
     ) -> onnx.ModelProto:
-        """One node for the k best; the graph has an input ``bias`` in either case."""
+        """Return a model of one top-k node; the graph always has an input ``bias``."""
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         inputs = [("hidden", kind, rank), ("bias", kind, 1)]
         attributes = {"k": k, "biased": biased} | attributes
@@ -165,7 +168,7 @@ class Table:
         attributes: Mapping[str, int | None],
         outputs: list[int] | None = None,
     ) -> onnx.ModelProto:
-        """One node over the table, without a portable body: a session exists only where the kernel does."""
+        """Return a model of one node without a portable body: a session requires the kernel."""
         tensors = self.tensors() | dict(tensors or {})
         named = {name: value for name, value in (self.attributes() | dict(attributes)).items() if value is not None}
         names = [name for name, _, _ in inputs] + list(tensors)
@@ -194,7 +197,7 @@ def _pack(codes: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass
 class DpqTable(Table):
-    """Random codes and values; the rows are defined on unpacked codes."""
+    """Random codes and values; the rows are defined by unpacked codes."""
 
     name: ClassVar[str] = "DPQ"
     num_codes: int = 16
@@ -228,7 +231,7 @@ class DpqTable(Table):
 
 @dataclass
 class Int8DpqTable(DpqTable):
-    """Values in int8 with a scale for each group of values; the rows are float32."""
+    """Int8 values with a scale for each group of values; the rows are float32."""
 
     value_scales: np.ndarray = field(init=False)  # [D or 1]
 
@@ -242,13 +245,13 @@ class Int8DpqTable(DpqTable):
 
     def sums(self, absolute: bool) -> np.ndarray:
         groups = super().sums(absolute).reshape(self.num_embeddings, self.num_groups, -1)
-        products = groups.astype(np.float32) * self.value_scales[:, None]  # rounded once, and that is all
+        products = groups.astype(np.float32) * self.value_scales[:, None]  # rounded only once
         return products.reshape(self.num_embeddings, -1).astype(np.float64)
 
 
 @dataclass
 class AntTable(Table):
-    """A random sparse transform, `density` of it weights, row 1 empty; and its anchors."""
+    """A random sparse transform with the share `density` of weights, row 1 empty, and its anchors."""
 
     name: ClassVar[str] = "ANT"
     num_anchors: int = 20

@@ -1,12 +1,12 @@
-"""Runs TFLite files with any runtime of the format, in a process of its own, which a crash ends.
+"""Program that runs TFLite files with a runtime of the format, in a process of its own, which a crash ends.
 
-No package of this repository is imported: one of the runtimes lives in an environment that has none of them. Each line
-on stdin is an order in JSON, each on stdout its answer:
+No package of this repository is imported: one of the runtimes lives in an environment without them. Each line on stdin
+is an order in JSON, each line on stdout its answer:
 
     {"model": path, "delegate": path or "", "options": {}, "folder": path}  ->  {"replaced": 1} or {"error": text}
 
-Of inputs.npz in the folder the arrays a0_0, a0_1, ... are the inputs of the first run, a1_0, ... of the second; those
-in outputs.npz are called alike. `replaced` counts the kernels of the delegate.
+In inputs.npz of the folder, the arrays a0_0, a0_1, ... are the inputs of the first run, a1_0, ... of the second;
+outputs.npz uses the same names. `replaced` counts the kernels of the delegate.
 """
 
 import json
@@ -26,7 +26,7 @@ def open_model(order, **options):
 
 
 def count_kernels(order):
-    """Of our delegate: the one that runtimes apply on their own is left out."""
+    """Count kernels of our delegate; delegates that runtimes apply on their own are not counted."""
     resolver = runtime.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     operators = open_model(order, experimental_op_resolver_type=resolver)._get_ops_details()
     return sum(operator["op_name"] == "DELEGATE" for operator in operators)

@@ -21,9 +21,9 @@ def run_ctest(build: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow  # to compile it takes long; `make test-cpp` is for those who change it
+@pytest.mark.slow  # compilation takes long; developers run `make test-cpp`
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
-def test_cpp(cmake_build):
+def test_cpp_tests_pass_as_installed(cmake_build):
     output = run_ctest(cmake_build(*AS_INSTALLED))
     for name in [
         "test_dpq_gather",
@@ -46,8 +46,8 @@ def test_cpp(cmake_build):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
-def test_cpp_with_sanitizers(cmake_build):
-    """AddressSanitizer and UndefinedBehaviorSanitizer find nothing but the faults that are planted."""
+def test_cpp_tests_pass_with_sanitizers(cmake_build):
+    """AddressSanitizer and UndefinedBehaviorSanitizer find only the planted faults."""
     output = run_ctest(cmake_build("-DEDGE_EMBED_TESTS=ON", "-DEDGE_EMBED_SANITIZE=ON"))
     for name in [
         "test_dpq_gather",
@@ -70,7 +70,7 @@ def test_cpp_with_sanitizers(cmake_build):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages and ELF")
 @pytest.mark.parametrize("processor", ["cortex-a53", "max"])
-def test_cpp_for_arm64(arm64_build, monkeypatch, processor):
-    """The same tests as arm64 code, emulated: what every 64-bit Arm has, and the newest that the emulator knows."""
+def test_cpp_tests_pass_for_arm64(arm64_build, monkeypatch, processor):
+    """The tests run as emulated arm64 code: on the 64-bit baseline and on the emulator's newest processor."""
     monkeypatch.setenv("QEMU_CPU", processor)
     assert "fuzz_tt_portable" in run_ctest(arm64_build)

@@ -15,13 +15,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library 
 
 @pytest.fixture(scope="module")
 def library(cmake_build):
-    """The one of the C++ tests, slow as they are: to compile it takes long; a quick test says that the option gives it."""
+    """Return the library that the C++ tests build too, so that it is compiled once.
+
+    A test below shows that the option builds the same library.
+    """
     folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
     return folder / "tests" / "libedge_embed_ops_freestanding.so"
 
 
 def rules_of(folder, target, place):
-    """What `ninja` would run to make an object or library of a target, without folders and the name of the target."""
+    """Return ninja's commands for the library of a target, without folders and the target's name."""
     ninja = shutil.which("ninja")
     if ninja is None:
         pytest.skip("ninja is missing, whose commands are compared")
@@ -32,7 +35,7 @@ def rules_of(folder, target, place):
     return sorted(line for line in lines.splitlines() if "OBJECTS" in line)
 
 
-def test_the_option_compiles_and_links_as_the_tests_do(cmake_build):
+def test_freestanding_option_compiles_and_links_as_tests_do(cmake_build):
     alone = cmake_build("-DEDGE_EMBED_FREESTANDING=ON", "-DEDGE_EMBED_TESTS=OFF", targets=())
     tested = cmake_build(*AS_INSTALLED, targets=())
     commands = rules_of(alone, "edge_embed_ops", "")
@@ -42,7 +45,7 @@ def test_the_option_compiles_and_links_as_the_tests_do(cmake_build):
 
 
 @pytest.mark.slow
-def test_it_needs_nothing(library):
+def test_freestanding_library_needs_no_symbol(library):
     readelf = shutil.which("readelf")
     assert readelf is not None, "readelf comes with every compiler (binutils)"
     dynamic = subprocess.run([readelf, "-dW", library], text=True, capture_output=True, check=True).stdout
@@ -55,7 +58,7 @@ def test_it_needs_nothing(library):
 
 
 @pytest.mark.slow
-def test_it_runs_in_onnx_runtime(library, make_any):
+def test_freestanding_library_runs_in_onnx_runtime(library, make_any):
     table = make_any(padding_idx=0)
     session = open_session(table.model(), threads=2, library=library)
     ids = np.arange(50).repeat(100).reshape(100, 50)
@@ -65,7 +68,7 @@ def test_it_runs_in_onnx_runtime(library, make_any):
 
 
 @pytest.mark.slow
-def test_its_float16_needs_no_support_library(library, make_any):
+def test_freestanding_float16_needs_no_support_library(library, make_any):
     table = make_any(dtype=np.float16)
     hidden = np.random.default_rng(3).standard_normal((4, table.dim)).astype(np.float16)
     logits = run(open_session(table.logits_model(np.float16), library=library), hidden)
@@ -74,7 +77,7 @@ def test_its_float16_needs_no_support_library(library, make_any):
 
 
 @pytest.mark.slow
-def test_its_c_functions_answer(library):
+def test_freestanding_c_functions_return_results(library):
     functions = ctypes.CDLL(str(library))
     functions.ee_version.restype = functions.ee_status_message.restype = ctypes.c_char_p
     assert functions.ee_version().count(b".") >= 2

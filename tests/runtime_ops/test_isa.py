@@ -1,4 +1,4 @@
-"""Every instruction set that the library has kernels for gives the same results, in ONNX Runtime."""
+"""Every instruction set with kernels in the library gives the same results in ONNX Runtime."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(isa: str, *arguments: str, code: str = "") -> "subprocess.CompletedProcess[str]":
-    """A command of edge-embed, and code in the same process before it."""
+    """Run a command of edge-embed, with code before it in the same process."""
     run = f"{code}import sys; from edge_embed.cli import main; main()"
     environment = os.environ | {"EDGE_EMBED_FORCE_ISA": isa}
     return subprocess.run(
@@ -65,7 +65,7 @@ def command(isa: str, *arguments: str, code: str = "") -> "subprocess.CompletedP
 
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
-def test_each_passes_validation(isa: str, folder: Path) -> None:
+def test_validation_passes_with_each_instruction_set(isa: str, folder: Path) -> None:
     if not ISAS[isa]:
         pytest.skip(f"this processor has no {isa}: run the tests on one that has")
     files = [str(folder / "model.pt"), str(folder / "model.onnx")]
@@ -76,13 +76,13 @@ def test_each_passes_validation(isa: str, folder: Path) -> None:
     assert {path["status"] for path in paths} == {"passed"}
 
 
-def test_one_that_is_not_there_is_refused() -> None:
+def test_unknown_instruction_set_is_refused() -> None:
     done = command("sse9", "doctor")
     assert done.returncode == 1
     assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that this library has" in done.stdout
 
 
-def test_the_best_one_is_chosen() -> None:
+def test_instruction_set_chosen_by_default_is_best() -> None:
     library = diagnose().library
     assert library.isa == next(name for name, runs in library.isas.items() if runs)
     assert list(library.isas)[-1] == "reference"

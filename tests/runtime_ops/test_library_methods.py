@@ -1,4 +1,4 @@
-"""An operator library that is built with fewer methods is smaller and says what it lacks."""
+"""An operator library with fewer methods is smaller and names the missing ones."""
 
 import ctypes
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF fi
 
 
 @pytest.mark.slow
-def test_the_library_without_libc_is_within_the_bound_too(cmake_build):
+def test_library_without_libc_is_within_bound(cmake_build):
     folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
     library = folder / "tests" / "libedge_embed_ops_freestanding.so"
     assert library.stat().st_size <= most_library_bytes(Parts("kernels"))
@@ -32,12 +32,12 @@ def with_dpq(cmake_build) -> Path:
 
 
 @pytest.mark.slow
-def test_a_library_with_one_method_is_half_as_large(with_dpq):
+def test_library_with_one_method_is_half_as_large(with_dpq):
     assert with_dpq.stat().st_size < get_library_path().stat().st_size / 1.8
 
 
 @pytest.mark.slow
-def test_onnx_runtime_names_the_operator_that_was_left_out(with_dpq):
+def test_onnx_runtime_names_operator_left_out(with_dpq):
     table = TABLES["dpq"]()
     ids = np.arange(12).reshape(3, 4)
     assert (
@@ -51,7 +51,7 @@ def test_onnx_runtime_names_the_operator_that_was_left_out(with_dpq):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_the_c_interface_tells_what_was_left_out(with_dpq, method):
+def test_c_interface_lists_methods_left_out(with_dpq, method):
     functions = ctypes.CDLL(str(with_dpq))
     functions.ee_status_message.restype = functions.ee_method_name.restype = ctypes.c_char_p
     assert [functions.ee_method_name(index) for index in range(3)] == [b"dpq", None, None]
@@ -65,7 +65,7 @@ def test_the_c_interface_tells_what_was_left_out(with_dpq, method):
 
 
 @pytest.mark.slow
-def test_doctor_tells_what_was_left_out(with_dpq, monkeypatch):
+def test_doctor_names_methods_left_out(with_dpq, monkeypatch):
     monkeypatch.setenv(ENVIRONMENT_NAME, str(with_dpq))
     report = diagnose()
     assert (report.exit_code, report.library.methods, report.library.runs) == (1, ["dpq"], True)
@@ -81,7 +81,7 @@ def test_doctor_tells_what_was_left_out(with_dpq, monkeypatch):
         (("-DEDGE_EMBED_METHODS=tt", "-DEDGE_EMBED_TESTS=ON"), "Set EDGE_EMBED_METHODS to all"),
     ],
 )
-def test_a_choice_that_is_none_is_refused(cmake, tmp_path, options, message):
+def test_invalid_choice_of_methods_is_refused(cmake, tmp_path, options, message):
     done = subprocess.run(
         [cmake, "-S", SOURCES, "-B", tmp_path / "build", *options], text=True, capture_output=True, check=False
     )

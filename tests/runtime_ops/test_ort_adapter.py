@@ -1,4 +1,4 @@
-"""DPQEmbedding inside ONNX Runtime: the same bits as numpy, and a clear error for everything else."""
+"""DPQEmbedding in ONNX Runtime: the same bits as numpy, and a clear error for invalid inputs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +15,7 @@ IDS_TYPES = [(TensorProto.INT64, np.int64), (TensorProto.INT32, np.int32)]
 @pytest.mark.parametrize(("ids_type", "dtype"), IDS_TYPES)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("num_codes", [2, 3, 4, 16, 37, 256, 1000, 65536])
-def test_every_row_is_bit_exact(make_table, num_codes, shared, ids_type, dtype):
+def test_rows_are_bit_exact(make_table, num_codes, shared, ids_type, dtype):
     table = make_table(num_codes=num_codes, shared=shared, num_groups=5, width=3)
     ids = np.arange(50, dtype=dtype).reshape(10, 5)
     assert_same_bits(run(open_session(table.model(ids_type)), ids), table.rows(ids))
@@ -23,7 +23,7 @@ def test_every_row_is_bit_exact(make_table, num_codes, shared, ids_type, dtype):
 
 @pytest.mark.parametrize(("ids_type", "dtype"), IDS_TYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (1, 1), (2, 3, 4), (1, 2, 1, 2, 1, 2)])
-def test_ids_of_any_rank_and_empty_batches(make_table, shape, ids_type, dtype):
+def test_ids_of_any_rank_and_empty_batches_are_accepted(make_table, shape, ids_type, dtype):
     table = make_table()
     ids = np.random.default_rng(1).integers(0, 50, shape).astype(dtype)
     session = open_session(table.model(ids_type, rank=len(shape)))
@@ -48,7 +48,7 @@ def test_bad_id_is_named_with_its_bound(make_table, bad_id, ids_type, dtype):
     run(session, np.zeros((2, 2), dtype))  # the session stays usable
 
 
-def test_first_bad_id_of_a_parallel_batch_is_the_one_named(make_table):
+def test_first_bad_id_of_parallel_batch_is_named(make_table):
     session = open_session(make_table().model(), threads=4)
     ids = np.zeros((1, 50_000), np.int64)
     ids[0, [12_345, 12_346, 49_999]] = [77, 78, 79]
@@ -57,7 +57,7 @@ def test_first_bad_id_of_a_parallel_batch_is_the_one_named(make_table):
             run(session, ids)
 
 
-# Below, at and above the sizes where the rows are split in blocks (of 32 KiB, 341 rows of this table).
+# Below, at and above the sizes at which rows are split in blocks (of 32 KiB, 341 rows of this table).
 @pytest.mark.parametrize("count", [340, 341, 342, 682, 683, 684, 1023, 1024, 20_000])
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_parallel_batches_are_bit_exact(make_table, threads, count):
@@ -66,13 +66,13 @@ def test_parallel_batches_are_bit_exact(make_table, threads, count):
     assert_same_bits(run(open_session(table.model(), threads), ids), table.rows(ids))
 
 
-def test_rows_larger_than_a_block(make_table):
+def test_rows_larger_than_a_block_are_bit_exact(make_table):
     table = make_table(num_embeddings=7, num_groups=300, width=40)  # 48 KB a row
     ids = np.array([[6, 0, 3, 3, 5]])
     assert_same_bits(run(open_session(table.model(), threads=2), ids), table.rows(ids))
 
 
-def test_one_session_from_many_threads(make_table):
+def test_session_serves_many_threads(make_table):
     table = make_table(num_embeddings=500)
     session = open_session(table.model(), threads=2)
     batches = [np.random.default_rng(seed).integers(0, 500, (8, 200)) for seed in range(40)]
@@ -81,7 +81,7 @@ def test_one_session_from_many_threads(make_table):
             assert_same_bits(rows, table.rows(ids))
 
 
-def test_sessions_opened_from_many_threads(make_table):
+def test_sessions_open_from_many_threads(make_table):
     table = make_table()
     ids = np.arange(50).reshape(1, 50)
     with ThreadPoolExecutor(8) as pool:
@@ -101,7 +101,7 @@ def set_external(tensor: onnx.TensorProto, file: Path, offset: int) -> None:
 
 
 @pytest.mark.parametrize("misalign", [1, 2, 3])
-def test_external_data_at_a_misaligned_offset(make_table, tmp_path, misalign):
+def test_external_data_at_misaligned_offset_is_read(make_table, tmp_path, misalign):
     table = make_table(num_embeddings=5000, num_codes=37)
     model = table.model()
     codes, values = model.graph.initializer
@@ -112,14 +112,14 @@ def test_external_data_at_a_misaligned_offset(make_table, tmp_path, misalign):
     assert_same_bits(run(open_session(tmp_path / "model.onnx"), ids), table.rows(ids))
 
 
-def test_hostile_codes_stay_in_their_group(make_table):
-    table = make_table(num_codes=5)  # 3 bits: codes 5, 6 and 7 can be written but not meant
+def test_codes_out_of_range_stay_in_their_group(make_table):
+    table = make_table(num_codes=5)  # 3 bits: codes 5, 6 and 7 can be stored but are invalid
     table.codes = np.random.default_rng(2).integers(0, 8, table.codes.shape)
     ids = np.arange(50).reshape(1, 50)
     assert_same_bits(run(open_session(table.model()), ids), table.rows(ids))
 
 
-def test_a_table_that_is_not_constant_is_read_and_checked_at_each_run(make_table):
+def test_table_that_is_not_constant_is_checked_at_each_run(make_table):
     table = make_table()
     session = open_session(make_graph_input(table.model()))
     ids = np.array([[1, 49]])
@@ -150,7 +150,7 @@ def test_a_table_that_is_not_constant_is_read_and_checked_at_each_run(make_table
         ({"padding_idx": -2}, "padding_idx must be -1 .*padding_idx=-2"),
     ],
 )
-def test_a_wrong_attribute_is_refused_at_load(make_table, attributes, message):
+def test_wrong_attribute_is_refused_at_load(make_table, attributes, message):
     with pytest.raises(Exception, match=message):
         open_session(make_table().model(**attributes))
 
@@ -174,14 +174,14 @@ def test_shapes_that_disagree_are_refused_at_load(make_table, packed_shape, valu
         open_session(make_table().model(tensors={"codes": packed, "values": values}))
 
 
-def test_one_code_only_is_refused(make_table):
+def test_num_codes_of_one_is_refused(make_table):
     table = make_table(num_codes=1)
     with pytest.raises(Exception, match=r"num_codes must lie between 2 and 65536; got .*num_codes=1,"):
         open_session(table.model())
 
 
 @pytest.mark.parametrize("ids_type", [TensorProto.FLOAT, TensorProto.INT16, TensorProto.BOOL])
-def test_other_types_of_ids_are_refused_at_load(make_table, ids_type):
+def test_ids_of_other_types_are_refused_at_load(make_table, ids_type):
     with pytest.raises(Exception, match="DPQEmbedding"):
         open_session(make_table().model(ids_type))
 
@@ -189,14 +189,14 @@ def test_other_types_of_ids_are_refused_at_load(make_table, ids_type):
 @pytest.mark.parametrize("shared", [False, True])
 def test_float16_values_give_float16_rows_bit_by_bit(make_table, shared):
     table = make_table(num_codes=37, shared=shared, width=5, padding_idx=2, dtype=np.float16)
-    table.values.view(np.uint16).flat[::7] = 0x7D01  # a signalling NaN: numbers would come out quiet
+    table.values.view(np.uint16).flat[::7] = 0x7D01  # a signalling NaN: arithmetic would make it quiet
     ids = np.arange(50).reshape(5, 10)
     expected = table.values[0 if shared else np.arange(6), table.codes].reshape(50, -1)
     expected[2] = 0
     assert_same_bits(run(open_session(table.model()), ids), expected[ids])
 
 
-def test_two_tables_in_one_model(make_table):
+def test_tables_of_one_model_give_their_own_rows(make_table):
     first, second = make_table(), make_table(num_codes=256, num_embeddings=9, shared=True)
     model, other = first.model(), second.model()
     model.graph.MergeFrom(onnx.compose.add_prefix(other, "b_").graph)

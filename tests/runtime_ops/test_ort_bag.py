@@ -1,4 +1,4 @@
-"""The bag operator of every method inside ONNX Runtime, against sums, means and maxima in numpy."""
+"""The bag operator of every method in ONNX Runtime, against sums, means and maxima in numpy."""
 
 from itertools import pairwise
 
@@ -10,13 +10,13 @@ from ort_nodes import AntTable, Int8DpqTable, Table, assert_close, open_session,
 SUM, MEAN, MAX = 0, 1, 2
 REDUCE = {SUM: np.sum, MEAN: np.mean, MAX: np.max}
 IDS = np.array([0, 7, 49, 3, 3, 12, 3, 3, 1, 0])
-OFFSETS = np.array([0, 3, 3, 5, 6, 8, 10, 10])  # of one bag, two are empty; with padding 3, two more are
+OFFSETS = np.array([0, 3, 3, 5, 6, 8, 10, 10])  # two bags are empty; with padding 3, two more are
 
 
 def expected_bags(
     table: Table, mode: int, ids: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bags and sums of magnitudes, float64 [B, d]."""
+    """Return bags and sums of magnitudes, float64 [B, d]."""
     factors = np.ones(len(ids)) if weights is None else weights.astype(np.float64)
     bags, magnitudes = np.zeros((2, len(offsets) - 1, table.dim))
     for bag, (begin, end) in enumerate(pairwise(offsets)):
@@ -34,7 +34,7 @@ def none(table: Table) -> np.ndarray:
 @pytest.mark.parametrize("padding_idx", [-1, 3])
 @pytest.mark.parametrize("floats", [np.float32, np.float16])
 @pytest.mark.parametrize("mode", [SUM, MEAN, MAX])
-def test_modes_with_empty_bags_and_padding_skipped(make_any, mode, floats, padding_idx):
+def test_modes_skip_padding_and_give_zero_for_empty_bags(make_any, mode, floats, padding_idx):
     table = make_any(dtype=floats, padding_idx=padding_idx)
     got = run(open_session(table.bag_model(mode)), IDS, OFFSETS, none(table))
     assert_close(got, floats, *expected_bags(table, mode, IDS, OFFSETS))
@@ -43,7 +43,7 @@ def test_modes_with_empty_bags_and_padding_skipped(make_any, mode, floats, paddi
 
 @pytest.mark.parametrize("padding_idx", [-1, 3])
 @pytest.mark.parametrize("floats", [np.float32, np.float16])
-def test_sample_weights(make_any, floats, padding_idx):
+def test_sample_weights_scale_rows(make_any, floats, padding_idx):
     table = make_any(dtype=floats, padding_idx=padding_idx)
     weights = np.random.default_rng(5).standard_normal(len(IDS)).astype(floats)
     got = run(open_session(table.bag_model(SUM, weighted=1)), IDS, OFFSETS, weights)
@@ -51,7 +51,7 @@ def test_sample_weights(make_any, floats, padding_idx):
 
 
 @pytest.mark.parametrize("mode", [SUM, MEAN, MAX])
-def test_int8_values_of_a_dpq_table(mode):
+def test_int8_values_of_dpq_table_are_reduced(mode):
     table = Int8DpqTable(padding_idx=3)
     got = run(open_session(table.bag_model(mode)), IDS, OFFSETS, none(table))
     assert_close(got, np.float32, *expected_bags(table, mode, IDS, OFFSETS))
@@ -60,13 +60,13 @@ def test_int8_values_of_a_dpq_table(mode):
     assert_close(got, np.float32, *expected_bags(table, SUM, IDS, OFFSETS, weights))
 
 
-def test_sample_weights_are_ignored_where_the_node_is_not_weighted(make_any):
+def test_sample_weights_are_ignored_by_unweighted_node(make_any):
     table = make_any()
     session = open_session(table.bag_model(SUM))
     assert np.array_equal(run(session, IDS, OFFSETS, none(table)), run(session, IDS, OFFSETS, np.ones(3, np.float32)))
 
 
-def test_int32_ids(make_any):
+def test_int32_ids_are_accepted(make_any):
     table = make_any(padding_idx=3)
     got = run(
         open_session(table.bag_model(MEAN, ids_type=TensorProto.INT32)), IDS.astype(np.int32), OFFSETS, none(table)
@@ -76,7 +76,7 @@ def test_int32_ids(make_any):
 
 @pytest.mark.parametrize(("ids", "bags"), [(0, 0), (0, 1), (0, 5)])
 @pytest.mark.parametrize("weighted", [0, 1])
-def test_no_ids_and_no_bags(make_any, ids, bags, weighted):
+def test_empty_ids_and_bags_give_zeros(make_any, ids, bags, weighted):
     table = make_any()
     session = open_session(table.bag_model(SUM, weighted))
     got = run(session, np.zeros(ids, np.int64), np.zeros(bags + 1, np.int64), none(table))
@@ -85,7 +85,7 @@ def test_no_ids_and_no_bags(make_any, ids, bags, weighted):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_bags_over_threads(make_any, threads):
+def test_bags_are_reduced_over_several_threads(make_any, threads):
     table = make_any(padding_idx=0)
     random = np.random.default_rng(2)
     ids = random.integers(0, 50, 3000)
@@ -96,7 +96,7 @@ def test_many_bags_over_threads(make_any, threads):
 
 
 @pytest.mark.parametrize("bad_id", [-1, 50, 2**40])
-def test_bad_id_is_named(make_any, bad_id):
+def test_bad_id_is_named_with_its_bound(make_any, bad_id):
     table = make_any(padding_idx=3)
     ids = IDS.copy()
     ids[[4, 9]] = bad_id, 77
@@ -125,7 +125,7 @@ def test_wrong_offsets_are_refused(make_any, offsets, message):
 
 
 @pytest.mark.parametrize("count", [0, 9, 11])
-def test_wrong_number_of_sample_weights(make_any, count):
+def test_sample_weights_of_wrong_number_are_refused(make_any, count):
     session = open_session(make_any().bag_model(weighted=1))
     with pytest.raises(Exception, match=rf"got sample_weights of shape \[{count}\], expected \[10\]"):
         run(session, IDS, OFFSETS, np.ones(count, np.float32))
@@ -145,7 +145,7 @@ def test_missing_attributes_are_named(make_any, missing):
         open_session(make_any().bag_model(**{missing: None}))
 
 
-def test_not_a_number_stays_in_a_maximum():
+def test_nan_stays_in_a_maximum():
     table = AntTable(num_embeddings=3, num_anchors=3, columns=2)
     table.transform = np.eye(3)
     table.anchors = np.array([[1, 5], [np.nan, 2], [3, 4]], np.float32)

@@ -1,4 +1,4 @@
-"""The output head of every method inside ONNX Runtime: hidden @ rows transposed, without the table in memory."""
+"""The output layer of every method in ONNX Runtime: hidden @ rows transposed, without the table in memory."""
 
 import numpy as np
 import pytest
@@ -26,40 +26,40 @@ def test_hidden_and_table_may_differ_in_type(make_any, floats, hidden):
 
 @pytest.mark.parametrize("hidden", [np.float32, np.float16])
 @pytest.mark.parametrize("num_codes", [16, 300])
-def test_int8_values_of_a_dpq_table(num_codes, hidden):
+def test_int8_values_of_dpq_table_are_multiplied(num_codes, hidden):
     table = Int8DpqTable(num_embeddings=400, num_codes=num_codes, padding_idx=7)
     for batch in (1, 9):
         assert_logits(table, vectors(table, batch, dtype=hidden))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (2, 3, 2)])
-def test_any_rank_and_empty_batches(make_any, shape):
+def test_hidden_of_any_rank_and_empty_batches_is_accepted(make_any, shape):
     table = make_any()
     assert assert_logits(table, vectors(table, *shape)).shape == (*shape, 50)
 
 
-def test_padding_row_gives_zero(make_any):
+def test_padding_row_gives_zero_logits(make_any):
     table = make_any(padding_idx=3)
     assert not assert_logits(table, vectors(table, 5))[:, 3].any()
 
 
-# Sums of 8 side by side, and what is left of a row.
+# Sums of 8 side by side, and the rest of a row.
 @pytest.mark.parametrize("columns", [1, 2, 7, 8, 9, 15, 16, 17, 33])
-def test_any_number_of_columns(columns):
+def test_columns_of_any_number_are_multiplied(columns):
     table = AntTable(columns=columns)
     assert_logits(table, vectors(table, 3))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("batch", [1, 2, 40])
-def test_many_rows_over_threads(threads, batch):
+def test_rows_are_multiplied_over_several_threads(threads, batch):
     table = AntTable(num_embeddings=5003, padding_idx=0)
     assert_logits(table, vectors(table, batch), threads)
 
 
 @pytest.mark.parametrize("memory_bytes", [None, 0, 4095, 4096, 2**63 - 1])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_memory_that_makes_a_head_faster_changes_no_number(memory_bytes, threads):
+def test_session_memory_changes_no_number(memory_bytes, threads):
     table = DpqTable(num_embeddings=1011, num_groups=8, padding_idx=5)  # 64 blocks of 64 bytes
     hidden = vectors(table, 9)
     np.testing.assert_array_equal(
@@ -74,7 +74,7 @@ def test_memory_that_makes_a_head_faster_changes_no_number(memory_bytes, threads
 
 
 @pytest.mark.parametrize("memory_bytes", [-1, -(2**63)])
-def test_memory_below_nothing_is_refused(memory_bytes):
+def test_memory_bytes_below_zero_is_refused(memory_bytes):
     with pytest.raises(Exception, match=rf"got memory_bytes={memory_bytes}, expected at least 0"):
         open_session(DpqTable().logits_model(memory_bytes=memory_bytes))
 
@@ -88,7 +88,7 @@ def test_hidden_of_another_size_is_refused(make_any, shape):
         run(session, np.zeros(shape, np.float32))
 
 
-def test_a_number_is_no_vector(make_any):
+def test_hidden_of_rank_0_is_refused(make_any):
     session = open_session(make_any().logits_model(rank=0))
     with pytest.raises(Exception, match=r"got hidden of shape \[\], expected \[..., 24\]"):
         run(session, np.array(1.0, np.float32))

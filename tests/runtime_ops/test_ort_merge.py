@@ -1,4 +1,4 @@
-"""Cores of TT that a session multiplies in advance: the same rows and bags, within so much memory or not at all."""
+"""Prepacked TT cores: the same rows and bags, within the given session memory or not at all."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def bytes_of_the_library(packed: PackedTT, most: int) -> int:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
-    """I, J, R and n."""
+    """Return I, J, R and n."""
     cores = draw(st.integers(2, 6))
     sizes = st.lists(st.integers(1, 4), min_size=cores, max_size=cores)
     rows, columns = tuple(draw(sizes)), tuple(draw(sizes))
@@ -32,7 +32,7 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int
 
 @settings(max_examples=200)
 @given(shapes(), st.sampled_from([np.float32, np.float16]), st.data())
-def test_the_formula_is_that_of_the_library(shape, dtype, data):
+def test_merged_bytes_formula_matches_library(shape, dtype, data):
     rows, columns, ranks, n = shape
     sizes = zip(rows, ranks, columns, ranks[1:], strict=False)
     packed = PackedTT(tuple(np.ones(size, dtype) for size in sizes), n)
@@ -49,7 +49,7 @@ def test_the_formula_is_that_of_the_library(shape, dtype, data):
 @pytest.mark.parametrize(
     ("row_shape", "col_shape"), [((7, 8), (4, 6)), ((3, 4, 5), (2, 3, 4)), ((2, 3, 3, 3), (3, 2, 2, 2))]
 )
-def test_rows_and_bags_are_the_same_within_rounding(row_shape, col_shape, ring, dtype, memory_bytes):
+def test_rows_and_bags_are_equal_within_rounding(row_shape, col_shape, ring, dtype, memory_bytes):
     table = TtTable(row_shape=row_shape, col_shape=col_shape, ring=ring, dtype=dtype, padding_idx=49)
     ids = np.arange(50)[::-1].reshape(5, 10)
     rows = run(open_session(table.model(memory_bytes=memory_bytes)), ids)
@@ -59,14 +59,14 @@ def test_rows_and_bags_are_the_same_within_rounding(row_shape, col_shape, ring, 
     assert_close(sums, dtype, table.rows64[ids].sum(1), table.magnitudes[ids].sum(1))
 
 
-def test_with_enough_memory_cores_are_multiplied():
+def test_cores_are_merged_with_enough_memory():
     table, ids = TtTable(num_embeddings=60), np.arange(60).reshape(6, 10)
     plain, merged = (run(open_session(table.model(memory_bytes=most)), ids) for most in (2000, ENOUGH))
     assert plain.tobytes() == run(open_session(table.model()), ids).tobytes()  # 2000 bytes are too few
     assert plain.tobytes() != merged.tobytes()  # the same numbers in other roundings
 
 
-def test_cores_that_are_no_constants_are_not_multiplied():
+def test_cores_that_are_no_constants_are_not_merged():
     table = TtTable(padding_idx=2)
     session = open_session(make_graph_input(table.model(memory_bytes=ENOUGH)))
     for scale in (1, 2):
@@ -75,7 +75,7 @@ def test_cores_that_are_no_constants_are_not_multiplied():
         assert_close(rows, np.float32, scale**3 * table.rows64[None], scale**3 * table.magnitudes[None])
 
 
-def test_heads_do_not_look_at_it():
+def test_output_layers_ignore_memory_bytes():
     table = TtTable()
     model = table.logits_model()
     model.graph.node[0].attribute.add(name="memory_bytes", i=-1, type=2)
@@ -84,15 +84,15 @@ def test_heads_do_not_look_at_it():
 
 
 @pytest.mark.parametrize("memory_bytes", [-1, -(2**63)])
-def test_a_negative_number_of_bytes_is_refused_at_load(memory_bytes):
+def test_memory_bytes_below_zero_is_refused_at_load(memory_bytes):
     for model in (TtTable().model(memory_bytes=memory_bytes), TtTable().bag_model(memory_bytes=memory_bytes)):
         with pytest.raises(Exception, match=rf"got memory_bytes={memory_bytes}, expected at least 0: .*export"):
             open_session(model)
 
 
 @pytest.mark.parametrize("memory_bytes", [2**63 - 1, ENOUGH])
-def test_a_product_that_no_memory_holds_is_done_without(memory_bytes):
-    """Few megabytes of cores, 2^62 bytes of products."""
+def test_product_beyond_any_memory_is_not_merged(memory_bytes):
+    """The cores take a few megabytes, their products 2^62 bytes."""
     cores = {f"core_{k}": np.zeros((2 if k == 0 else 1 << 20, 1, 1, 1), np.float32) for k in range(4)}
     table = TtTable(num_embeddings=1, row_shape=(1,) * 4, col_shape=(1,) * 4, rank=1)
     session = open_session(table.model(tensors=cores, num_embeddings=1 << 61, memory_bytes=memory_bytes))

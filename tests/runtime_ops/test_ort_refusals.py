@@ -1,4 +1,4 @@
-"""Damaged ANT and TT tables, and types that no kernel reads: an error that says what is wrong, never a wrong row."""
+"""Damaged ANT and TT tables, and types without a kernel: a clear error, never a wrong row."""
 
 import numpy as np
 import onnx
@@ -10,7 +10,7 @@ USES = ["rows", "bag", "logits", "topk"]
 
 
 def session_of(table: AntTable | TtTable, use: str, **tensors: np.ndarray) -> tuple:
-    """A session and inputs that use row 17, among others."""
+    """Return a session and inputs that use row 17, among others."""
     if use == "rows":
         return open_session(table.model(tensors=tensors)), (np.array([[0, 17, 3]]),)
     if use == "bag":
@@ -30,10 +30,10 @@ def damaged(offset_17: int, table: AntTable) -> np.ndarray:
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("offset", [-1, -(2**31), 2**31 - 1])
-def test_row_offsets_outside_the_weights(use, offset):
+def test_row_offsets_outside_weights_are_refused(use, offset):
     table = AntTable()
     session, inputs = session_of(table, use, row_offsets=damaged(offset, table))
-    # A head reads row 16 first, which ends where 17 begins.
+    # An output layer reads row 16 first, which ends where 17 begins.
     row = 16 if use in ("logits", "topk") else 17
     with pytest.raises(
         Exception, match=rf"row {row} of the table cannot be read, the row_offsets .*export the model again"
@@ -42,7 +42,7 @@ def test_row_offsets_outside_the_weights(use, offset):
 
 
 @pytest.mark.parametrize("use", USES)
-def test_row_offsets_beyond_the_end_of_the_weights(use):
+def test_row_offsets_beyond_end_of_weights_are_refused(use):
     table = AntTable()
     offsets = table.tensors()["row_offsets"].copy()
     offsets[18:] = offsets[-1] + 1
@@ -52,7 +52,7 @@ def test_row_offsets_beyond_the_end_of_the_weights(use):
 
 
 @pytest.mark.parametrize("use", USES)
-def test_an_anchor_id_that_is_none(use):
+def test_anchor_id_out_of_range_is_refused(use):
     table = AntTable()
     tensors = table.tensors()
     ids = tensors["anchor_ids"].copy()
@@ -63,7 +63,7 @@ def test_an_anchor_id_that_is_none(use):
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_row_with_more_weights_than_anchors(use):
+def test_row_with_more_weights_than_anchors_is_refused(use):
     table = AntTable()
     offsets = table.tensors()["row_offsets"].copy()
     offsets[:18], offsets[18:] = 0, 21
@@ -74,7 +74,7 @@ def test_a_row_with_more_weights_than_anchors(use):
         run(session, *inputs)
 
 
-def test_the_first_damaged_row_is_named_over_threads():
+def test_first_damaged_row_is_named_over_several_threads():
     table = AntTable(num_embeddings=5000)
     ids = np.full((1, 20_000), 5)
     ids[0, [9000, 15_000]] = 17, 18
@@ -119,7 +119,7 @@ def test_scales_that_do_not_fit_are_refused_at_load(scales, got):
         open_session(Int8DpqTable().model(tensors={"value_scales": np.asarray(scales)}))
 
 
-def test_scales_belong_to_int8_values_alone():
+def test_value_scales_are_accepted_with_int8_values_only():
     model = Int8DpqTable().model()
     del model.graph.node[0].input[-1]
     with pytest.raises(Exception, match=r"got no value_scales, expected \[6\] with int8 values"):
@@ -129,7 +129,7 @@ def test_scales_belong_to_int8_values_alone():
 
 
 @pytest.mark.parametrize("shape", [(0, 24), (20, 0)])
-def test_anchors_without_a_number_are_refused_at_load(shape):
+def test_anchors_without_columns_are_refused_at_load(shape):
     with pytest.raises(Exception, match="every size of a table must be at least 1"):
         open_session(AntTable().model(tensors={"anchors": np.zeros(shape, np.float32)}))
 
@@ -161,12 +161,12 @@ def test_cores_that_do_not_fit_are_refused_at_load(cores, message):
         ({"format_version": 2}, "got format_version 2, expected 1 .*upgrade edge-embed"),
     ],
 )
-def test_a_wrong_attribute_of_a_core_table_is_refused_at_load(attributes, message):
+def test_wrong_attribute_of_core_table_is_refused_at_load(attributes, message):
     with pytest.raises(Exception, match=message):
         open_session(TtTable().model(**attributes))
 
 
-def test_a_row_too_large_to_be_made_is_an_error():
+def test_row_too_large_for_memory_is_an_error():
     # Cores of a few numbers each, whose product has 2^42 columns.
     table = TtTable(num_embeddings=1, row_shape=(1,) * 6, col_shape=(1,) * 6, rank=1)
     wide = {f"core_{k}": np.zeros((1, 1, 128, 1), np.float32) for k in range(6)}
@@ -178,7 +178,7 @@ def test_a_row_too_large_to_be_made_is_an_error():
         run(bags, np.array([0]), np.array([0, 1]), np.zeros(0, np.float32))
 
 
-def test_a_missing_core_in_the_middle_is_named():
+def test_missing_core_in_the_middle_is_named():
     model = TtTable().model()
     model.graph.node[0].input[2] = ""
     with pytest.raises(Exception, match="TTEmbedding"):
@@ -205,21 +205,21 @@ def test_a_missing_core_in_the_middle_is_named():
         (TtTable, "core_1", np.float16, "got core_1 of shape .* and another type than core_0"),
     ],
 )
-def test_types_of_tensors_are_refused_at_load(table, tensor, dtype, message):
+def test_tensor_types_without_kernel_are_refused_at_load(table, tensor, dtype, message):
     made = table()
     with pytest.raises(Exception, match=message):
         open_session(made.model(tensors={tensor: made.tensors()[tensor].astype(dtype)}))
 
 
 @pytest.mark.parametrize("ids_type", [TensorProto.FLOAT, TensorProto.INT16, TensorProto.BOOL, TensorProto.STRING])
-def test_types_of_ids_are_refused_at_load(make_any, ids_type):
+def test_ids_of_other_types_are_refused_at_load(make_any, ids_type):
     with pytest.raises(Exception, match=r"Embedding: got ids of type .*, expected int32 or int64"):
         open_session(make_any().model(ids_type))
     with pytest.raises(Exception, match=r"EmbeddingBag: got ids of type .*, expected int32 or int64"):
         open_session(make_any().bag_model(ids_type=ids_type))
 
 
-def test_types_of_offsets_and_sample_weights_are_refused(make_any):
+def test_offsets_and_sample_weights_of_other_types_are_refused(make_any):
     model = make_any().bag_model()
     model.graph.input[1].type.tensor_type.elem_type = TensorProto.INT32
     with pytest.raises(Exception, match="got offsets of type int32, expected int64"):
@@ -230,7 +230,7 @@ def test_types_of_offsets_and_sample_weights_are_refused(make_any):
         run(open_session(model), np.array([0]), np.array([0, 1]), np.ones(1, np.float16))
 
 
-def test_a_sequence_is_no_table():
+def test_sequence_in_place_of_table_is_refused():
     model = make_graph_input(AntTable().model())
     floats = onnx.helper.make_tensor_type_proto(TensorProto.FLOAT, None)
     model.graph.input[3].type.CopyFrom(onnx.helper.make_sequence_type_proto(floats))
@@ -238,6 +238,6 @@ def test_a_sequence_is_no_table():
         open_session(model)
 
 
-def test_too_many_cores_are_refused_at_load():
+def test_cores_beyond_largest_number_are_refused_at_load():
     with pytest.raises(Exception, match="TTEmbedding"):
         open_session(TtTable().model(tensors={f"core_{k}": np.ones((1, 1, 1, 1), np.float32) for k in range(3, 7)}))

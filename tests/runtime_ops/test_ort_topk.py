@@ -1,4 +1,4 @@
-"""The k best rows of every method inside ONNX Runtime: what a sort of its own logits gives, without having them."""
+"""Top-k of every method in ONNX Runtime: the result of sorting its own logits, without storing them."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ NO_BIAS = np.zeros(0, np.float32)
 def assert_best(
     table: Table, hidden: np.ndarray, k: int, bias: np.ndarray = NO_BIAS, threads: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Logits come from the same library, so that they agree bit by bit; a stable sort has equal ones by lowest id."""
+    """Compare with sorted logits of the same library bit by bit; the stable sort keeps the lowest id first."""
     dtype, rank = hidden.dtype.type, hidden.ndim
     bias = bias.astype(dtype)
     logits = run(open_session(table.logits_model(dtype, rank)), hidden)
@@ -32,14 +32,14 @@ def vectors(table: Table, *shape: int, dtype: type = np.float32) -> np.ndarray:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("k", [1, 10, 50])
-def test_the_best_of_every_method(make_any, k, biased, dtype):
+def test_topk_of_every_method_matches_sorted_logits(make_any, k, biased, dtype):
     table = make_any(padding_idx=3)
     bias = np.linspace(-2, 2, 50, dtype=np.float32) if biased else NO_BIAS
     assert_best(table, vectors(table, 3, dtype=dtype), k, bias)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (3, 0), (2, 3, 2)])
-def test_any_rank_and_empty_batches(make_any, shape):
+def test_hidden_of_any_rank_and_empty_batches_is_accepted(make_any, shape):
     table = make_any()
     values, ids = assert_best(table, vectors(table, *shape), 4)
     assert values.shape == ids.shape == (*shape, 4)
@@ -48,13 +48,13 @@ def test_any_rank_and_empty_batches(make_any, shape):
 @pytest.mark.parametrize("make", [DpqTable, Int8DpqTable])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("batch", "k"), [(1, 1), (1, 1000), (9, 100), (130, 3)])
-def test_many_rows_over_threads(make, batch, k, threads):
+def test_rows_are_searched_over_several_threads(make, batch, k, threads):
     table = make(num_embeddings=20_011, padding_idx=5, num_groups=9)
     for _ in range(3 if threads > 1 else 1):
         assert_best(table, vectors(table, batch), k, threads=threads)
 
 
-def test_a_table_whose_rows_are_all_equal_gives_the_lowest_ids():
+def test_table_of_equal_rows_gives_lowest_ids():
     table = DpqTable(num_embeddings=9000, padding_idx=4)
     table.codes[:] = 3
     _, ids = assert_best(table, np.zeros((2, table.dim), np.float32), 20, threads=3)
@@ -69,19 +69,19 @@ def test_a_table_whose_rows_are_all_equal_gives_the_lowest_ids():
         (3, 2, "got k=3 and biased=2, expected .* biased 0 or 1"),
     ],
 )
-def test_attributes_that_cannot_be_are_refused(k, biased, message):
+def test_impossible_attributes_are_refused(k, biased, message):
     with pytest.raises(Exception, match=f"DPQTopK: {message}"):
         open_session(DpqTable().topk_model(k, biased))
 
 
-def test_more_than_there_are_rows_is_refused():
+def test_topk_of_more_than_all_rows_is_refused():
     session = open_session(AntTable().topk_model(51))
     with pytest.raises(Exception, match=r"ANTTopK: k must lie between 1 and 1000 .*; got k=51 and 50 rows"):
         run(session, np.ones((1, 24), np.float32), NO_BIAS)
 
 
 @pytest.mark.parametrize("shape", [(49,), (51,), (0,)])
-def test_a_bias_of_another_size_is_refused(make_any, shape):
+def test_bias_of_another_size_is_refused(make_any, shape):
     session = open_session(make_any().topk_model(3, biased=1))
     with pytest.raises(Exception, match=rf"TopK: got bias of shape \[{shape[0]}\], expected \[50\]"):
         run(session, np.ones((1, 24), np.float32), np.zeros(shape, np.float32))

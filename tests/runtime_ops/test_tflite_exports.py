@@ -1,4 +1,4 @@
-"""Exported TFLite files in both runtimes with the delegate: one kernel for each use, and the results of the oracle."""
+"""Exported TFLite files in both runtimes with the delegate: one kernel for each use, and the oracle's results."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ def dpq(num_codes: int, value_type: str = "float32", shared: bool = False) -> ed
 
 
 def ant(longest: int, weight_type: str = "float32") -> edge_embed.PackedANT:
-    """Half of the rows have ``longest`` weights, the others one."""
+    """Return a table in which half of the rows have ``longest`` weights and the others one."""
     random = np.random.default_rng(0)
     transform = random.random((ROWS, 20)).astype(np.float32) + 0.1
     transform[:, longest:] = 0
@@ -51,7 +51,7 @@ LAYERS: dict[type, tuple[type[nn.Module], type[nn.Module]]] = {
     edge_embed.PackedANT: (edge_embed.ANTEmbedding, edge_embed.ANTEmbeddingBag),
     edge_embed.PackedTT: (edge_embed.TTEmbedding, edge_embed.TTEmbeddingBag),
 }
-# What makes a table, the choice for DPQ, and the layout that follows.
+# The factory of a table, the choice for DPQ, and the resulting layout.
 TABLES: dict[str, tuple[Callable[[], object], str | None, str]] = {
     "dpq 4 bits": (lambda: dpq(16), "pairs", "pairs"),
     "dpq 4 bits shared": (lambda: dpq(16, shared=True), "pairs", "pairs"),
@@ -73,7 +73,7 @@ def export(model: nn.Module, layout: str | None, expected: str, folder: Path) ->
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_rows(name: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
+def test_exported_rows_use_one_kernel_and_match_oracle(name: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
     make, wanted, layout = TABLES[name]
     packed = make()
     path = export(LAYERS[type(packed)][0].from_packed(packed), wanted, layout, tmp_path)
@@ -90,7 +90,9 @@ def test_rows(name: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
     pairwise(["dpq 4 bits", "ant of one width", "tt"], ["sum", "mean", "max"], TARGETS),
     indirect=["tflite"],
 )
-def test_bags(name: str, mode: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
+def test_exported_bags_use_one_kernel_and_match_model(
+    name: str, mode: str, tflite: TfliteRuntime, tmp_path: Path
+) -> None:
     make, wanted, layout = TABLES[name]
     packed = make()
     model = LAYERS[type(packed)][1].from_packed(packed)
@@ -101,7 +103,7 @@ def test_bags(name: str, mode: str, tflite: TfliteRuntime, tmp_path: Path) -> No
     np.testing.assert_allclose(found.outputs[0][0], model(IDS).detach(), rtol=1e-5, atol=1e-6)
 
 
-def test_ids_that_are_no_rows(tflite: TfliteRuntime, tmp_path: Path) -> None:
+def test_ids_out_of_range_are_refused(tflite: TfliteRuntime, tmp_path: Path) -> None:
     path = export(edge_embed.DPQEmbedding.from_packed(dpq(16)), "pairs", "pairs", tmp_path)
     for bad in (-1, ROWS):
         tflite.refuses(path, rf"edge_embed: .*{bad}", [np.array([[1, bad]], np.int64)])
@@ -118,7 +120,7 @@ class Half(nn.Module):
         return self.table(ids).float()
 
 
-def test_what_no_kernel_does_is_left_to_the_operators(tflite: TfliteRuntime, tmp_path: Path) -> None:
+def test_use_without_kernel_is_left_to_operators(tflite: TfliteRuntime, tmp_path: Path) -> None:
     model = Half().eval()
     found = tflite.run(export(model, "byte", "byte", tmp_path), [IDS.numpy()])
     assert found.replaced == 0

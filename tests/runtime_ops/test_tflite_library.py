@@ -1,4 +1,4 @@
-"""The delegate as a file: what it takes, what it needs, and that it calls the operator library of its own version."""
+"""The delegate as a file: its size, its dependencies, and the operator library of its own version that it calls."""
 
 import ctypes
 import shutil
@@ -14,12 +14,12 @@ from edge_embed.runtime.library import get_delegate_path
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="an ELF library is read")
 
 
-def test_apps_stay_small():
+def test_libraries_for_apps_stay_below_bounds():
     assert get_delegate_path().stat().st_size <= 32_000
     assert edge_embed.get_library_path().stat().st_size <= most_library_bytes(Parts("kernels"))
 
 
-def test_it_needs_libc_and_the_operator_library_alone():
+def test_delegate_needs_only_libc_and_operator_library():
     readelf = shutil.which("readelf")
     assert readelf is not None, "readelf comes with every compiler (binutils)"
     dynamic = subprocess.run([readelf, "-dW", get_delegate_path()], text=True, capture_output=True, check=True).stdout
@@ -37,8 +37,8 @@ print(create(None, None, ctypes.c_size_t(0), report))
 """
 
 
-def test_an_operator_library_of_another_version_is_refused(tmp_path):
-    """Libraries copied into an app one by one: structs of one version mean nothing to another."""
+def test_operator_library_of_another_version_is_refused(tmp_path):
+    """Libraries may be copied into an app one by one, and structs differ between versions."""
     delegate = shutil.copy(get_delegate_path(), tmp_path)
     library = bytearray(edge_embed.get_library_path().read_bytes())
     version = edge_embed.__version__.encode() + b"\0"
@@ -51,6 +51,6 @@ def test_an_operator_library_of_another_version_is_refused(tmp_path):
     assert done.stdout.splitlines()[-1] == "None"
 
 
-def test_it_loads_wherever_the_program_runs(tmp_path, monkeypatch):
+def test_delegate_loads_from_any_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert ctypes.CDLL(str(get_delegate_path())).tflite_plugin_destroy_delegate

@@ -1,4 +1,4 @@
-"""The TFLite delegate in both runtimes of the format: rows of every table, and what is refused."""
+"""The TFLite delegate in both runtimes of the format: rows of every table, and refusals."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def short(table):
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows_of_every_method(tflite, tmp_path, make_any, dtype):
+def test_rows_of_every_method_match_definition(tflite, tmp_path, make_any, dtype):
     table = make_any(padding_idx=3)
     model = rows_model(tmp_path / "model.tflite", table, dtype)
     small, large = np.array([[49]], dtype), np.arange(50).repeat(10).reshape(5, 100).astype(dtype)
@@ -33,7 +33,7 @@ def test_rows_of_every_method(tflite, tmp_path, make_any, dtype):
     ],
     ids=short,
 )
-def test_every_form_of_dpq_is_exact(tflite, tmp_path, table):
+def test_dpq_of_every_form_is_exact(tflite, tmp_path, table):
     ids = np.arange(50, dtype=np.int32).reshape(2, 25)
     results = tflite.run(rows_model(tmp_path / "model.tflite", table), [ids])
     assert results.replaced == 1
@@ -52,15 +52,15 @@ def test_every_form_of_dpq_is_exact(tflite, tmp_path, table):
     ],
     ids=short,
 )
-def test_every_form_of_ant_and_tt(tflite, tmp_path, table):
+def test_ant_and_tt_of_every_form_match_definition(tflite, tmp_path, table):
     ids = np.arange(50, dtype=np.int32).reshape(2, 25)
     results = tflite.run(rows_model(tmp_path / "model.tflite", table), [ids])
     assert results.replaced == 1
     assert_close(results.outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids])
 
 
-def test_numbers_stored_under_a_type_of_the_same_size(tflite, tmp_path):
-    """Not every operator of TFLite takes unsigned numbers or float16, so a file may hold their bits as others."""
+def test_numbers_stored_under_type_of_same_size_are_read(tflite, tmp_path):
+    """Some TFLite operators accept no unsigned numbers or float16, so files store such bits as another type."""
     table = AntTable(id_dtype=np.uint16, dtype=np.float16, weight_dtype=np.float16)
     stored = {name: content.view(np.int16) for name, content in table.tensors().items() if content.dtype.itemsize == 2}
     assert len(stored) == 3
@@ -70,7 +70,7 @@ def test_numbers_stored_under_a_type_of_the_same_size(tflite, tmp_path):
 
 
 def test_rows_of_one_width_need_no_offsets(tflite, tmp_path):
-    """ANT as standard operators read it best: [n, m], with a zero anchor for what a row does not use."""
+    """Standard operators read ANT best as [n, m], with a zero anchor for unused places of a row."""
     table = AntTable()
     width = max(np.count_nonzero(table.transform, axis=1))
     anchor_ids = np.full((50, width), table.num_anchors, np.uint8)
@@ -90,7 +90,7 @@ def test_rows_of_one_width_need_no_offsets(tflite, tmp_path):
     assert_close(results.outputs[0][0], np.float32, table.rows64[ids], table.magnitudes[ids])
 
 
-def test_ids_that_are_no_rows_are_an_error_with_and_without_the_delegate(tflite, tmp_path, make_any):
+def test_ids_out_of_range_are_an_error_with_and_without_delegate(tflite, tmp_path, make_any):
     model = rows_model(tmp_path / "model.tflite", make_any())
     for bad in (-1, 50, 2**31 - 1):
         ids = np.array([[0, 1, bad]], np.int32)
@@ -99,7 +99,7 @@ def test_ids_that_are_no_rows_are_an_error_with_and_without_the_delegate(tflite,
         tflite.refuses(model, "gather index out of bounds", [ids], delegate=False)
 
 
-def test_a_damaged_row_is_named(tflite, tmp_path):
+def test_damaged_row_is_named_with_its_position(tflite, tmp_path):
     table = AntTable()
     offsets = table.tensors()["row_offsets"].copy()
     offsets[5] = 10_000
@@ -109,8 +109,8 @@ def test_a_damaged_row_is_named(tflite, tmp_path):
     )
 
 
-def test_two_tables_and_other_operators(tflite, tmp_path):
-    """Words and positions, added: what is shared, and what is not ours, stays."""
+def test_tables_beside_other_operators_are_replaced(tflite, tmp_path):
+    """Words and positions are added: shared tensors and other operators stay."""
     words, places = DpqTable(num_codes=256), AntTable()
     model = Model()
     given = model.tensor("given", np.int64, [-1, -1])
@@ -133,10 +133,10 @@ def test_two_tables_and_other_operators(tflite, tmp_path):
     assert_close(results.outputs[0][0], np.float32, exact, words.magnitudes[values] + places.magnitudes[values])
 
 
-def test_operators_whose_result_others_need_too_stay(tflite, tmp_path):
-    """What the look-up alone needs is replaced; one of its operators feeds another output here.
+def test_operators_with_results_needed_elsewhere_stay(tflite, tmp_path):
+    """The delegate replaces operators that only the lookup needs; here one of them feeds another output.
 
-    Its last operator stands for any that also reads the ids as they are given; it never runs.
+    The last operator of the lookup, which never runs, stands for any that also reads the ids as they are given.
     """
     table = TtTable()
     model = Model()
@@ -157,8 +157,8 @@ def test_operators_whose_result_others_need_too_stay(tflite, tmp_path):
     assert_close(results.outputs[0][0], np.float32, table.rows64[values], table.magnitudes[values])
 
 
-def test_a_use_that_hides_a_result_stays(tflite, tmp_path):
-    """What lies between ids and output is an output of the model here, so there is no place for the kernel."""
+def test_use_that_hides_an_output_stays(tflite, tmp_path):
+    """An output of the model lies between ids and rows here, so the kernel has no place."""
     table = DpqTable()
     model = Model()
     ids = model.tensor("ids", np.int32, [-1, -1])
@@ -173,8 +173,8 @@ def test_a_use_that_hides_a_result_stays(tflite, tmp_path):
     assert_same_bits(results.outputs[0][1], table.rows(values))
 
 
-def test_ids_whose_number_is_known_late(tflite, tmp_path):
-    """A tensor whose shape another tensor says, when the model runs."""
+def test_ids_with_late_shape_are_looked_up(tflite, tmp_path):
+    """Another tensor gives the shape of the ids when the model runs."""
     table = DpqTable()
     model = Model()
     given, shape = model.tensor("given", np.int32, [-1]), model.tensor("shape", np.int32, [-1])
@@ -191,13 +191,13 @@ def test_ids_whose_number_is_known_late(tflite, tmp_path):
         assert_same_bits(got, table.rows(ids))
 
 
-def test_an_empty_batch(tflite, tmp_path):
+def test_empty_batch_gives_no_rows(tflite, tmp_path):
     results = tflite.run(rows_model(tmp_path / "model.tflite", DpqTable()), [np.zeros((0, 4), np.int32)])
     assert results.outputs[0][0].shape == (0, 4, 24)
 
 
 class TestRefusals:
-    """What the manifest says is checked when the model is loaded; without the delegate the same file runs."""
+    """The manifest is checked when the model is loaded; without the delegate the same file runs."""
 
     @pytest.mark.parametrize(
         ("method", "wrong", "message"),
@@ -233,7 +233,7 @@ class TestRefusals:
             ("tt", {"core_1": "core_0"}, "buffer of a core is shorter"),
         ],
     )
-    def test_a_line_that_does_not_fit_the_model(self, tflite, tmp_path, method, wrong, message):
+    def test_manifest_line_that_does_not_fit_model_is_refused(self, tflite, tmp_path, method, wrong, message):
         table = TABLES[method]()
         text = manifest(line("rows", table, **({"ids": "ids", "output": "rows"} | wrong)))
         path = rows_model(tmp_path / "model.tflite", table, text=text)
@@ -257,11 +257,11 @@ class TestRefusals:
             ("edge_embed 1\n" + "x" * 5000 + "\n", "use: got an unknown one"),
         ],
     )
-    def test_a_manifest_that_cannot_be_read(self, tflite, tmp_path, text, message):
+    def test_manifest_that_cannot_be_read_is_refused(self, tflite, tmp_path, text, message):
         path = rows_model(tmp_path / "model.tflite", DpqTable(), text=text or "\n")
         tflite.refuses(path, message, [np.zeros((1, 1), np.int32)])
 
-    def test_a_name_that_two_tensors_have(self, tflite, tmp_path):
+    def test_tensor_name_that_occurs_twice_is_refused(self, tflite, tmp_path):
         table = DpqTable()
         model = Model()
         ids = model.tensor("ids", np.int32, [-1, -1])
@@ -272,27 +272,27 @@ class TestRefusals:
         path = model.write(tmp_path / "model.tflite", [ids], [rows], text)
         tflite.refuses(path, "codes: got no tensor of that name in the model, or several", [np.zeros((1, 1), np.int32)])
 
-    def test_an_output_that_nothing_makes(self, tflite, tmp_path):
+    def test_output_without_operator_is_refused(self, tflite, tmp_path):
         table = DpqTable()
         text = manifest(line("rows", table, ids="ids", output="values"))
         path = rows_model(tmp_path / "model.tflite", table, text=text)
         tflite.refuses(path, "got an output values that no operator makes", [np.zeros((1, 1), np.int32)])
 
-    def test_options_of_the_delegate(self, tflite, tmp_path):
+    def test_delegate_options_are_refused(self, tflite, tmp_path):
         path = rows_model(tmp_path / "model.tflite", DpqTable())
         tflite.refuses(path, "got options of the delegate, expected none", [], options={"fast": "1"})
 
 
 @pytest.mark.parametrize("text", [manifest(), manifest("rows dpq ids=elsewhere output=elsewhere\n")])
-def test_a_use_whose_output_is_not_in_the_graph_is_left_alone(tflite, tmp_path, text):
-    """Of another subgraph, or renamed by a tool: the operators of the file do it."""
+def test_use_whose_output_is_not_in_graph_is_left_unchanged(tflite, tmp_path, text):
+    """The output belongs to another subgraph, or a tool renamed it: the file's operators run."""
     table = DpqTable()
     results = tflite.run(rows_model(tmp_path / "model.tflite", table, text=text), [np.array([[7]], np.int32)])
     assert results.replaced == 0
     assert_same_bits(results.outputs[0][0], table.rows(np.array([[7]])))
 
 
-def test_a_model_of_others_is_left_alone(tflite, tmp_path):
+def test_model_without_manifest_is_left_unchanged(tflite, tmp_path):
     model = Model()
     ids = model.tensor("ids", np.int32, [-1, -1])
     rows = add_rows(model, DpqTable(), ids, "rows", 2)

@@ -1,4 +1,4 @@
-"""The TFLite delegate in both runtimes: bags, logits and the k largest of them."""
+"""The TFLite delegate in both runtimes: bags, logits and top-k."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ RANDOM = np.random.default_rng(11)
 
 
 def bag_model(path, table, mode, *, offsets=None, weighted=False):
-    """Bags of given offsets. An operator that computes something else stands for the body; it never runs."""
+    """Write bags with given offsets. An operator that computes something else stands for the body and never runs."""
     model = Model()
     inputs = [model.tensor("ids", np.int32, [-1])]
     inputs += [model.tensor("offsets", offsets, [-1])] if offsets else []
@@ -25,7 +25,7 @@ def bag_model(path, table, mode, *, offsets=None, weighted=False):
 
 
 def fixed_bag_model(path, table):
-    """Sums of ids [B, L], a bag a row, with a body that computes them."""
+    """Write sums of ids [B, L], one bag a row, with a body that computes them."""
     model = Model()
     ids = model.tensor("ids", np.int32, [-1, -1])
     add_table(model, table)
@@ -36,7 +36,7 @@ def fixed_bag_model(path, table):
 
 
 def head_model(path, table, k=None, ids_dtype=np.int32, **tensors):
-    """Logits [*, n], or the k largest, with a body that computes them."""
+    """Write logits [*, n], or top-k, with a body that computes them."""
     model = Model()
     hidden = model.tensor("hidden", np.float32, [-1, table.dim])
     add_table(model, table, **tensors)
@@ -62,7 +62,7 @@ def reduced(rows, mode):
 class TestBags:
     @pytest.mark.parametrize("offsets_type", [np.int32, np.int64])
     @pytest.mark.parametrize("mode", [0, 1, 2])
-    def test_bags_of_every_method(self, tflite, tmp_path, make_any, mode, offsets_type):
+    def test_bags_of_every_method_match_definition(self, tflite, tmp_path, make_any, mode, offsets_type):
         table = make_any(padding_idx=3)
         model = bag_model(tmp_path / "model.tflite", table, mode, offsets=offsets_type)
         ids = RANDOM.integers(0, 50, 40).astype(np.int32)
@@ -76,7 +76,7 @@ class TestBags:
         assert_close(results.outputs[0][0], np.float32, exact, 2 * np.abs(magnitude))
         assert results.outputs[1][0].shape == (1, table.dim)
 
-    def test_sample_weights(self, tflite, tmp_path):
+    def test_sample_weights_scale_rows(self, tflite, tmp_path):
         table = DpqTable()
         model = bag_model(tmp_path / "model.tflite", table, 0, offsets=np.int64, weighted=True)
         weights = np.array([0.5, -2.0, 4.0], np.float32)
@@ -87,7 +87,7 @@ class TestBags:
         assert_close(results.outputs[0][0], np.float32, exact, np.abs(exact) + 4)
         tflite.refuses(model, "whose shapes do not fit", [ids, offsets, weights[:2]])
 
-    def test_a_bag_a_row_of_ids(self, tflite, tmp_path, make_any):
+    def test_bags_of_one_per_row_match_definition(self, tflite, tmp_path, make_any):
         table = make_any()
         model = fixed_bag_model(tmp_path / "model.tflite", table)
         ids = RANDOM.integers(0, 50, (6, 5)).astype(np.int32)
@@ -107,23 +107,23 @@ class TestBags:
             ([], "whose shapes do not fit"),
         ],
     )
-    def test_offsets_that_do_not_fit_the_ids(self, tflite, tmp_path, offsets, message):
+    def test_offsets_that_do_not_fit_ids_are_refused(self, tflite, tmp_path, offsets, message):
         model = bag_model(tmp_path / "model.tflite", AntTable(), 1, offsets=np.int32)
         tflite.refuses(model, message, [np.array([4, 5, 6], np.int32), np.array(offsets, np.int32)])
 
-    def test_an_id_that_is_no_row(self, tflite, tmp_path):
+    def test_id_out_of_range_is_refused(self, tflite, tmp_path):
         model = bag_model(tmp_path / "model.tflite", TtTable(), 0, offsets=np.int32)
         ids, offsets = np.array([4, 5, 50], np.int32), np.array([0, 1, 3], np.int32)
         tflite.refuses(model, "got id 50 at position 2 of the flattened ids", [ids, offsets])
 
     @pytest.mark.parametrize(("mode", "weighted"), [(3, False), (-1, False), (1, True)])
-    def test_a_mode_that_there_is_not(self, tflite, tmp_path, mode, weighted):
+    def test_unknown_bag_mode_is_refused(self, tflite, tmp_path, mode, weighted):
         model = bag_model(tmp_path / "model.tflite", DpqTable(), mode, offsets=np.int32, weighted=weighted)
         tflite.refuses(model, "mode: got another one, or sample_weights with it", [])
 
 
 class TestHeads:
-    def test_logits_of_every_method(self, tflite, tmp_path, make_any):
+    def test_logits_of_every_method_match_definition(self, tflite, tmp_path, make_any):
         table = make_any()
         model = head_model(tmp_path / "model.tflite", table)
         states = [RANDOM.standard_normal((batch, table.dim)).astype(np.float32) for batch in (1, 70)]
@@ -136,7 +136,7 @@ class TestHeads:
         np.testing.assert_allclose(without.outputs[0][0], results.outputs[0][0], rtol=1e-4, atol=1e-4)
 
     @pytest.mark.parametrize("ids_dtype", [np.int32, np.int64])
-    def test_the_best_of_every_method_are_those_of_the_logits(self, tflite, tmp_path, make_any, ids_dtype):
+    def test_topk_of_every_method_matches_logits(self, tflite, tmp_path, make_any, ids_dtype):
         table = make_any()
         hidden = RANDOM.standard_normal((20, table.dim)).astype(np.float32)
         (logits,) = tflite.run(head_model(tmp_path / "logits.tflite", table), [hidden]).outputs[0]
@@ -147,7 +147,7 @@ class TestHeads:
         assert_same_bits(ids, order.astype(ids_dtype))
         np.testing.assert_allclose(values, np.take_along_axis(logits, order, axis=1), rtol=1e-5, atol=1e-5)
 
-    def test_a_bias_moves_the_best(self, tflite, tmp_path):
+    def test_bias_changes_topk_order(self, tflite, tmp_path):
         table = DpqTable()
         bias = np.zeros(50, np.float32)
         bias[31] = 1000
@@ -168,16 +168,16 @@ class TestHeads:
         )
 
     @pytest.mark.parametrize("k", [0, 51, 1001])
-    def test_a_k_that_the_table_has_not(self, tflite, tmp_path, k):
+    def test_impossible_k_is_refused(self, tflite, tmp_path, k):
         tflite.refuses(head_model(tmp_path / "model.tflite", DpqTable(), k), "k must lie between 1 and 1000", [])
 
-    def test_states_of_another_width(self, tflite, tmp_path):
+    def test_states_of_another_width_are_refused(self, tflite, tmp_path):
         model = head_model(tmp_path / "model.tflite", DpqTable())
         tflite.refuses(
             model, r"got hidden of 2 dimensions, the last of 23, expected .*24", [np.ones((1, 23), np.float32)]
         )
 
-    def test_a_damaged_row_is_named(self, tflite, tmp_path):
+    def test_damaged_row_is_named_with_its_position(self, tflite, tmp_path):
         table = AntTable()
         anchor_ids = np.full_like(table.tensors()["anchor_ids"], 200)
         model = head_model(tmp_path / "model.tflite", table, anchor_ids=anchor_ids)

@@ -1,7 +1,7 @@
-"""TFLite files around a table: a manifest and the table's tensors for the delegate, and a body of standard operators.
+"""TFLite files with a table: a manifest and tensors for the delegate, and a body of standard operators.
 
-The body looks rows up in a dense copy of the table, which no file of ours has: what the delegate replaces must be seen
-to be replaced, and need not be how the exporter writes it.
+The body looks rows up in a dense copy of the table, which no exported file has. Tests show that the delegate replaces
+it; its form need not be that of the exporter.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ort_nodes import AntTable, DpqTable, Table, TtTable
 
 
 def load_schema() -> Any:
-    """The schema of TFLite, where the package is installed."""
+    """Return the schema of TFLite, or skip if the package is missing."""
     import pytest
 
     return pytest.importorskip("ai_edge_litert.schema_py_generated", reason="pip install ai-edge-litert")
@@ -77,7 +77,7 @@ class Model:
 
 
 def fields(table: Table) -> dict[str, object]:
-    """What a line of the manifest says of a table whose tensors are called as in the packed form."""
+    """Return the fields of a manifest line for a table whose tensors have the names of the packed form."""
     sizes: dict[str, object] = {"num_embeddings": table.num_embeddings, "padding_idx": table.padding_idx}
     if isinstance(table, DpqTable):
         attributes = table.attributes()
@@ -94,7 +94,7 @@ def fields(table: Table) -> dict[str, object]:
 
 
 def line(use: str, table: Table, **others: object) -> str:
-    """A line of the manifest; keyword arguments replace fields, None leaves one out."""
+    """Return a line of the manifest; keyword arguments replace fields, None omits one."""
     named = {name: value for name, value in (fields(table) | others).items() if value is not None}
     words = [f"{name}={value}" for name, value in named.items()]
     return " ".join([use, table.name.lower(), *words]) + "\n"
@@ -105,13 +105,13 @@ def manifest(*lines: str) -> str:
 
 
 def add_table(model: Model, table: Table, prefix: str = "", **tensors: np.ndarray) -> None:
-    """The table's tensors, which no operator reads; keyword arguments replace some."""
+    """Add the table's tensors, which no operator reads; keyword arguments replace some."""
     for name, content in (table.tensors() | tensors).items():
         model.constant(prefix + name, content)
 
 
 def add_rows(model: Model, table: Table, ids: int, name: str, rank: int) -> int:
-    """A dense look-up."""
+    """Add a dense lookup."""
     dense = model.constant(f"{name}.dense", table.rows64.astype(np.float32))
     rows = model.tensor(name, np.float32, [-1] * rank + [table.dim])
     model.operator("GATHER", [dense, ids], [rows], "GatherOptions", axis=0)
@@ -121,7 +121,7 @@ def add_rows(model: Model, table: Table, ids: int, name: str, rank: int) -> int:
 def rows_model(
     path: Path, table: Table, dtype: type = np.int32, text: str | None = None, **tensors: np.ndarray
 ) -> Path:
-    """Rows of ids [*, *]."""
+    """Write rows of ids [*, *]."""
     model = Model()
     ids = model.tensor("ids", dtype, [-1, -1])
     add_table(model, table, **tensors)

@@ -21,14 +21,14 @@ _PROGRAM = Path(__file__).with_name("run_tflite.py")
 
 @dataclass(frozen=True)
 class Results:
-    """What the runs of one model gave: outputs by run, and how many kernels of the delegate the model then had."""
+    """Results of one model's runs: outputs by run, and the number of kernels of the delegate."""
 
     outputs: list[list[np.ndarray]]
     replaced: int
 
 
 class TfliteRuntime:
-    """A Python that has a runtime."""
+    """A Python interpreter that has a runtime."""
 
     def __init__(self, python: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ class TfliteRuntime:
         delegate: bool = True,
         options: dict[str, str] | None = None,
     ) -> None:
-        """The runtime raises an error that says so."""
+        """Assert that the runtime raises an error with this message."""
         answer = self._ask(model, runs, delegate, options or {})
         assert re.search(message, answer.get("error", "no error")), answer
 
@@ -82,7 +82,7 @@ class TfliteRuntime:
 
 
 def start(target: TfliteTarget, folder: Path) -> TfliteRuntime:
-    """A runtime; the one of another environment is downloaded once."""
+    """Start a runtime; that of another environment is downloaded once."""
     if lacks := target.lacks():
         pytest.skip("; ".join(f"{lack.what}: {lack.remedy}" for lack in lacks))
     try:

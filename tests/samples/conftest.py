@@ -1,4 +1,4 @@
-"""Samples are scripts beside one another: what they import lies in their folder."""
+"""Import path of the samples, which are scripts that import modules of their own folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `samples/ci` offers for other repositories is whole, and its commands run there."""
+"""Files of `samples/ci` for other repositories are complete, and their commands run there."""
 
 import os
 import re
@@ -29,29 +29,29 @@ UPLOADED = WORKFLOW["jobs"]["check"]["steps"][-1]["with"]["path"]
 
 
 def commands() -> list[str]:
-    """Every command line of edge-embed in the folder."""
+    """Return every command line of edge-embed in the folder."""
     shown = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     lines = [line for text in (*shown, *(step["run"] for step in STEPS.values())) for line in text.splitlines()]
     return [line for line in (*lines, HOOK["entry"]) if line.startswith("edge-embed ")]
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_is_one(line: str) -> None:
+def test_command_lines_have_known_options(line: str) -> None:
     _, name, *arguments = shlex.split(line)
     command = cli.main.commands[name]
     command.make_context(name, arguments)  # refuses unknown options
 
 
-def test_the_budget_is_one_and_the_others_name_it_and_its_files() -> None:
+def test_budget_is_valid_and_named_by_workflow_and_hook() -> None:
     budget = read_budget(FOLDER / "edge-embed.toml")
     named = {path.name for path in (budget.model, budget.exported, budget.baseline) if path is not None}
     assert named == {"model.pt", "model.onnx", "edge-embed-baseline.json"}
     assert all(re.search(HOOK["files"], name) for name in (*named, "edge-embed.toml"))
     assert all(name in README for name in (path.name for path in FOLDER.iterdir() if path.name != "README.md"))
-    assert WORKFLOW[True] == "pull_request"  # `on` is a truth value in YAML 1.1; GitHub reads it as text
+    assert WORKFLOW[True] == "pull_request"  # YAML 1.1 reads `on` as a truth value; GitHub reads it as text
 
 
-def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
+def test_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
     actions = [step["uses"] for step in WORKFLOW["jobs"]["check"]["steps"] if "uses" in step]
     assert len(actions) == 3
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
@@ -61,8 +61,8 @@ def test_the_workflow_pins_actions_by_commit_and_packages_by_version() -> None:
     assert not WORKFLOW["jobs"]["check"]["runs-on"].endswith("latest")
 
 
-def test_a_base_without_a_model_and_an_exported_file_in_the_repository_stop_no_step(tmp_path: Path) -> None:
-    """The steps as GitHub runs them, with the command's own arguments printed in its place."""
+def test_workflow_runs_with_base_without_model_and_exported_file_present(tmp_path: Path) -> None:
+    """Each step runs as on GitHub, with the command's arguments printed instead of the command."""
     (tmp_path / "edge-embed").write_text('#!/bin/sh\necho "$@"\n')
     (tmp_path / "git").write_text("#!/bin/sh\nmkdir .base\n")
     for name in ("edge-embed", "git"):
@@ -85,8 +85,8 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.mark.slow
-def test_its_commands_run_one_after_another(warm: Warm, tmp_path: Path) -> None:
-    """README, then the steps of the workflow on a repository whose base is its first commit, then the hook."""
+def test_commands_of_readme_workflow_and_hook_run_in_order(warm: Warm, tmp_path: Path) -> None:
+    """The workflow's steps run on a repository whose base is its first commit."""
     if shutil.which("git") is None:
         pytest.skip("git is missing (Debian: apt-get install git)")
     shutil.copy(FOLDER / "edge-embed.toml", tmp_path)
@@ -108,7 +108,7 @@ def test_its_commands_run_one_after_another(warm: Warm, tmp_path: Path) -> None:
     commit = "git init --quiet . && git add edge-embed.toml model.pt && git commit --quiet --message first"
     for text in (first, again, commit, *steps, HOOK["entry"]):
         done = run(text)
-        if done.returncode == 5:  # timing decides no test: this base is the same model
+        if done.returncode == 5:  # the base is the same model, so that timing decides nothing
             continue
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
     assert "edge-embed check: 0 failed" in (tmp_path / "summary.md").read_text()

@@ -45,7 +45,7 @@ def error(found: np.ndarray) -> float:
 
 
 class TestCutDown:
-    def test_low_rank_is_the_best_that_fits(self) -> None:
+    def test_low_rank_is_best_that_fits(self) -> None:
         rank = 3
         left, sizes, right = np.linalg.svd(ROWS, full_matrices=False)
         best = (left[:, :rank] * sizes[:rank]) @ right[:rank]
@@ -60,17 +60,17 @@ class TestCutDown:
         assert {len(np.unique(group, axis=0)) for group in np.split(with_four, 4, axis=1)} == {16}
         assert error(with_four) < error(with_two)
 
-    def test_frequent_rows_are_met_better(self) -> None:
+    def test_frequent_rows_have_smaller_error(self) -> None:
         counts = np.where(np.arange(N) < 10, 1000, 0)
         plain, weighted = (cut_down(ROWS, each, 4 * 16 * DIM + N)["pq"] for each in (np.zeros_like(counts), counts))
         assert np.linalg.norm((weighted - ROWS)[:10]) < 0.7 * np.linalg.norm((plain - ROWS)[:10])
 
-    def test_a_train_takes_no_more_bytes_than_given(self) -> None:
+    def test_train_takes_no_more_bytes_than_given(self) -> None:
         packed = edge_embed.TTEmbedding(N, DIM, rank=4).to_packed()
         larger, smaller = (cut_down(ROWS, COUNTS, packed.nbytes + less)["tt"] for less in (400, -400))
         assert error(larger) < error(smaller) < float(np.linalg.norm(ROWS))
 
-    def test_what_does_not_fit_is_left_out(self) -> None:
+    def test_methods_that_do_not_fit_are_left_out(self) -> None:
         assert cut_down(ROWS, COUNTS, 4) == {}
         assert tuple(cut_down(ROWS, COUNTS, 10**6)) == WAYS
 
@@ -85,7 +85,7 @@ class Numbers(nn.Module):
 
 
 class Halves(Task[Numbers]):
-    """Row i gives +1 for some rows and -1 for the others; which ones depends on the seed, as a split does."""
+    """A task whose row i gives +1 for some rows and -1 for others, which depend on the seed as a split does."""
 
     metric = "accuracy"
 
@@ -132,30 +132,30 @@ def found() -> list[Trial]:
 
 
 class TestTrials:
-    def test_every_method_runs_from_every_seed(self, found: list[Trial]) -> None:
+    def test_trials_cover_every_method_and_seed(self, found: list[Trial]) -> None:
         found = [(trial.method, trial.seed) for trial in found]
         assert found == [("dense", 3), ("dpq", 3), ("dense", 4), ("dpq", 4)]
 
-    def test_validation_chooses_the_setting(self, found: list[Trial]) -> None:
-        assert {trial.setting for trial in found if trial.method == "dense"} == {1}  # the other learns nothing
+    def test_validation_chooses_setting(self, found: list[Trial]) -> None:
+        assert {trial.setting for trial in found if trial.method == "dense"} == {1}  # the other setting learns nothing
         assert all(trial.test == 1 for trial in found if trial.method == "dense")
 
-    def test_bytes_are_those_of_the_packed_table(self, found: list[Trial]) -> None:
+    def test_table_bytes_are_those_of_packed_table(self, found: list[Trial]) -> None:
         assert [trial.table_bytes for trial in found[:2]] == [4 * N * DIM, N * 1 + 4 * 4 * DIM]
 
-    def test_the_dense_table_is_cut_down_to_the_bytes_of_the_others(self, found: list[Trial]) -> None:
+    def test_dense_table_is_cut_down_to_bytes_of_others(self, found: list[Trial]) -> None:
         assert not found[0].cut_down
         assert found[1].cut_down.keys() <= set(WAYS)
         assert all(0 <= score <= 1 for score in found[1].cut_down.values())
 
-    def test_a_seed_gives_the_same_trial_again(self, found: list[Trial]) -> None:
+    def test_seed_gives_same_trial_again(self, found: list[Trial]) -> None:
         assert run_seed(Halves, CANDIDATES, {"dense": 1, "dpq": 0}, 4, OPTIONS) == found[2:]
 
-    def test_counts_are_those_of_the_batches(self) -> None:
+    def test_counts_match_rows_of_batches(self) -> None:
         (rows,) = counts(Halves(), [ROWS])
         assert rows.tolist() == [40, *[10] * (N - 1)]
 
-    def test_dense_steps_cost_what_dense_steps_cost(self) -> None:
+    def test_step_costs_are_relative_to_dense_step(self) -> None:
         recipes = {name: recipes[-1] for name, recipes in CANDIDATES.items()}
         costs = step_costs(Halves(), recipes, quick=True)
         assert set(costs["dense"]) == {1.0}
@@ -172,7 +172,7 @@ class Sums(nn.Module):
 
 
 class TwoTables(Task[Sums]):
-    """Rows of a table of 40 rows and of one of 60, which are to give 1 in all."""
+    """Rows of a table of 40 rows and of a table of 60 rows, whose sum has to be 1."""
 
     metric = "sum"
     sizes: ClassVar = {"left": 40, "right": 60}
@@ -198,7 +198,7 @@ class TwoTables(Task[Sums]):
 
 
 class TestSeveralTables:
-    def test_each_is_cut_down_to_its_own_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tables_are_cut_down_to_their_own_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Any] = []
 
         def nothing(rows: np.ndarray, counts: np.ndarray, nbytes: int) -> dict[str, np.ndarray]:
@@ -233,7 +233,7 @@ class TestCommand:
         arguments = ["ag_news", "--data", str(tmp_path), "--seeds", "2", "--quick", "--output", str(tmp_path / "out")]
         return invoked(arguments)
 
-    def test_it_writes_what_it_prints(self, done: Any, tmp_path: Path) -> None:
+    def test_command_writes_what_it_prints(self, done: Any, tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         assert done.stdout == (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
         results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
@@ -244,7 +244,7 @@ class TestCommand:
 
     @pytest.fixture
     def interrupted(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-        """The arguments of a run of two seeds that ended in the second one."""
+        """Return the arguments of a run of two seeds that ended during the second one."""
         import ag_news.claims
 
         def run(make_task: Any, candidates: Any, chosen: Any, seed: int, options: Options) -> list[Trial]:
@@ -260,13 +260,11 @@ class TestCommand:
             assert invoked(arguments).exit_code == 1
         return arguments
 
-    def test_seeds_that_are_done_stay_when_a_later_one_is_interrupted(
-        self, interrupted: list[str], tmp_path: Path
-    ) -> None:
+    def test_finished_seeds_stay_when_later_one_is_interrupted(self, interrupted: list[str], tmp_path: Path) -> None:
         assert "--seeds 1 --seed 0 --quick" in (tmp_path / "results.md").read_text(encoding="utf-8")
         assert "One seed." in (tmp_path / "results.md").read_text(encoding="utf-8")
 
-    def test_resume_runs_what_is_missing(
+    def test_resume_runs_missing_seeds_only(
         self, interrupted: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         begun = json.loads((tmp_path / "begun.json").read_text(encoding="utf-8"))
@@ -298,7 +296,9 @@ class TestCommand:
             ('{"sample": "ag_news", "quick": true, "chosen": {"dense": 2}, "trials": []}', "is of other settings"),
         ],
     )
-    def test_resume_needs_such_a_run(self, interrupted: list[str], tmp_path: Path, left: str | None, said: str) -> None:
+    def test_resume_without_matching_run_is_refused(
+        self, interrupted: list[str], tmp_path: Path, left: str | None, said: str
+    ) -> None:
         (tmp_path / "begun.json").unlink()
         if left is not None:
             (tmp_path / "begun.json").write_text(left, encoding="utf-8")
@@ -307,7 +307,7 @@ class TestCommand:
         assert said in done.stderr
         assert "leave out --resume" in done.stderr
 
-    def test_resume_takes_no_seeds_without_a_method_of_now(
+    def test_resume_with_other_methods_is_refused(
         self, interrupted: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         import ag_news.claims
@@ -317,14 +317,14 @@ class TestCommand:
         assert done.exit_code == 1
         assert "is of other settings" in done.stderr
 
-    def test_a_folder_that_cannot_be_made_is_one_line(self, tmp_path: Path) -> None:
+    def test_folder_that_cannot_be_made_gives_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         where = ["--data", str(tmp_path), "--output", str(tmp_path / "file" / "x")]
         done = CliRunner().invoke(claims.main, ["ag_news", *where])
         assert done.exit_code == 1
         assert "cannot be made: Not a directory" in done.stderr
 
-    def test_differences_are_within_a_seed(self, done: Any, tmp_path: Path) -> None:
+    def test_differences_are_taken_within_a_seed(self, done: Any, tmp_path: Path) -> None:
         results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
         trials = {(trial["method"], trial["seed"]): trial for trial in results["trials"]}
         dense, dpq = results["methods"]
@@ -339,7 +339,7 @@ class TestCommand:
             assert got["difference"]["half"] == pytest.approx(half, rel=1e-4)
             assert of_dense["difference"] is None
 
-    def test_what_else_is_measured_has_columns_of_its_own(self, done: Any) -> None:
+    def test_additional_measures_have_columns_of_their_own(self, done: Any) -> None:
         rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line[:1] == "|"]
         header, dense, dpq = rows[0], rows[2], rows[3]
         at = header.index("largest")
@@ -350,7 +350,9 @@ class TestCommand:
 
 
 class TestSteps:
-    def test_ratios_of_all_methods_at_a_width(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_steps_command_gives_ratios_of_all_methods_at_a_width(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         import wikitext2.claims
 
         widths = set()
@@ -371,7 +373,7 @@ class TestSteps:
         assert low <= ratio <= high
         assert widths == {192}
 
-    def test_an_lstm_is_as_wide_as_its_table(self) -> None:
+    def test_lstm_is_as_wide_as_its_table(self) -> None:
         from sst2.model import PhraseClassifier
         from wikitext2.model import LanguageModel
 
@@ -379,21 +381,21 @@ class TestSteps:
         assert LanguageModel(nn.Embedding(5, 64))(ids).shape == (1, 2, 5)
         assert PhraseClassifier(nn.Embedding(5, 64))(ids).shape == (1, 2)
 
-    def test_codes_are_for_as_many_columns_each(self, tmp_path: Path) -> None:
+    def test_width_that_codes_do_not_divide_is_refused(self, tmp_path: Path) -> None:
         done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "100"], steps.main)
         assert done.exit_code == 2
         assert "--width: got 100, expected a multiple of 64" in " ".join(done.output.split())
 
 
-def test_a_quick_run_has_one_ratio_of_each_method() -> None:
+def test_quick_run_has_one_ratio_of_each_method() -> None:
     found = one_of_each({"dense": [], "dpq vq, K = 16": [], "dpq vq, K = 4": [], "dpq sx, K = 16": [], "tt, R = 8": []})
     assert list(found) == ["dense", "dpq vq, K = 16", "dpq sx, K = 16", "tt, R = 8"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
-# What a dense table and any other must reach: by chance 0.25, 0.5, 0.004, 0.5 and perplexities of thousands. In one
-# short epoch nothing is learned of clicks.
+# Limits for a dense table and for any other; chance gives 0.25, 0.5, 0.004, 0.5 and perplexities of thousands. One
+# short epoch learns nothing of clicks.
 @pytest.mark.parametrize(
     ("name", "dense", "worst"),
     [
@@ -405,7 +407,7 @@ def test_a_quick_run_has_one_ratio_of_each_method() -> None:
         ("wikitext2", 900, 2000),
     ],
 )
-def test_a_quick_run(name: str, dense: float, worst: float, tmp_path: Path) -> None:
+def test_quick_run_reaches_scores_above_chance(name: str, dense: float, worst: float, tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "samples" / "claims.py", name, "--seeds", "1", "--quick", "--output", tmp_path]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -418,11 +420,11 @@ def test_a_quick_run(name: str, dense: float, worst: float, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", claims._NAMES)
-def test_each_readme_gives_the_command(name: str) -> None:
+def test_readme_of_each_sample_gives_its_command(name: str) -> None:
     text = (ROOT / "samples" / name / "README.md").read_text(encoding="utf-8")
     assert f"python samples/claims.py {name} --data FOLDER" in text
 
 
-def test_a_readme_gives_the_command_of_steps() -> None:
+def test_readme_gives_command_of_steps() -> None:
     text = (ROOT / "samples" / "wikitext2" / "README.md").read_text(encoding="utf-8")
     assert "python samples/steps.py wikitext2 --data FOLDER --width 512" in text

@@ -1,4 +1,4 @@
-"""Clicks on items: what is learned, what is tested, and what a score says."""
+"""Clicks on items: training data, test data and the score."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from click_through.task import ClickTask
 from torch import Tensor, nn
 
 USERS = 30
-# As `amazon_video.data.read` gives them: user i has from three to eight items from 10 i + 1 on.
+# The format of `amazon_video.data.read`: user i has from three to eight items from 10 i + 1 on.
 ITEMS = torch.zeros(USERS, 22, dtype=torch.int64)
 for user in range(USERS):
     ITEMS[user, 22 - (3 + user % 6) :] = torch.arange(3 + user % 6) + 10 * user + 1
@@ -23,7 +23,7 @@ def task() -> ClickTask:
 
 
 class Knowing(nn.Module):
-    """Knows what each user takes next, and nothing else."""
+    """A model that knows each user's next item and nothing else."""
 
     def __init__(self, right: bool) -> None:
         super().__init__()
@@ -35,21 +35,21 @@ class Knowing(nn.Module):
 
 
 class TestClicks:
-    def test_nothing_that_is_tested_is_trained_on(self, task: ClickTask) -> None:
+    def test_tested_items_are_not_trained_on(self, task: ClickTask) -> None:
         (batch,) = task.batches()
         _, items, recent, taken = batch
         clicks = ITEMS[:, :20]
         assert sorted(items[taken == 1].tolist()) == clicks[clicks > 0].tolist()
         assert not set(ITEMS[:, 20:].flatten().tolist()) & set(recent.flatten().tolist())
 
-    def test_recent_items_are_those_before(self, task: ClickTask) -> None:
+    def test_recent_items_are_those_before_click(self, task: ClickTask) -> None:
         (batch,) = task.batches()
         rows = {int(item): before.tolist() for _, item, before, taken in zip(*batch, strict=True) if taken}
         assert rows[1] == rows[51] == [0, 0, 0, 0, 0]
         assert rows[23] == [0, 0, 0, 21, 22]
         assert rows[56] == [51, 52, 53, 54, 55]
 
-    def test_others_are_the_items_of_other_clicks(self, task: ClickTask) -> None:
+    def test_negatives_are_items_of_other_clicks(self, task: ClickTask) -> None:
         (batch,) = task.batches()
         users, items, recent, taken = batch
         clicks, others = taken == 1, taken == 0
@@ -58,7 +58,7 @@ class TestClicks:
         assert sorted(items[clicks].tolist()) == sorted(items[others].tolist())
         assert float((items[clicks] != items[others]).float().mean()) > 0.8
 
-    def test_each_table_has_rows_for_all_ids(self, task: ClickTask) -> None:
+    def test_tables_have_rows_for_all_ids(self, task: ClickTask) -> None:
         model = task.model(lambda rows: nn.Embedding(rows, WIDTH, padding_idx=0))
         (batch,) = task.batches()
         sizes = [table.num_embeddings for table in model.table.values()]
@@ -67,20 +67,20 @@ class TestClicks:
 
 
 class TestScore:
-    def test_it_is_one_for_who_knows(self, task: ClickTask) -> None:
+    def test_score_of_perfect_model_is_nearly_one(self, task: ClickTask) -> None:
         for part in ("validation", "test"):
             right, wrong = (task.score(Knowing(each), part) for each in (True, False))  # type: ignore[arg-type]
             assert right == 1 - wrong
-            assert right > 0.9  # now and then the other item is the own one
+            assert right > 0.9  # sometimes the other item is the user's own
 
-    def test_it_is_the_same_again(self, task: ClickTask) -> None:
+    def test_score_is_repeatable_on_test_data(self, task: ClickTask) -> None:
         model = task.model(lambda rows: nn.Embedding(rows, WIDTH)).eval()
         with torch.no_grad():
             assert task.score(model, "test") == task.score(model, "test")
 
 
 class TestModel:
-    def test_every_table_matters(self) -> None:
+    def test_model_output_depends_on_every_table(self) -> None:
         torch.manual_seed(0)
         model = ClickModel(nn.ModuleDict({name: nn.Embedding(5, WIDTH) for name in ("user", "item", "recent")})).eval()
         ids = [torch.tensor([1]), torch.tensor([1]), torch.tensor([[1, 2]])]
@@ -89,7 +89,7 @@ class TestModel:
             other[at] = ids[at] + 1
             assert not torch.allclose(model(*ids), model(*other))
 
-    def test_padding_does_not_count(self) -> None:
+    def test_padding_does_not_change_output(self) -> None:
         tables = nn.ModuleDict({name: nn.Embedding(5, WIDTH, padding_idx=0) for name in ("user", "item", "recent")})
         model, user = ClickModel(tables).eval(), torch.tensor([1])
         short, padded = torch.tensor([[3, 4]]), torch.tensor([[0, 0, 0, 3, 4]])

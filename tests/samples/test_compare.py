@@ -1,4 +1,4 @@
-"""Every comparing sample in small, on the data that the samples are made for, end to end."""
+"""Every comparing sample at a small size, on its own data, end to end."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ METHODS = {
     "wikitext2": _LEARNED,
 }
 NAMES = tuple(METHODS)
-# They train nothing, or little: half of their time is the k-means of eleven tables, and of three of 30,522 rows.
+# They train little or nothing: half of their time is the k-means of eleven tables, and of three of 30,522 rows.
 LONG = ("pretrained", "sentence_encoder")
 QUICK = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
@@ -35,7 +35,7 @@ Rows = dict[str, dict[str, Any]]
 
 @functools.cache
 def quick(name: str) -> Rows:
-    """Results of a quick run by method."""
+    """Return the results of a quick run by method."""
     command = [sys.executable, SCRIPT, name, "--quick", "--json"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,11 +52,11 @@ def scores(rows: Rows, metric: str) -> dict[str, float]:
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 class TestQuickRuns:
     @pytest.mark.parametrize("name", QUICK)
-    def test_every_path_of_every_export_agrees(self, name: str) -> None:
+    def test_validation_of_every_export_passes(self, name: str) -> None:
         assert {row["validation"] for row in quick(name).values() if row["times"]} == {"passed"}
 
     @pytest.mark.parametrize("name", QUICK)
-    def test_every_method_is_there_and_smaller_than_dense(self, name: str) -> None:
+    def test_methods_are_complete_and_smaller_than_dense(self, name: str) -> None:
         rows = quick(name)
         assert {method.split()[-1] for method in rows} == METHODS[name]
         for method, row in rows.items():
@@ -65,20 +65,20 @@ class TestQuickRuns:
                 assert row["table_bytes"] * row["ratio"] == pytest.approx(dense["table_bytes"])
                 assert row["file_bytes"] < dense["file_bytes"], method
 
-    def test_news_are_classified_nearly_as_well_as_by_a_dense_table(self) -> None:
+    def test_news_accuracy_is_near_that_of_dense_table(self) -> None:
         rows = quick("ag_news")
         accuracy = scores(rows, "accuracy")
-        assert accuracy["dense"] > 0.85  # by chance: 0.25
+        assert accuracy["dense"] > 0.85  # chance gives 0.25
         assert accuracy["dpq"] > accuracy["dense"] - 0.02
         assert min(accuracy["ant"], accuracy["tt"]) > 0.8
         assert rows["dpq"]["ratio"] > 50
         assert rows["ant"]["ratio"] > 15
         assert rows["tt"]["ratio"] > 50
 
-    def test_words_are_predicted_with_a_tied_table(self) -> None:
+    def test_words_are_predicted_with_tied_table(self) -> None:
         rows = quick("wikitext2")
         perplexity = scores(rows, "perplexity")
-        assert perplexity["dense"] < 300  # by chance: 4,331
+        assert perplexity["dense"] < 300  # chance gives 4,331
         assert perplexity["tt"] < 1.2 * perplexity["dense"]
         assert max(perplexity.values()) < 1.7 * perplexity["dense"]
         assert rows["dpq"]["ratio"] > 25
@@ -95,15 +95,15 @@ class TestQuickRuns:
         assert rows["tt"]["ratio"] > 10
 
     @pytest.mark.parametrize("name", ["amazon_video", "wikitext2"])
-    def test_the_output_layer_is_compressed_too(self, name: str) -> None:
+    def test_output_layer_is_compressed_too(self, name: str) -> None:
         rows = quick(name)
         assert all({"rows", "logits"} <= row["times"].keys() for method, row in rows.items() if method != "dense")
 
     @pytest.mark.long
-    def test_tables_that_others_trained_are_replaced(self) -> None:
+    def test_pretrained_tables_are_replaced(self) -> None:
         rows = quick("pretrained")
         perplexity, same = scores(rows, "perplexity"), scores(rows, "same decisions")
-        assert perplexity["words dense"] < 300  # by chance: 10,000; with another order of gates: 280 to 3,800
+        assert perplexity["words dense"] < 300  # chance gives 10,000; another order of gates 280 to 3,800
         assert perplexity["words dpq"] < 1.05 * perplexity["words dense"]
         assert max(perplexity.values()) < 1.15 * perplexity["words dense"]
         assert rows["words dpq"]["ratio"] > 10
@@ -113,12 +113,12 @@ class TestQuickRuns:
         assert same["thai dpq"] > 0.95
         assert min(same.values()) > 0.8
         films = scores(rows, "same films")
-        assert films["films dpq"] > 0.6  # of ten; by chance .003
+        assert films["films dpq"] > 0.6  # of ten; chance gives .003
         assert films["films dpq"] > max(films["films ant"], films["films low_rank"])
         assert rows["films dpq"]["ratio"] > 9
 
     @pytest.mark.long
-    def test_sentences_are_as_alike_as_they_were(self) -> None:
+    def test_sentence_similarity_is_kept(self) -> None:
         rows = quick("sentence_encoder")
         alike = scores(rows, "rank correlation")
         assert rows["dpq"]["ratio"] > 8
@@ -137,7 +137,7 @@ RESULTS = [
 class TestCommand:
     @pytest.fixture
     def ran(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-        """Let the sample return results at once; the options that it got are in the list."""
+        """Make the sample return results at once, and return the list of the options that it gets."""
         import ag_news.sample
 
         got: list[Any] = [RESULTS]
@@ -148,18 +148,18 @@ class TestCommand:
         where = ["--data", str(folder), "--output", str(folder / "out")]
         return CliRunner().invoke(compare.main, ["ag_news", *where, *arguments])
 
-    def test_it_prints_one_table(self, ran: list[Any], tmp_path: Path) -> None:
+    def test_command_prints_one_table(self, ran: list[Any], tmp_path: Path) -> None:
         done = self.run(tmp_path)
         assert done.exit_code == 0, done.output
         for text in ("accuracy", "0.8912", "40.0x", "1,100", "rows 1.50", "logits 0.75", "passed"):
             assert text in done.stdout, text
 
-    def test_json_is_all_of_stdout(self, ran: list[Any], tmp_path: Path) -> None:
+    def test_json_option_writes_json_only_to_stdout(self, ran: list[Any], tmp_path: Path) -> None:
         report = json.loads(self.run(tmp_path, "--json").stdout)
         assert [row["method"] for row in report["results"]] == ["dense", "dpq"]
         assert report["results"][1]["times"] == {"rows": 1.5, "logits": 0.75}
 
-    def test_options_reach_the_sample(self, ran: list[Any], tmp_path: Path) -> None:
+    def test_options_reach_sample(self, ran: list[Any], tmp_path: Path) -> None:
         self.run(tmp_path, "--quick", "--seed", "7")
         options = ran[-1]
         assert (options.data, options.output) == (tmp_path, tmp_path / "out")
@@ -167,20 +167,20 @@ class TestCommand:
         assert options.seed == 7
         assert options.output.is_dir()
 
-    def test_a_failed_validation_is_exit_code_1(self, ran: list[Any], tmp_path: Path) -> None:
+    def test_failed_validation_exits_with_1(self, ran: list[Any], tmp_path: Path) -> None:
         ran[0] = [*RESULTS, Result("tt", {"accuracy": 0.9}, 2.0, 1, 1, {}, "failed", ("table words: differs",))]
         done = self.run(tmp_path)
         assert done.exit_code == 1
         assert "failed" in done.stdout
 
-    def test_without_data_it_names_option_and_variable(self) -> None:
+    def test_command_without_data_names_option_and_variable(self) -> None:
         done = CliRunner(env={"EDGE_EMBED_DATA": None}).invoke(compare.main, ["ag_news"])
         assert done.exit_code == 2
         assert "--data" in done.stderr
         assert "EDGE_EMBED_DATA" in done.stderr
 
     @pytest.mark.parametrize("name", ["ag_news", "amazon_video", "wikitext2"])
-    def test_an_absent_archive_is_named(self, name: str, tmp_path: Path) -> None:
+    def test_missing_archive_is_named(self, name: str, tmp_path: Path) -> None:
         out = ["--data", str(tmp_path), "--output", str(tmp_path / "out")]
         done = CliRunner().invoke(compare.main, [name, *out])
         assert done.exit_code == click.ClickException.exit_code
@@ -189,7 +189,7 @@ class TestCommand:
 
 class TestReadmes:
     @pytest.mark.parametrize("name", NAMES)
-    def test_it_gives_the_command_and_a_table(self, name: str) -> None:
+    def test_readme_gives_command_and_table(self, name: str) -> None:
         text = (ROOT / "samples" / name / "README.md").read_text(encoding="utf-8")
         assert f"python samples/compare.py {name}" in text
         for method in METHODS[name]:

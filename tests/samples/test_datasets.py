@@ -1,4 +1,4 @@
-"""What the samples read: archives, and the files in them, in small."""
+"""Data that the samples read: small archives, and the files in them."""
 
 import io
 import json
@@ -26,14 +26,14 @@ def archive(folder: Path, name: str, member: str, content: bytes = b"text") -> P
 
 
 class TestUnpacked:
-    def test_it_gives_the_folder_and_leaves_nothing(self, tmp_path: Path) -> None:
+    def test_unpacked_gives_folder_and_leaves_nothing(self, tmp_path: Path) -> None:
         path = archive(tmp_path, "set", "set/words.txt", b"a b")
         with unpacked(tmp_path, "set") as folder:
             assert (folder / "words.txt").read_bytes() == b"a b"
         assert not folder.exists()
         assert list(tmp_path.iterdir()) == [path]
 
-    def test_an_absent_archive_is_named_with_the_remedy(self, tmp_path: Path) -> None:
+    def test_missing_archive_is_named_with_remedy(self, tmp_path: Path) -> None:
         with (
             pytest.raises(click.ClickException, match=r"set\.tar\.xz is missing: --data takes"),
             unpacked(tmp_path, "set"),
@@ -41,19 +41,19 @@ class TestUnpacked:
             pass
 
     @pytest.mark.parametrize("kept", [0, 10, 60])
-    def test_a_damaged_archive_is_named(self, tmp_path: Path, kept: int) -> None:
+    def test_damaged_archive_is_named(self, tmp_path: Path, kept: int) -> None:
         path = archive(tmp_path, "set", "set/words.txt")
         path.write_bytes(path.read_bytes()[:kept])
         with pytest.raises(click.ClickException, match=r"set\.tar\.xz cannot be unpacked"), unpacked(tmp_path, "set"):
             pass
 
-    def test_a_member_outside_the_folder_is_refused(self, tmp_path: Path) -> None:
+    def test_member_outside_folder_is_refused(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "../../outside.txt")
         with pytest.raises(click.ClickException, match="cannot be unpacked"), unpacked(tmp_path, "set"):
             pass
         assert not (tmp_path.parent / "outside.txt").exists()
 
-    def test_a_file_that_it_lacks_is_named(self, tmp_path: Path) -> None:
+    def test_missing_file_of_archive_is_named(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "set/words.txt")
         named = pytest.raises(click.ClickException, match=r"set\.tar\.xz holds no set/train\.tsv")
         with named, unpacked(tmp_path, "set") as folder:
@@ -61,7 +61,7 @@ class TestUnpacked:
         with pytest.raises(FileNotFoundError), unpacked(tmp_path, "set"):
             (tmp_path / "elsewhere").read_text()
 
-    def test_another_archive_of_that_name_is_refused(self, tmp_path: Path) -> None:
+    def test_archive_without_expected_folder_is_refused(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "other/words.txt")
         with pytest.raises(click.ClickException, match="holds no folder set"), unpacked(tmp_path, "set"):
             pass
@@ -71,7 +71,7 @@ def test_words_are_numbered_by_frequency() -> None:
     assert number_words("b a c b a b d".split(), least=2) == {"<pad>": 0, "<unk>": 1, "b": 2, "a": 3}
 
 
-def test_ag_news(tmp_path: Path) -> None:
+def test_ag_news_is_read_into_ids_and_classes(tmp_path: Path) -> None:
     (tmp_path / "train_20k.csv").write_text(
         'label,source,text\n3,desc,"Oil, oil prices ""rise"""\n1,desc,Prices rise 20\n', encoding="utf-8"
     )
@@ -85,7 +85,7 @@ def test_ag_news(tmp_path: Path) -> None:
     assert testing.classes.tolist() == [3]
 
 
-def test_wikitext2(tmp_path: Path) -> None:
+def test_wikitext2_is_read_into_ids_and_windows(tmp_path: Path) -> None:
     (tmp_path / "wiki.valid.txt").write_text(" a b a \n a <unk> b \n a b \n", encoding="utf-8")
     (tmp_path / "wiki.test.txt").write_text(" b z \n", encoding="utf-8")
     text = wikitext2.read(tmp_path, least=2)
@@ -113,13 +113,13 @@ class TestAmazonVideo:
         assert histories.items.shape == (2, 22)
         assert histories.items[:, -4:].tolist() == [[0, seven, eight, nine], [nine, eight, seven, nine]]
 
-    def test_the_first_users_keep_the_ids_of_all(self, video: Path) -> None:
+    def test_first_users_keep_ids_of_all_items(self, video: Path) -> None:
         histories = amazon_video.read(video, least=1)
         begun = histories.begin(1)
         assert begun.num_items == histories.num_items
         assert begun.items.tolist() == histories.items[:1].tolist()
 
-    def test_nothing_that_is_tested_is_trained_on(self, video: Path) -> None:
+    def test_tested_items_are_not_trained_on(self, video: Path) -> None:
         histories = amazon_video.read(video, least=1)
         for part, last in (("validation", 20), ("test", 21)):
             before, following = histories.part(part)
@@ -134,8 +134,8 @@ class TestAmazonVideo:
 
 
 class TestLanguageModel:
-    def test_its_gates_are_those_of_the_book(self, tmp_path: Path) -> None:
-        """LSTM in numpy, with the gates forget, candidate, input, output one after another."""
+    def test_lstm_gates_match_book(self, tmp_path: Path) -> None:
+        """An LSTM in numpy has the gates forget, candidate, input, output in this order."""
         random = np.random.default_rng(0)
         sizes = {
             "embed": (7, 100),
@@ -160,17 +160,17 @@ class TestLanguageModel:
         got = model(torch.tensor([ids]))[0, -1].detach().numpy()
         np.testing.assert_allclose(got, expected, atol=1e-4)
 
-    def test_news_are_written_like_its_own_text(self) -> None:
+    def test_news_text_is_normalised_like_treebank(self) -> None:
         text = r"Oil rose to \$50.10, Reuters #39;s index says.  quot;Well-known quot; it is"
         words = "oil rose to $ N reuters 's index says <eos> well-known it is <eos>"
         assert language_model.treebank_words(text) == words.split()
 
-    def test_only_business_is_read(self, tmp_path: Path) -> None:
+    def test_business_news_are_read_only(self, tmp_path: Path) -> None:
         (tmp_path / "test.csv").write_text('"3","A","oil rose"\n"2","B","rose"\n"3","C","gold"\n', encoding="utf-8")
         text = language_model.business_news(tmp_path / "test.csv", ["<unk>", "<eos>", "oil", "rose"], limit=4)
         assert text.tolist() == [2, 3, 1, 0]
 
-    def test_perplexity_of_a_model_that_knows_nothing(self) -> None:
+    def test_perplexity_of_uniform_model_is_vocabulary_size(self) -> None:
         class Even(torch.nn.Module):
             def forward(self, ids: torch.Tensor) -> torch.Tensor:
                 return torch.zeros(*ids.shape, 50)
@@ -179,7 +179,7 @@ class TestLanguageModel:
 
 
 class TestSegmenter:
-    def test_it_loads_a_state_dict(self, tmp_path: Path) -> None:
+    def test_state_dict_is_loaded_into_model(self, tmp_path: Path) -> None:
         written = segmenter.Segmenter(characters=5, syllables=9)
         torch.save(written.state_dict(), tmp_path / "attacut-sc.pth")
         loaded = segmenter.load(tmp_path)
@@ -188,7 +188,7 @@ class TestSegmenter:
         assert torch.equal(loaded(ids, ids), written.eval()(ids, ids))
         assert loaded(ids, ids).shape == (2, 12)
 
-    def test_its_texts_are_whole_syllables(self, tmp_path: Path) -> None:
+    def test_texts_have_whole_syllables(self, tmp_path: Path) -> None:
         (tmp_path / "characters.json").write_text(json.dumps({"<PAD>": 0, "a": 1, "b": 2}))
         (tmp_path / "syllables.json").write_text(json.dumps({"<PAD>": 0, "": 1, "ab": 2, "b": 3, "ax": 4}))
         characters, syllables = segmenter.random_syllables(tmp_path, rows=2, length=6)

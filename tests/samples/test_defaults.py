@@ -1,4 +1,4 @@
-"""`samples/defaults.py`: its tables are what it calls them, its figures are differences within a seed."""
+"""`samples/defaults.py`: its tables match their labels, its figures are differences within a seed."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ CASES = [(method, option) for method, options in defaults.TABLES.items() for opt
 
 
 @pytest.mark.parametrize(("method", "option"), CASES)
-def test_each_option_makes_a_bag_of_the_width_of_the_classifier(method: str, option: str) -> None:
+def test_bags_of_each_option_have_width_of_classifier(method: str, option: str) -> None:
     torch.manual_seed(0)
     table = defaults.TABLES[method][option](50)
     assert table(torch.tensor([[1, 2, 0], [3, 0, 0]])).shape == (2, defaults.WIDTH)
@@ -20,7 +20,7 @@ def test_each_option_makes_a_bag_of_the_width_of_the_classifier(method: str, opt
         assert str(getattr(table, name)) in (value, str(float(value)) if value[0].isdigit() else value)
 
 
-def test_the_starts_of_ant_differ_in_their_anchors() -> None:
+def test_initial_anchors_of_ant_options_differ() -> None:
     default, above, large = (
         make(50).anchors.detach() for make in defaults.TABLES["ant, A = 10"].values()
     )  # fmt: skip
@@ -29,11 +29,11 @@ def test_the_starts_of_ant_differ_in_their_anchors() -> None:
     assert large.std() > 2 * default.std()
 
 
-def test_differences_are_within_a_seed() -> None:
+def test_differences_are_taken_within_a_seed() -> None:
     score, least, difference = defaults._figures([0.80, 0.91], [0.79, 0.90])
     assert (score.split()[0], least, difference.split()[0]) == ("0.855", "0.8", "+0.01")
     assert defaults._figures([0.80, 0.91], [0.80, 0.91])[2] == ""
 
 
-def test_the_readme_gives_the_command() -> None:
+def test_readme_gives_command_of_defaults() -> None:
     assert "python samples/defaults.py --data FOLDER" in README.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Translations: what is read, and what the model may look at."""
+"""Translations: the data, and the words that the model may read."""
 
 import math
 from pathlib import Path
@@ -33,7 +33,7 @@ class TestData:
             (tmp_path / f"{name}.lc.norm.tok.de").write_text(german, encoding="utf-8")
         return tmp_path
 
-    def test_short_pairs_are_rows(self, folder: Path) -> None:
+    def test_short_pairs_are_read_as_rows(self, folder: Path) -> None:
         corpus = read(folder)
         assert corpus.source_vocabulary == {"<pad>": 0, "<unk>": 1, "a": 2}  # three times at least
         assert corpus.training.source.tolist() == [[2, 1, 0, 0], [2, 2, 1, 1]]
@@ -43,13 +43,13 @@ class TestData:
         assert len(corpus.test) == 2
         assert corpus.references == ["mann", "ein ein ein"]  # rare words too
 
-    def test_a_part_may_do(self, folder: Path) -> None:
+    def test_corpus_may_be_read_in_part(self, folder: Path) -> None:
         corpus = read(folder, most=1)
         assert len(corpus.training) == len(corpus.test) == 1
 
 
 class TestModel:
-    def test_words_to_come_are_not_seen(self, model: Translator) -> None:
+    def test_future_words_are_masked(self, model: Translator) -> None:
         source, target = torch.randint(1, 9, (2, 5)), torch.randint(1, 7, (2, 6))
         other = target.clone()
         other[:, 4:] = target[:, 4:] % 6 + 1
@@ -57,13 +57,13 @@ class TestModel:
         torch.testing.assert_close(got[:, :4], expected[:, :4])
         assert not torch.allclose(got[:, 4:], expected[:, 4:])
 
-    def test_the_sentence_is_seen_and_its_padding_is_not(self, model: Translator) -> None:
+    def test_source_sentence_is_read_without_its_padding(self, model: Translator) -> None:
         source, target = torch.tensor([[3, 4]]), torch.tensor([[2, 3, 4]])
         padded, other = torch.tensor([[3, 4, 0, 0]]), torch.tensor([[3, 5]])
         torch.testing.assert_close(model(source, target), model(padded, target))
         assert not torch.allclose(model(source, target), model(other, target))
 
-    def test_the_output_layer_shares_the_table_of_the_target(self, model: Translator) -> None:
+    def test_output_layer_shares_target_table(self, model: Translator) -> None:
         assert model.get_parameter("words.weight") is model.get_parameter("table.target.weight")
 
 
@@ -80,12 +80,12 @@ class TestTask:
         pairs = Pairs(ids, ids)
         return TranslationTask(Corpus({}, {}, pairs, pairs, pairs[:5], []))
 
-    def test_perplexity_of_a_model_that_knows_nothing(self, task: TranslationTask) -> None:
+    def test_perplexity_of_uniform_model_is_vocabulary_size(self, task: TranslationTask) -> None:
         for part in ("validation", "test"):
             assert task.score(Even(), part) == pytest.approx(7, rel=1e-5)  # type: ignore[arg-type]
 
-    def test_every_word_counts_once(self, task: TranslationTask, model: Translator) -> None:
-        """Not every batch: sentences of the last one are fewer, and all are of several lengths."""
+    def test_perplexity_counts_every_word_once(self, task: TranslationTask, model: Translator) -> None:
+        """The mean is over words, not batches: the last batch has fewer sentences, of several lengths."""
         pairs = task.corpus.validation
         losses = []
         with torch.no_grad():
@@ -96,14 +96,14 @@ class TestTask:
                 )
             assert task.score(model, "validation") == pytest.approx(math.exp(-sum(losses) / len(losses)), rel=1e-4)
 
-    def test_an_epoch_has_every_pair_once(self, task: TranslationTask) -> None:
+    def test_epoch_has_every_pair_once(self, task: TranslationTask) -> None:
         rows = [words for source, _ in task.batches() for words in source.tolist()]
         expected = sorted([word for word in row if word] for row in task.corpus.training.source.tolist())
         assert sorted([word for word in row if word] for row in rows) == expected
 
 
 class Dictionary(nn.Module):
-    """Says of each word of the sentence its translation, which has the same id, and then that it ends."""
+    """A model that gives each word's translation, which has the same id, and then the end."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         ended = torch.full((len(source), 1), VOCABULARY["</s>"])
@@ -115,7 +115,7 @@ VOCABULARY = {word: at for at, word in enumerate(["<pad>", "<unk>", "<s>", "</s>
 
 
 class TestTranslations:
-    """Of the two sentences "ein hund läuft schnell" and "ein hund läuft", greedily, with BLEU from sacrebleu."""
+    """Greedy translations of "ein hund läuft schnell" and "ein hund läuft", with BLEU from sacrebleu."""
 
     @pytest.fixture
     def pairs(self) -> Pairs:
@@ -126,19 +126,19 @@ class TestTranslations:
         task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, references))
         return task.further(model)["BLEU"]  # type: ignore[arg-type]
 
-    def test_right_ones(self, pairs: Pairs) -> None:
+    def test_translations_that_are_right_have_bleu_100(self, pairs: Pairs) -> None:
         assert self.bleu(pairs, ["ein hund läuft schnell", "ein hund läuft"], Dictionary()) == pytest.approx(100)
 
-    def test_words_without_an_id_are_wrong(self, pairs: Pairs) -> None:
+    def test_words_without_id_count_as_wrong(self, pairs: Pairs) -> None:
         unknown = Pairs(pairs.source.masked_fill(pairs.source == 6, 1), pairs.target)
         assert self.bleu(unknown, ["ein hund läuft schnell", "ein hund läuft"], Dictionary()) < 50
 
-    def test_what_ends_ends(self, pairs: Pairs) -> None:
+    def test_translation_stops_at_its_end(self, pairs: Pairs) -> None:
         """The shorter sentence goes on in the batch with the longer one, and no word of it counts."""
         task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, []))
         assert task._translations(Dictionary(), pairs.source) == ["ein hund läuft schnell", "ein hund läuft"]  # type: ignore[arg-type]
 
-    def test_what_does_not_end_is_cut(self, pairs: Pairs, model: Translator) -> None:
+    def test_translation_without_end_is_cut(self, pairs: Pairs, model: Translator) -> None:
         task = TranslationTask(Corpus({}, {str(at): at for at in range(7)} | {"<s>": 2, "</s>": 9}, *[pairs] * 3, []))
         (words, _) = task._translations(model, pairs.source)
         assert len(words.split()) <= PLACES - 1

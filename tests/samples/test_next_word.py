@@ -1,4 +1,4 @@
-"""`make demo` in small: trains, saves, exports, validates and completes, end to end."""
+"""`make demo` at a small size: trains, saves, exports, validates and completes, end to end."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-pytestmark = pytest.mark.slow  # `make demo` is for those who change it
+pytestmark = pytest.mark.slow  # developers run `make demo`
 SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
 IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
 README = (SAMPLE / "README.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def complete(model: Path, *texts: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the demo, with what an earlier run left."""
+    """Return the folder of the demo, with files of an earlier run."""
     folder = tmp_path_factory.mktemp("next_word")
     for name in ("model.pt", "model.onnx"):
         (folder / name).write_bytes(b"to be overwritten")
@@ -42,7 +42,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def printed(output: Path) -> str:
-    """What the demo prints. It ends with the code of `edge-embed validate`: 0 where all passed and all was run."""
+    """Return the demo's output; its exit code is that of `edge-embed validate`: 0 if all paths ran and passed."""
     done = run(sys.executable, SAMPLE / "demo.py", "--quick", "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -54,20 +54,20 @@ def exported(printed: str, output: Path) -> Path:
 
 
 class TestDemo:
-    def test_it_writes_a_model_and_its_export(self, printed: str, output: Path) -> None:
+    def test_demo_writes_model_and_export(self, printed: str, output: Path) -> None:
         assert {path.name for path in output.iterdir()} == {"model.pt", "model.onnx"}
 
-    def test_it_runs_the_command_line(self, printed: str) -> None:
+    def test_demo_runs_command_line(self, printed: str) -> None:
         assert "$ edge-embed export model.pt --target onnx --force\n" in printed
         assert "$ edge-embed validate model.pt model.onnx" in printed
 
-    def test_it_learns(self, printed: str) -> None:
+    def test_demo_model_learns_words(self, printed: str) -> None:
         words = int(re.findall(r"([\d,]+) of them different", printed)[0].replace(",", ""))
         seen, unseen = map(float, re.findall(r"perplexity: ([\d.]+) .*, ([\d.]+) on text held out", printed)[0])
-        assert 1 < seen < words / 4  # an untrained model is as uncertain as there are words
+        assert 1 < seen < words / 4  # an untrained model is as uncertain as the vocabulary is large
         assert 1 < unseen < words / 4
 
-    def test_it_prints_sizes_parity_and_latency(self, printed: str) -> None:
+    def test_demo_prints_sizes_parity_and_latency(self, printed: str) -> None:
         for size in ("dense equivalent", "on disk", "zipped", "resident"):
             assert re.search(rf"{size}\s*│\s*[\d,]+ │", printed), size
         of_table, of_model = printed.split("\nwhole model", 1)
@@ -76,13 +76,13 @@ class TestDemo:
         assert re.search(r"^Latency: ", printed, re.MULTILINE)
         assert "✗" not in printed
 
-    def test_a_step_that_fails_ends_it(self, tmp_path: Path) -> None:
+    def test_demo_ends_at_step_that_fails(self, tmp_path: Path) -> None:
         step = f"{IMPORT_SAMPLE}import demo, pathlib; demo._edge_embed(pathlib.Path(), 'inspect', 'absent.onnx')"
         done = run(sys.executable, "-c", step, cwd=tmp_path)
         assert done.returncode == 2
         assert "absent.onnx" in done.stderr
 
-    def test_its_readme_quotes_lines_that_it_prints(self, printed: str) -> None:
+    def test_readme_quotes_lines_of_demo(self, printed: str) -> None:
         quoted = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)[0]
         lines = {_without_figures(line) for line in printed.splitlines()}
         for line in quoted.splitlines():
@@ -90,7 +90,7 @@ class TestDemo:
 
 
 class TestExport:
-    def test_the_table_is_a_small_part_of_what_it_was(self, exported: Path) -> None:
+    def test_table_of_export_holds_codes_and_values_only(self, exported: Path) -> None:
         sizes = {tensor.name: len(tensor.raw_data) for tensor in onnx.load(exported).graph.initializer}
         words = len(_properties(exported)["edge_embed.vocabulary"])
         assert sizes["embedding.codes"] == 16 * words
@@ -98,13 +98,13 @@ class TestExport:
 
 
 class TestCompletions:
-    def test_the_demo_prints_them(self, printed: str, exported: Path) -> None:
+    def test_demo_prints_one_completion_per_prompt(self, printed: str, exported: Path) -> None:
         lines = complete(exported, *PROMPTS)
         assert len(lines) == len(PROMPTS)
         for line in lines:
             assert line in printed.splitlines()
 
-    def test_the_exported_file_is_enough(self, exported: Path, tmp_path: Path) -> None:
+    def test_exported_file_completes_without_torch(self, exported: Path, tmp_path: Path) -> None:
         shutil.copy(exported, tmp_path / "alone.onnx")
         without_torch = (
             f"import sys; sys.modules['torch'] = None; sys.path.insert(0, {str(SAMPLE)!r}); import complete; "
@@ -114,7 +114,7 @@ class TestCompletions:
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == complete(exported, *PROMPTS)
 
-    def test_the_words_are_those_of_its_metadata(self, exported: Path, tmp_path: Path) -> None:
+    def test_completions_use_vocabulary_of_metadata(self, exported: Path, tmp_path: Path) -> None:
         model = onnx.load(exported)
         for item in model.metadata_props:
             if item.key == "edge_embed.vocabulary":
@@ -124,7 +124,7 @@ class TestCompletions:
         (line,) = complete(tmp_path / "model.onnx", PROMPTS[0])
         assert len(re.findall(r"! \(\d+%\)", line)) == 3
 
-    def test_its_readme_says_how(self, exported: Path, tmp_path: Path) -> None:
+    def test_readme_gives_command_of_completion(self, exported: Path, tmp_path: Path) -> None:
         (tmp_path / "build").mkdir()
         (tmp_path / "build" / "next_word").symlink_to(exported.parent)
         (tmp_path / "samples").symlink_to(SAMPLE.parent)
@@ -139,10 +139,10 @@ class TestCompletions:
 
 
 def _properties(model: Path) -> dict[str, list[str]]:
-    """Metadata of an ONNX file, read as JSON."""
+    """Return the metadata of an ONNX file, read as JSON."""
     return {item.key: json.loads(item.value) for item in onnx.load(model).metadata_props}
 
 
 def _without_figures(line: str) -> str:
-    """A line as another run prints it: other figures, other words suggested."""
+    """Return a line without figures and suggested words, which differ between runs."""
     return re.sub(r"\s+", " ", re.sub(r"[\d,.]+", "#", line.partition(" -> ")[0]))

@@ -1,4 +1,4 @@
-"""What the mean cosine of rows tells of a model: a figure of the README."""
+"""Mean cosine of rows as a predictor of a model's quality: a figure of the guide."""
 
 import os
 from pathlib import Path
@@ -13,12 +13,12 @@ from torch.nn import functional
 import edge_embed
 
 DATA = os.environ.get("EDGE_EMBED_DATA")
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "compress-checkpoints.md").read_text(encoding="utf-8")
 
 
 @torch.no_grad()
 def cosine(small: nn.Module, dense: nn.Module) -> float:
-    """Mean cosine of the rows of the input table."""
+    """Return the mean cosine of the rows of the input table."""
     ids = torch.arange(10_000)
     rows = (model.get_submodule("table")(ids) for model in (small, dense))
     return float(functional.cosine_similarity(*rows).mean())
@@ -26,8 +26,8 @@ def cosine(small: nn.Module, dense: nn.Module) -> float:
 
 @pytest.mark.slow
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
-def test_rows_of_greater_cosine_make_a_worse_language_model() -> None:
-    """Counts of 1 / length take from long rows, which k-means comes nearer to by itself."""
+def test_rows_of_greater_cosine_make_worse_language_model() -> None:
+    """Counts of 1 / length lower the weight of long rows, for which plain k-means has smaller errors."""
     pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
     data = Path(DATA or "")
     with unpacked(data, "ptb-rnnlm") as folder, unpacked(data, "agnews20k") as news:
@@ -38,7 +38,7 @@ def test_rows_of_greater_cosine_make_a_worse_language_model() -> None:
     for counts, near, perplexity in ({}, "0.787", "365"), ({"table": 1 / lengths}, "0.806", "450"):
         small = edge_embed.compress(model, "dpq", modules=["table"], counts=counts, num_codes=16, num_groups=25).model
         assert cosine(small, model) == pytest.approx(float(near), abs=0.002)
-        # k-means ends elsewhere with other instructions; the difference that is told is four times this.
+        # k-means ends elsewhere with other instruction sets; the reported difference is four times larger.
         assert language_model.perplexity(small, text) == pytest.approx(float(perplexity), abs=20)
-        assert near in README
-        assert perplexity in README
+        assert near in GUIDE
+        assert perplexity in GUIDE

@@ -1,4 +1,4 @@
-"""The classifier from training to LiteRT, by the command of the README, and what an app gets from the file alone."""
+"""The classifier from training to LiteRT by the guide's command, and its use in an app from the file alone."""
 
 import contextlib
 import io
@@ -24,14 +24,14 @@ from text_classifier.litert import FileClassifier
 
 ROOT = Path(__file__).parents[2]
 DATA = os.environ.get("EDGE_EMBED_DATA")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "deployment" / "tflite.md").read_text(encoding="utf-8")
 SAMPLE_README = (ROOT / "samples" / "text_classifier" / "README.md").read_text(encoding="utf-8")
 NEEDS_DATA = pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What the command printed, and where its files are."""
+    """Output of the command, and the folder of its files."""
 
     printed: str
     folder: Path
@@ -42,8 +42,8 @@ class Ran:
 
 
 def run(folder: Path, *options: str) -> Ran:
-    """The command of the README, in this process: another would take as long to import what it needs."""
-    (command,) = re.findall(r"`python (samples/train_classifier\.py [^`]*)`", README)
+    """Run the guide's command in this process: another one would take as long to import the packages."""
+    (command,) = re.findall(r"`python (samples/train_classifier\.py [^`]*)`", GUIDE)
     script, *rest = shlex.split(command)
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), contextlib.redirect_stdout(printed):
@@ -56,7 +56,7 @@ def run(folder: Path, *options: str) -> Ran:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A quick run without data, into a folder with what an earlier run left."""
+    """Return a quick run without data, into a folder with files of an earlier run."""
     folder = tmp_path_factory.mktemp("classifier")
     (folder / "classifier.tflite").write_bytes(b"to be overwritten")
     with pytest.MonkeyPatch.context() as patch:
@@ -71,26 +71,26 @@ def accuracies(printed: str) -> list[float]:
 
 
 class TestQuickRun:
-    def test_it_writes_the_file_and_the_saved_model(self, quick: Ran) -> None:
+    def test_command_writes_tflite_file_and_saved_model(self, quick: Ran) -> None:
         assert {path.name for path in quick.folder.iterdir()} == {"classifier.pt", "classifier.tflite"}
 
-    def test_it_learns_and_the_file_answers_the_same(self, quick: Ran) -> None:
+    def test_classifier_learns_and_file_gives_same_answers(self, quick: Ran) -> None:
         assert quick.printed.startswith("made sentences: ")
         assert len(set(accuracies(quick.printed))) == 1
-        assert accuracies(quick.printed)[0] > 0.9  # by chance: 0.5
+        assert accuracies(quick.printed)[0] > 0.9  # chance gives 0.5
         assert len(re.findall(r" 400 answers the same", quick.printed)) == 2
 
-    def test_it_prints_the_true_sizes(self, quick: Ran) -> None:
+    def test_command_prints_true_sizes(self, quick: Ran) -> None:
         report = inspect_tflite(quick.file, verify=True)
         assert report.differences == []
         (table,) = report.tables
         size, dense = quick.file.stat().st_size, 4 * table.num_embeddings * table.embedding_dim
         stored = int(re.findall(r"table: ([\d,]+) bytes", quick.printed)[0].replace(",", ""))
         assert f"dense {dense:,}\n" in quick.printed
-        assert stored == pytest.approx(table.stored_bytes, abs=64)  # beside them is the row of zeros of padding
+        assert stored == pytest.approx(table.stored_bytes, abs=64)  # the zero row of padding is stored beside them
         assert f"file: {size:,} bytes, with a dense table {size - stored + dense:,}" in quick.printed
 
-    def test_it_prints_the_time_with_and_without_the_delegate(self, quick: Ran) -> None:
+    def test_command_prints_time_with_and_without_delegate(self, quick: Ran) -> None:
         assert re.search(r"\n  file +\d+ µs\n  file, delegate +\d+ µs\n", quick.printed)
 
 
@@ -100,7 +100,7 @@ def classifier(quick: Ran) -> FileClassifier:
 
 
 class TestFile:
-    def test_it_is_enough_for_an_app_without_torch(self, quick: Ran, tmp_path: Path) -> None:
+    def test_file_is_enough_for_app_without_torch(self, quick: Ran, tmp_path: Path) -> None:
         shutil.copy(quick.file, tmp_path / "alone.tflite")
         program = (
             f"import sys; sys.modules['torch'] = None; sys.path.insert(0, {str(ROOT / 'samples')!r})\n"
@@ -114,9 +114,7 @@ class TestFile:
         assert done.stdout == "praise blame\n", done.stderr
 
     @pytest.mark.parametrize(("words", "length"), [(0, 16), (16, 16), (17, 32), (64, 64), (100, 64)])
-    def test_the_shortest_signature_that_holds_a_text_is_taken(
-        self, classifier: FileClassifier, words: int, length: int
-    ) -> None:
+    def test_signature_is_shortest_that_holds_text(self, classifier: FileClassifier, words: int, length: int) -> None:
         assert classifier.encode("film " * words).shape == (1, length)
 
     def test_answers_do_not_depend_on_padding(self, classifier: FileClassifier) -> None:
@@ -124,20 +122,20 @@ class TestFile:
         longer = np.pad(ids, [(0, 0), (0, 64 - ids.shape[1])])
         np.testing.assert_allclose(classifier.run(ids), classifier.run(longer), atol=1e-5)
 
-    def test_words_are_those_of_the_vocabulary(self, classifier: FileClassifier) -> None:
+    def test_words_have_ids_of_vocabulary(self, classifier: FileClassifier) -> None:
         known, unknown = classifier.encode("MUSIC"), classifier.encode("zyzzyva")
         assert known[0, 0] > 1
         assert unknown[0, 0] == 1
 
 
 class TestSentences:
-    def test_made_ones_are_the_same_every_time_and_not_in_the_test(self) -> None:
+    def test_made_sentences_are_repeatable_and_not_in_test(self) -> None:
         found = sentences.made()
         assert found == sentences.made()
         assert not set(found.training) & set(found.testing)
         assert {label for label, _ in found.testing} == {0, 1}
 
-    def test_no_text_has_both_labels(self) -> None:
+    def test_made_sentences_have_one_label_each(self) -> None:
         found = sentences.made()
         labels: dict[str, int] = {}
         for label, text in (*found.training, *found.testing):
@@ -152,11 +150,11 @@ class TestSentences:
 
 @pytest.mark.slow
 @NEEDS_DATA
-def test_film_reviews(tmp_path: Path) -> None:
+def test_film_reviews_are_classified_above_chance(tmp_path: Path) -> None:
     printed = run(tmp_path).printed
     assert printed.startswith("SST-2: ")
     assert len(set(accuracies(printed))) == 1
-    assert accuracies(printed)[0] > 0.75  # by chance: 0.5
+    assert accuracies(printed)[0] > 0.75  # chance gives 0.5
     assert len(re.findall(r" 872 answers the same", printed)) == 2
     (sizes,) = re.findall(r"table: ([\d,]+) bytes, dense ([\d,]+)", printed)
     stored, dense = (int(size.replace(",", "")) for size in sizes)

@@ -1,4 +1,4 @@
-"""A classifier that somebody else made gets a compressed table, by the command of the README."""
+"""A classifier that others made gets a compressed table, by the guide's command."""
 
 import os
 import re
@@ -31,9 +31,9 @@ ROWS, LENGTH = 70, 16
 
 
 def run(folder: Path, file: Path, *options: str, data: str | None = None) -> Any:
-    """The command of the README on a file."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", readme)
+    """Run the guide's command on a file."""
+    guide = (ROOT / "docs" / "guides" / "onnx-and-tflite-files.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"`python samples/tflite_classifier\.py FILE\.tflite ([^`]*)`", guide)
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -44,14 +44,14 @@ def run(folder: Path, file: Path, *options: str, data: str | None = None) -> Any
 
 
 def vocabulary() -> str:
-    """Lines of a word and its id, as the files have them."""
+    """Return lines of a word and its id, as in the files."""
     words = sorted({word for _, text in sentences.made().training for word in re.findall(r"[\w']+", text)})
     assert len(words) + 3 < ROWS
     return "".join(f"{word} {at}\n" for at, word in enumerate(["<PAD>", "<START>", "<UNKNOWN>", *words]))
 
 
 def make_classifier(folder: Path) -> Path:
-    """A classifier that answers by sixteen kinds of words; its archive has the vocabulary."""
+    """Write a classifier that answers by sixteen kinds of words, with the vocabulary in its archive."""
     kinds = np.random.default_rng(0).normal(size=(16, 12)).astype(np.float32)
     path = write_foreign(folder / "theirs.tflite", kinds[np.arange(ROWS) % 16], make=mean_of_rows, shape=(1, LENGTH))
     return attach(path, vocab=vocabulary())
@@ -64,7 +64,7 @@ def classifier(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the command printed, and its folder."""
+    """Output of the command, and its folder."""
 
     printed: str
     folder: Path
@@ -79,7 +79,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 class TestCommand:
-    def test_it_writes_a_file_that_is_whole(self, ran: Ran) -> None:
+    def test_command_writes_complete_file(self, ran: Ran) -> None:
         report = inspect_tflite(ran.folder / "small.tflite", verify=True)
         assert report.differences == []
         assert [(table.num_embeddings, table.embedding_dim) for table in report.tables] == [(ROWS, 12)]
@@ -87,18 +87,18 @@ class TestCommand:
         with zipfile.ZipFile(ran.folder / "small.tflite") as archive:
             assert archive.read("vocab.txt").decode() == vocabulary()
 
-    def test_it_prints_the_true_sizes(self, ran: Ran) -> None:
+    def test_command_prints_true_sizes(self, ran: Ran) -> None:
         before, after = ((ran.folder / name).stat().st_size for name in ("theirs.tflite", "small.tflite"))
         assert f"file: {before:,} bytes -> {after:,}\n" in ran.printed
         assert f"table {WORDS}: {4 * ROWS * 12:,} bytes -> " in ran.printed
 
-    def test_answers_are_the_same_where_every_kind_of_word_has_a_code(self, ran: Ran) -> None:
+    def test_answers_are_equal_if_every_kind_of_word_has_a_code(self, ran: Ran) -> None:
         runs = ["LiteRT, replaced", "LiteRT, delegate"]
         runs += [] if TFLITE_RUNTIME.reason_against() else ["tflite-runtime, replaced"]
         for name in runs:
             assert re.search(rf"\n  {name} +100.0% same answers, outputs differ by 0.000 at most\n", ran.printed), name
 
-    def test_it_prints_times(self, ran: Ran) -> None:
+    def test_command_prints_times_of_all_files(self, ran: Ran) -> None:
         assert re.search(r"\n  original +[\d.]+ µs\n  replaced +[\d.]+ µs\n  delegate +[\d.]+ µs\n", ran.printed)
 
 
@@ -110,23 +110,25 @@ class TestMistakes:
             (["--vocabulary", "words.txt"], "the vocabulary has no <PAD>, <START>, <UNKNOWN>"),
         ],
     )
-    def test_options(self, tmp_path: Path, classifier: Path, options: list[str], message: str) -> None:
+    def test_invalid_options_are_refused_without_output(
+        self, tmp_path: Path, classifier: Path, options: list[str], message: str
+    ) -> None:
         (tmp_path / "words.txt").write_text("film 3\n")
         done = run(tmp_path, classifier, *options)
         assert (done.exit_code, message in done.output) == (1, True), done.output
         assert not (tmp_path / "small.tflite").exists()
 
-    def test_a_file_without_vocabulary(self, tmp_path: Path) -> None:
+    def test_file_without_vocabulary_names_option(self, tmp_path: Path) -> None:
         done = run(tmp_path, write_foreign(tmp_path / "theirs.tflite"))
         assert "has no vocab.txt in an archive: give --vocabulary" in done.output
 
-    def test_a_file_that_is_no_model(self, tmp_path: Path) -> None:
+    def test_file_that_is_no_model_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "theirs.tflite").write_bytes(b"no model, but some text")
         done = run(tmp_path, tmp_path / "theirs.tflite")
         assert "is it a TFLite model?" in done.output
         assert isinstance(done.exception, SystemExit)
 
-    def test_a_model_of_other_inputs(self, tmp_path: Path) -> None:
+    def test_model_of_other_inputs_is_refused(self, tmp_path: Path) -> None:
         done = run(tmp_path, write_foreign(tmp_path / "theirs.tflite", ids_type="int64"))
         assert "expected a model whose only input is ids, int32 [1, length]" in done.output
 

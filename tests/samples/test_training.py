@@ -27,7 +27,7 @@ class Numbers(nn.Module):
 
 
 class Digits(Task[Numbers]):
-    """Row i gives the number i; the scores on validation data are made up."""
+    """A task whose row i gives the number i; the scores on validation data are invented."""
 
     metric = "made up"
 
@@ -64,20 +64,20 @@ DENSE = Recipe(lambda rows: nn.Embedding(rows, 4), epochs=3, quick_epochs=1, rat
 
 class TestTrain:
     @pytest.mark.parametrize(("higher_is_better", "best"), [(True, 1), (False, 2)])
-    def test_the_best_epoch_is_kept(self, higher_is_better: bool, best: int) -> None:
+    def test_best_epoch_is_kept_after_training(self, higher_is_better: bool, best: int) -> None:
         task = Digits([2.0, 3.0, 1.0], higher_is_better)
         model = train(task, DENSE, "dense", epochs=3)
         assert not model.training
         for name, tensor in model.state_dict().items():
             assert torch.equal(tensor, task.kept[best][name])
 
-    def test_it_learns(self) -> None:
+    def test_training_reaches_small_error(self) -> None:
         torch.manual_seed(0)
         task = Digits([float(epoch) for epoch in range(20)])
         assert evaluate(task, train(task, DENSE, "dense", epochs=20), "test") < 0.3
 
     @pytest.mark.parametrize("decay", [True, False])
-    def test_rates_fall_to_zero_where_they_decay(self, decay: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rates_fall_to_zero_with_decay(self, decay: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[list[float]] = []
 
         def note(task: Any, model: Any, optimizer: torch.optim.Optimizer, batch: Any) -> None:
@@ -90,7 +90,7 @@ class TestTrain:
         falling = [1 - at / 10 for at in range(10)] if decay else [1.0] * 10
         np.testing.assert_allclose(seen, [[0.1 * part, Digits.rate * part] for part in falling])
 
-    def test_a_penalty_empties_the_transform_of_ant(self) -> None:
+    def test_penalty_of_large_value_empties_transform_of_ant(self) -> None:
         found = {}
         for penalty in (1e-9, 1e3):
             torch.manual_seed(0)
@@ -102,7 +102,7 @@ class TestTrain:
 
 class TestTiedOutput:
     @pytest.mark.parametrize("bias", [True, False])
-    def test_it_shares_the_table(self, bias: bool) -> None:
+    def test_output_layer_shares_table(self, bias: bool) -> None:
         for table in (nn.Embedding(6, 4), edge_embed.DPQEmbedding(6, 4, num_codes=2, num_groups=2, variant="vq")):
             model = nn.ModuleList([table, tied_output(table, bias)]).eval()
             alone = sum(parameter.numel() for parameter in table.parameters())
@@ -112,18 +112,18 @@ class TestTiedOutput:
             expected = hidden @ table(torch.arange(6)).t() + shift
             torch.testing.assert_close(model[1](hidden), expected)
 
-    def test_a_dense_table_starts_small_and_without_padding(self) -> None:
+    def test_dense_table_starts_small_and_without_padding(self) -> None:
         table = small_embedding(500, 4, padding_idx=2)
         assert not table.weight[2].any()
         assert float(table.weight.detach().std()) == pytest.approx(0.1, rel=0.1)
         assert table.weight.requires_grad
 
-    def test_other_layers_are_refused(self) -> None:
+    def test_layers_of_other_types_are_refused(self) -> None:
         with pytest.raises(TypeError, match="got a Linear, expected an embedding layer"):
             tied_output(nn.Linear(4, 6), bias=True)
 
 
-def test_times_are_the_worst_of_the_largest_batches() -> None:
+def test_times_are_maxima_over_largest_batches() -> None:
     def measured(subject: str, ids: int, peer: str, ratio: float | None) -> Any:
         return edge_embed_result(subject, ids, "uniform", peer, ratio, None, None, None, "")
 

@@ -39,7 +39,7 @@ class Classifier(nn.Module):
 
 
 class NextItem(nn.Module):
-    """A head tied to a table of TT: logits and the best of them."""
+    """An output layer tied to a table of TT: logits and top-k."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Model:
     path: Path
 
     def on(self, target: str, **options: object) -> TargetResult:
-        """What validation says of it on a target."""
+        """Return the result of validation on a target."""
         chosen = ValidationOptions(**{"iterations": 0, "targets": (target,), **options})
         (result,) = workflow.validate(self.program, self.path, options=chosen).targets
         return result

@@ -1,4 +1,4 @@
-"""Machines for the remote targets: this one behind a server of ssh, and this one behind a program like adb."""
+"""Machines for the remote targets: this machine behind an ssh server, and behind a program like adb."""
 
 import getpass
 import os
@@ -24,9 +24,9 @@ class Machine:
 
     Attributes:
         target: its name on the command line.
-        folder: where temporary folders are made on it.
+        folder: place of its temporary folders.
         vanish: ends all connections to it, and refuses new ones.
-        ssh_config: of the client, if it is reached by ssh.
+        ssh_config: configuration of the client, if the machine is reached by ssh.
     """
 
     target: str
@@ -37,11 +37,11 @@ class Machine:
 
 @contextmanager
 def ssh_machine(folder: Path, search_path: str) -> Iterator[tuple[Machine, str]]:
-    """A server on a free port with keys of its own, and the search path with an ssh that knows them."""
+    """Start an ssh server on a free port with keys of its own, and put an ssh that knows them on the search path."""
     if not Path(SERVER).exists() or shutil.which("ssh") is None:
         pytest.skip(f"{SERVER} is missing (Debian: apt-get install openssh-server openssh-client)")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # as the system makes it when it starts the server
+        Path("/run/sshd").mkdir(exist_ok=True)  # the system makes it before it starts the server
     port, there = _free_port(), folder / "there"
     there.mkdir()
     for name in ("host", "user"):
@@ -77,7 +77,7 @@ def ssh_machine(folder: Path, search_path: str) -> Iterator[tuple[Machine, str]]
 
 
 def adb_machine(folder: Path, search_path: str) -> tuple[Machine, str]:
-    """A program ``adb`` for a device whose /data/local/tmp is a folder here, until the file ``gone`` appears."""
+    """Write a program ``adb`` for a device whose /data/local/tmp is a folder here, until the file ``gone`` exists."""
     there, programs, gone = folder / "there", folder / "bin", folder / "gone"
     there.mkdir()
     programs.mkdir()
@@ -99,7 +99,7 @@ def adb_machine(folder: Path, search_path: str) -> tuple[Machine, str]:
         "elif verb == 'shell' and rest[0] == '-T':\n"
         f"    with open({str(folder / 'clients')!r}, 'a') as clients:\n"
         "        print(os.getpid(), file=clients)\n"
-        # The shell goes on when this program is killed, as it would on a device; its output ends here then.
+        # The shell continues when this program is killed, as on a device; its output ends here.
         "    shell = subprocess.Popen(['sh', '-c', *rest[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE,\n"
         "                             start_new_session=True)\n"
         "    for line in shell.stdout:\n"
@@ -146,7 +146,7 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _descendants(parent: int, name: str) -> list[int]:
-    """Processes of a name that one has started, and those that they have started."""
+    """Return the processes of a name that one has started, with their descendants."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""The emulated arm64 processor: the real ONNX Runtime, our cross-built kernels, instructions in place of time."""
+"""The emulated arm64 processor: the real ONNX Runtime, cross-built kernels, instruction counts in place of time."""
 
 import resource
 import shutil
@@ -22,7 +22,7 @@ from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, S
 
 OPTIONS = RunOptions(time_limit=300)
 IDS = [{"ids": np.array([[3, 1, 699], [5, 0, 6]])}]
-# Loads and stores of A64, each with how many instructions load and store.
+# Loads and stores of A64, each with the number of instructions that load and store.
 ACCESSES = [
     ("ldr x3, [x0]", 1, 0),
     ("ldrsw x3, [x0, #4]", 1, 0),
@@ -72,7 +72,7 @@ def no_cache(monkeypatch, tmp_path):
 
 
 class TestWhatIsMissing:
-    def test_each_tool_is_named_with_its_command(self, monkeypatch, tmp_path):
+    def test_missing_tools_are_named_with_their_commands(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setattr(build.sys, "executable", str(tmp_path / "python"))
         lacks = {problem.what: problem.remedy for problem in Arm64().lacks()}
@@ -81,7 +81,7 @@ class TestWhatIsMissing:
         assert "apt-get install cmake" in lacks["cmake is missing"]
         assert lacks["make is missing"] == "apt-get install make"
 
-    def test_no_connection_is_said(self, monkeypatch, no_cache, tmp_path):
+    def test_missing_connection_is_named(self, monkeypatch, no_cache, tmp_path):
         monkeypatch.setattr(arm64_files, "build_runner", lambda *_: tmp_path)
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
         monkeypatch.setenv("PIP_FIND_LINKS", "")
@@ -92,23 +92,23 @@ class TestWhatIsMissing:
             arm64_files.arm64_files(60)
         assert list(no_cache.iterdir()) == []
 
-    def test_a_build_that_fails_says_why_and_leaves_nothing(self, monkeypatch, no_cache):
+    def test_failed_build_gives_reason_and_leaves_nothing(self, monkeypatch, no_cache):
         with pytest.raises(NotRunError, match=r"the runner cannot be built: cmake: .*no-such-compiler"):
             build.build_runner("x", ["-DCMAKE_CXX_COMPILER=no-such-compiler"], 60)
         assert list(no_cache.iterdir()) == []
 
-    def test_a_build_that_takes_too_long_is_ended(self, no_cache):
+    def test_build_beyond_time_limit_is_ended(self, no_cache):
         with pytest.raises(
             NotRunError, match=r"the runner cannot be built: cmake: took more than 0.01 s, the time lim"
         ):
             build.build_runner("x", [], 0.01)
         assert list(no_cache.iterdir()) == []
 
-    def test_a_cpu_that_is_not_known_is_refused(self):
+    def test_unknown_cpu_is_refused(self):
         with pytest.raises(ValueError, match="got 'arm64:cortex-a9', expected one of cortex-a53, cortex-a76, max"):
             make_target("arm64:cortex-a9")
 
-    def test_each_version_of_the_sources_has_a_build_of_its_own(self, monkeypatch, tmp_path):
+    def test_builds_are_separate_for_each_version_of_sources(self, monkeypatch, tmp_path):
         def key(*settings):
             build._key.cache_clear()
             return build._key(settings)
@@ -126,7 +126,7 @@ class TestWhatIsMissing:
 
 @pytest.fixture
 def core_files():
-    """As on machines where crashes leave files."""
+    """Enable core files, as on machines where crashes write them."""
     limits = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
     yield
@@ -136,7 +136,7 @@ def core_files():
 @pytest.mark.slow
 class TestRun:
     @pytest.mark.parametrize("cpu", ["", ":cortex-a53", ":cortex-a76"])
-    def test_every_model_gives_what_the_training_form_gives(self, model, cpu):
+    def test_outputs_of_every_model_match_training_form(self, model, cpu):
         result = model.on(f"arm64{cpu}", time_limit=300)
         assert (result.status, result.name, result.evidence) == ("passed", f"arm64{cpu}", "executed-emulated")
         assert all(output.values for output in result.outputs)
@@ -146,17 +146,17 @@ class TestRun:
         assert result.counters["instructions"] > result.counters["loads"] + result.counters["stores"] > 0
         _shown(result)
 
-    def test_counts_are_the_same_in_every_run(self, tagger):
+    def test_instruction_counts_are_equal_in_every_run(self, tagger):
         with Arm64().prepare(_subject(tagger), OPTIONS) as prepared:
             counted = [prepared.run(IDS, OPTIONS).counters for _ in range(5)]
             more = prepared.run([{"ids": np.tile(IDS[0]["ids"], 10)}], OPTIONS).counters
         assert counted == [counted[0]] * 5
-        # Rows of 24 numbers, 16 bytes an instruction.
+        # Rows have 24 numbers, and an instruction stores 16 bytes.
         assert counted[0]["stores"] >= 6 * 24 / 4
         for name in COUNTERS:
             assert 3 * counted[0][name] < more[name] < 11 * counted[0][name], name
 
-    def test_the_variant_of_the_kernels_can_be_chosen(self, tagger, monkeypatch):
+    def test_kernel_variant_can_be_chosen(self, tagger, monkeypatch):
         with Arm64().prepare(_subject(tagger), OPTIONS) as prepared:
             chosen = prepared.run(IDS, OPTIONS)
             monkeypatch.setenv("EDGE_EMBED_FORCE_ISA", "reference")
@@ -164,15 +164,15 @@ class TestRun:
         assert reference.counters["instructions"] > 1.2 * chosen.counters["instructions"]
         np.testing.assert_array_equal(reference.outputs[0][0], chosen.outputs[0][0])
 
-    def test_a_bad_id_is_an_error_of_the_model(self, tagger):
+    def test_bad_id_is_an_error_of_the_model(self, tagger):
         with (
             Arm64().prepare(_subject(tagger), OPTIONS) as prepared,
             pytest.raises(RunFailedError, match=r"the emulated runner ended with status 1: .*id 700"),
         ):
             prepared.run([{"ids": np.array([[3, 700]])}], OPTIONS)
 
-    def test_an_instruction_that_the_cpu_lacks_is_named_as_a_signal(self, tagger, tmp_path, monkeypatch, core_files):
-        """A library whose first instruction is of the dot product extension."""
+    def test_instruction_missing_from_cpu_is_named_as_signal(self, tagger, tmp_path, monkeypatch, core_files):
+        """The first instruction of the library belongs to the dot product extension."""
         monkeypatch.chdir(tmp_path)
         library = tmp_path / "libdot.so"
         _compile(
@@ -192,7 +192,7 @@ class TestRun:
             assert RunnerModel(["output"], has_it).run(IDS, OPTIONS).outputs  # by the portable body
         assert list(tmp_path.glob("*.core")) == []
 
-    def test_without_plugins_all_but_the_counts_is_there(self, tagger, monkeypatch, tmp_path):
+    def test_run_without_plugins_has_all_but_counts(self, tagger, monkeypatch, tmp_path):
         monkeypatch.setattr(arm64, "installed_path", lambda _: tmp_path / "no-plugin.so")
         result = tagger.on("arm64", time_limit=300)
         assert result.status == "passed"
@@ -200,12 +200,12 @@ class TestRun:
         assert result.versions["qemu"].endswith("takes no plugin and counts nothing")
         assert "instructions" not in _shown(result)
 
-    def test_an_arm64_machine_at_the_end_of_ssh_gets_the_same_files(self):
+    def test_arm64_machine_behind_ssh_gets_same_files(self):
         files = ssh._files_for("Linux aarch64", OPTIONS)
         for path in (files.runner, files.runtime, *files.libraries):
             assert Path(path).read_bytes()[18] == 0xB7, path  # the processor in the header of an ELF file
 
-    def test_a_run_that_takes_too_long_is_ended(self, tagger):
+    def test_run_beyond_time_limit_is_ended(self, tagger):
         with (
             Arm64().prepare(_subject(tagger), OPTIONS) as prepared,
             pytest.raises(
@@ -226,12 +226,12 @@ class TestRun:
 
 
 @pytest.mark.slow
-def test_loads_and_stores_are_told_from_each_other_and_the_rest(tmp_path):
-    """Each instruction between two marks, in code that is counted; what is outside of it is not."""
+def test_loads_and_stores_are_counted_separately(tmp_path):
+    """Each instruction between two marks in the counted code is counted, and no instruction outside it."""
     tell = "mov x8, #57\nmov w0, #{0}\nmovk w0, #{1}, lsl 16\nsvc 0\n"
     mark = tell.format(0x726B, 0x6D61)
     blocks = "".join(f"bl counted{n}\n{mark}" for n in range(len(ACCESSES)))
-    # Each is alone in a block: casp wants even registers, and the exclusive store fails or not, no matter.
+    # Each is alone in a block: casp requires even registers, and the exclusive store may fail.
     counted = "".join(
         f"1: counted{n}:\nadrp x0, data\nadd x0, x0, :lo12:data\nmov x9, #0\n{text}\nret\n.balign 8\n"
         for n, (text, _, _) in enumerate(ACCESSES)
@@ -257,7 +257,7 @@ def test_loads_and_stores_are_told_from_each_other_and_the_rest(tmp_path):
     assert found == [[5, loads, stores] for _, loads, stores in ACCESSES]
 
 
-def test_the_root_looks_like_a_machine_of_that_processor(tmp_path):
+def test_root_describes_machine_of_that_processor(tmp_path):
     root = make_root(tmp_path, "cortex-a53")
     description = (root / "proc" / "cpuinfo").read_text()
     assert "CPU part\t: 0xd03" in description

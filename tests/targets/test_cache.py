@@ -1,4 +1,4 @@
-"""A folder of the cache is complete or not there, whoever fetches it, and whatever goes wrong."""
+"""A folder of the cache is complete or absent, for any number of processes and any failure."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ def cache(monkeypatch, tmp_path):
     return tmp_path / "edge-embed"
 
 
-def test_it_is_fetched_once_and_then_found(cache):
+def test_folder_is_fetched_once_and_then_found(cache):
     fetched = []
 
     def fetch(folder):
@@ -33,7 +33,7 @@ def test_it_is_fetched_once_and_then_found(cache):
     assert [path.name for path in cache.iterdir()] == ["thing-1"]
 
 
-def test_nobody_sees_a_half_of_it(cache):
+def test_folder_is_invisible_until_complete(cache):
     def fail(folder):
         (folder / "half").write_text("")
         assert not cached_folder("thing-1").exists()
@@ -44,7 +44,7 @@ def test_nobody_sees_a_half_of_it(cache):
     assert list(cache.iterdir()) == []
 
 
-def test_two_at_once_get_the_same(cache):
+def test_threads_that_fetch_at_once_get_same_folder(cache):
     both_fetch = threading.Barrier(2)
 
     def fetch(folder):
@@ -61,7 +61,7 @@ def test_two_at_once_get_the_same(cache):
     assert [path.name for path in sorted(cache.rglob("*"))] == ["thing-1", ".sha256.json", "file"]
 
 
-def test_a_cache_that_cannot_be_written_is_named(cache):
+def test_cache_that_cannot_be_written_is_named(cache):
     cache.write_text("a file in its place")
     with pytest.raises(NotRunError, match=r"edge-embed/thing-1 cannot be made.*XDG_CACHE_HOME"):
         fetch_once("thing-1", lambda folder: None)
@@ -94,25 +94,25 @@ class TestHashes:
             (lambda folder: (folder / ".sha256.json").write_text("{"), "its list of hashes cannot be read"),
         ],
     )
-    def test_a_folder_that_changed_is_refused_with_the_remedy(self, folder, change, said):
+    def test_changed_folder_is_refused_with_remedy(self, folder, change, said):
         change(folder)
         with pytest.raises(NotRunError, match=f"{re.escape(said)}.*fetched again: rm -r {folder}"):
             fetch_once("thing-1", lambda folder: pytest.fail("it is there"))
 
-    def test_a_folder_of_an_earlier_version_is_made_again(self, folder):
+    def test_folder_of_earlier_version_is_made_again(self, folder):
         (folder / ".sha256.json").unlink()
         (folder / "inner/library.so").write_bytes(b"old")
         assert fetch_once("thing-1", lambda new: (new / "file").touch() or None) == folder
         assert {path.name for path in folder.iterdir()} == {"file", ".sha256.json"}
 
-    def test_it_is_compared_once_in_a_process(self, folder):
+    def test_folder_is_compared_once_in_a_process(self, folder):
         fetch_once("thing-1", pytest.fail)
         (folder / "inner/library.so").write_bytes(b"later")
         assert fetch_once("thing-1", pytest.fail) == folder
 
 
-def test_pip_takes_no_file_with_another_hash(tmp_path):
-    """From a folder, so that no connection is needed."""
+def test_pip_refuses_file_with_another_hash(tmp_path):
+    """The package is in a local folder, so that no connection is needed."""
     wheel = tmp_path / "thing-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("thing.py", "")

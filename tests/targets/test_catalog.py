@@ -11,16 +11,16 @@ from edge_embed.targets.catalog import KINDS, list_targets, make_target, make_ta
 @pytest.mark.parametrize(
     "text", ["", "Local", "nowhere", "local:x", "local:", "torch-cpu:1", "arm", ":x", "onnxruntime-cuda:x"]
 )
-def test_what_is_no_target_is_refused(text):
+def test_unknown_target_is_refused(text):
     with pytest.raises(BadInputError, match="target: got"):
         make_target(text)
 
 
-def test_the_name_is_what_was_asked_for():
+def test_target_name_is_the_requested_one():
     assert [target.name for target in make_targets(["portable", "local", "portable"])] == ["portable", "local"]
 
 
-def test_every_kind_is_listed_with_what_it_lacks():
+def test_targets_of_every_kind_are_listed_with_lacks():
     listed = list_targets()
     assert [re.split(r"\W*:", info.name)[0] for info in listed] == list(KINDS)
     for info in listed:
@@ -28,7 +28,7 @@ def test_every_kind_is_listed_with_what_it_lacks():
     assert not next(info for info in listed if info.name == "local").lacks
 
 
-def test_a_target_runs_files_of_its_kind():
+def test_target_runs_files_of_its_kind():
     assert [target.name for target in make_targets(["litert", "torch-cpu"], "tflite")] == ["litert", "torch-cpu"]
     with pytest.raises(BadInputError, match="got 'litert', which runs tflite files, expected one for onnx: local, "):
         make_targets(["litert"])

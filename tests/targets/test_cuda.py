@@ -1,4 +1,4 @@
-"""GPU targets, as far as they can be tested without one: what they lack is told, and nothing else takes their place."""
+"""GPU targets without a GPU: they report the missing parts, and no other device takes their place."""
 
 import onnx
 import pytest
@@ -11,7 +11,7 @@ NO_GPU = "CUDAExecutionProvider"
 
 
 @pytest.mark.parametrize("name", ["onnxruntime-cuda", "onnxruntime-cuda:library"])
-def test_without_the_package_it_has_not_run(tagger, monkeypatch, name):
+def test_gpu_target_without_package_is_not_run(tagger, monkeypatch, name):
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     (lack,) = make_target(name).lacks()
     assert NO_GPU in lack.what
@@ -20,7 +20,7 @@ def test_without_the_package_it_has_not_run(tagger, monkeypatch, name):
     assert (result.name, result.status) == (name, "not run")
 
 
-def test_a_session_that_fell_back_to_the_processor_has_not_run(tagger, monkeypatch):
+def test_session_on_cpu_in_place_of_gpu_is_not_run(tagger, monkeypatch):
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: [NO_GPU, "CPUExecutionProvider"])
     monkeypatch.setattr("onnxruntime.InferenceSession.get_providers", lambda _: ["CPUExecutionProvider"])
     with pytest.warns(UserWarning, match=NO_GPU):
@@ -29,7 +29,7 @@ def test_a_session_that_fell_back_to_the_processor_has_not_run(tagger, monkeypat
     assert "found no GPU" in result.detail
 
 
-def test_copies_are_counted_in_the_optimised_graph(tmp_path):
+def test_copies_are_counted_in_optimised_graph(tmp_path):
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
     nodes = [
         helper.make_node("MemcpyToHost", ["x"], ["a"]),

@@ -1,4 +1,4 @@
-"""A TFLite file in LiteRT, in this process and in one of its own."""
+"""A TFLite file in LiteRT, in this process and in a process of its own."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def path(tmp_path_factory):
     return path
 
 
-def test_a_call_takes_inputs_of_any_size_and_no_others(path):
+def test_call_accepts_ids_of_any_size_and_no_other_inputs(path):
     model = LiteRtModel(path)
     for ids in (np.array([[1, 2, 3]]), np.array([[3]], np.int32)):
         (rows,) = model.call({"ids": ids})
@@ -33,8 +33,8 @@ def test_a_call_takes_inputs_of_any_size_and_no_others(path):
         model.call({"ids": np.array([[20]])})
 
 
-def test_a_target_with_a_time_limit_of_its_own_runs_in_a_process(path):
-    """In most other tests LiteRT runs in this process (conftest.py)."""
+def test_target_with_time_limit_runs_in_its_own_process(path):
+    """Most other tests run LiteRT in this process (conftest.py)."""
     options = RunOptions(time_limit=300)
     with LITERT.with_delegate().prepare(Subject(path, None), options) as prepared:
         run = prepared.run([{"ids": np.array([[1, 2]])}], options)
@@ -50,8 +50,8 @@ def test_a_target_with_a_time_limit_of_its_own_runs_in_a_process(path):
 
 
 @pytest.mark.parametrize("method", ["call", "resize"])
-def test_nothing_is_written_to_stderr(path, method):
-    """LiteRT tells once of the delegate that it makes, so this takes a process of its own."""
+def test_litert_prints_nothing_to_stderr(path, method):
+    """LiteRT prints once that it creates the delegate, which requires a process of its own here."""
     program = (
         "import pathlib, sys, numpy; from edge_embed.targets.tflite.litert import LiteRtModel; "
         f"LiteRtModel(pathlib.Path(sys.argv[1])).{method}({{'ids': numpy.array([[1]])}}); print('out', file=sys.stderr)"

@@ -1,4 +1,4 @@
-"""The targets that every installation has: a process of its own, the reference evaluator, torch."""
+"""The targets of every installation: a process of its own, the reference evaluator, torch."""
 
 import json
 import subprocess
@@ -29,13 +29,13 @@ TARGETS = ("local", "portable", "reference", "torch-cpu")
 
 @pytest.fixture(scope="module")
 def results(model):
-    """What one validation says of a model on all of them."""
+    """Return the results of one validation of a model on all targets."""
     options = ValidationOptions(iterations=2, targets=TARGETS)
     return dict(zip(TARGETS, workflow.validate(model.program, model.path, options=options).targets, strict=True))
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_model_gives_what_the_training_form_gives(model, results, target):
+def test_outputs_of_every_model_match_training_form(model, results, target):
     result = results[target]
     assert (result.status, result.name, result.evidence) == ("passed", target, "executed-native")
     assert [output.name for output in result.outputs] == list(model.program.output_names)
@@ -47,8 +47,8 @@ def test_every_model_gives_what_the_training_form_gives(model, results, target):
         assert 0 < result.counters["resident_bytes"] < result.counters["peak_bytes"]
 
 
-def test_local_runs_our_kernel_and_portable_does_not(tagger, monkeypatch, tmp_path):
-    """A node without a body can only be run by the kernel."""
+def test_local_target_runs_kernel_and_portable_does_not(tagger, monkeypatch, tmp_path):
+    """Only the kernel can run a node without a body."""
     bare = onnx.load(tagger.path)
     del bare.functions[:]
     path = tmp_path / "bare.onnx"
@@ -75,7 +75,7 @@ def test_wrong_numbers_fail_with_exit_code_3(tagger, tmp_path):
     assert report.exit_code == 3
 
 
-def test_a_target_that_cannot_run_is_no_pass(tagger, monkeypatch):
+def test_target_that_cannot_run_is_no_pass(tagger, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     options = ValidationOptions(iterations=0, targets=("torch-cuda", "local"))
     report = workflow.validate(tagger.program, tagger.path, options=options)
@@ -99,14 +99,14 @@ def endless(path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process is not told that another was killed")
-def test_the_runner_ends_with_the_process_that_was_killed(tmp_path):
-    """By any other end it is ended."""
+def test_runner_ends_with_killed_process(tmp_path):
+    """The process that started the runner is killed; any other end of it ends the runner too."""
     write_tensors(tmp_path / "0.in", {"start": np.ones(1, np.float32)})
     command = runner_command(own_files([]), endless(tmp_path / "endless.onnx"), tmp_path, OPTIONS)
     parent = f"import subprocess; child = subprocess.Popen({command!r}); print(child.pid, flush=True); child.wait()"
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
         child = Path("/proc", process.stdout.readline().strip())
-        time.sleep(1)  # it asks to be told as soon as it runs
+        time.sleep(1)  # until the runner has asked for a signal at its parent's end
         assert child.exists()
         process.kill()
         process.wait()
@@ -116,13 +116,13 @@ def test_the_runner_ends_with_the_process_that_was_killed(tmp_path):
         time.sleep(0.05)
 
 
-def test_a_model_that_never_ends_is_ended(tmp_path):
+def test_model_that_never_ends_is_ended(tmp_path):
     place = ThisMachine(endless(tmp_path / "endless.onnx"), [])
     with pytest.raises(NotRunError, match="took more than 1 s, the time limit, and was ended"):
         RunnerModel(["output"], place).run([{"start": np.ones(1, np.float32)}], RunOptions(time_limit=1))
 
 
-def test_a_bad_id_is_an_error_of_the_model_and_no_crash(tagger):
+def test_bad_id_is_an_error_of_the_model_and_no_crash(tagger):
     with make_target("local").prepare(_subject(tagger), OPTIONS) as prepared:
         with pytest.raises(RunFailedError, match=r"edge_embed_runner: .*id 700"):
             prepared.run([{"ids": np.array([[3, 700]])}], OPTIONS)
@@ -130,7 +130,7 @@ def test_a_bad_id_is_an_error_of_the_model_and_no_crash(tagger):
     assert outputs[0][0].shape == (1, 1, 8)
 
 
-def test_all_types_pass_through_the_runner(tmp_path):
+def test_tensors_of_all_types_pass_through_runner(tmp_path):
     types = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
     arrays = {dtype.__name__: np.array([[0, 1, 1]], dtype) for dtype in (*types, np.float16, np.float32, np.float64)}
     arrays["text"] = np.array([["", "é中", "a b"]], object)
@@ -153,8 +153,8 @@ def test_all_types_pass_through_the_runner(tmp_path):
         assert (got.dtype, got.shape, got.tolist()) == (array.dtype, array.shape, array.tolist())
 
 
-def test_a_damaged_case_is_refused_by_the_runner(tagger, tmp_path):
-    """Each byte of the file changed or cut off: an error or a result, never a signal."""
+def test_damaged_case_is_refused_by_runner(tagger, tmp_path):
+    """Each byte of the file is changed or cut off: the runner ends with an error or a result, never with a signal."""
     write_tensors(tmp_path / "0.in", {"ids": np.array([[3, 1]])})
     whole = (tmp_path / "0.in").read_bytes()
     place = ThisMachine(tagger.path, [get_library_path()])
@@ -165,7 +165,7 @@ def test_a_damaged_case_is_refused_by_the_runner(tagger, tmp_path):
                 place.execute(tmp_path, OPTIONS)
 
 
-def test_the_library_of_the_environment_is_the_one_that_runs(tagger, monkeypatch, tmp_path):
+def test_library_of_environment_variable_is_used(tagger, monkeypatch, tmp_path):
     (tmp_path / "x.so").write_bytes(b"no library")
     monkeypatch.setenv(ENVIRONMENT_NAME, str(tmp_path / "x.so"))
     assert "x.so" in make_target("local").lacks()[0].what

@@ -11,7 +11,7 @@ from edge_embed.targets.reference import open_reference
 
 
 @pytest.mark.parametrize(("operator", "results"), [("Log", [-np.inf, np.nan]), ("Reciprocal", [np.inf, -1])])
-def test_reference_evaluator_given_infinite_results_warns_of_nothing(operator: str, results: list[float]) -> None:
+def test_reference_evaluator_with_infinite_results_emits_no_warning(operator: str, results: list[float]) -> None:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy"]
     graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "graph", ports[:1], ports[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)

@@ -1,4 +1,4 @@
-"""Targets on other machines, by ssh and by adb: what runs there, what is left there, what is said when it breaks."""
+"""Targets on other machines, by ssh and by adb: their results, their folders, and the messages of failures."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ IDS = [{"ids": np.array([[3, 1, 699], [5, 0, 6]])}]
 
 @pytest.fixture(params=["ssh", "adb"])
 def machine(request, tmp_path, monkeypatch):
-    """This machine, reached in both ways; for adb with its own runner in place of one for Android."""
+    """Return this machine, reached in both ways; for adb with its own runner in place of one for Android."""
     if request.param == "adb":
         found, search_path = adb_machine(tmp_path, os.environ["PATH"])
         monkeypatch.setenv("PATH", search_path)
@@ -63,7 +63,7 @@ def pretend_android(monkeypatch, folder):
 
 
 def slow_runner(monkeypatch, folder) -> Path:
-    """A runner that never ends; the file returned has its process number as soon as it runs."""
+    """Install a runner that never ends; the returned file has its process id as soon as it runs."""
     runner, number = folder / "runner", folder / "number"
     runner.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}; exec sleep 600\n")
     runner.chmod(0o755)
@@ -86,7 +86,7 @@ def gone(number: Path) -> bool:
 
 
 class TestRun:
-    def test_every_model_gives_what_the_training_form_gives(self, model, machine):
+    def test_outputs_of_every_model_match_training_form(self, model, machine):
         result = model.on(machine.target, iterations=2)
         assert (result.status, result.name, result.evidence) == ("passed", machine.target, "executed-native")
         assert result.versions["system"].startswith("Linux ")
@@ -95,7 +95,7 @@ class TestRun:
         assert result.counters["resident_bytes"] > 0
         assert list(machine.folder.iterdir()) == []
 
-    def test_names_may_be_any_and_external_data_comes_along(self, tagger, machine, tmp_path):
+    def test_file_names_of_any_kind_and_external_data_are_copied(self, tagger, machine, tmp_path):
         odd = tmp_path / 'it\'s a $HOME "folder";'
         odd.mkdir()
         path = odd / 'the model\'s `id` & "more" é\n.onnx'
@@ -111,7 +111,7 @@ class TestRun:
         np.testing.assert_array_equal(run.outputs[0][0], here.outputs[0][0])
         assert list(machine.folder.iterdir()) == []
 
-    def test_a_bad_id_is_an_error_of_the_model(self, tagger, machine):
+    def test_bad_id_is_an_error_of_the_model(self, tagger, machine):
         with prepared_on(machine, tagger) as prepared:
             with pytest.raises(
                 RunFailedError, match=r"the runner on \w+ \w+ ended with status 1: edge_embed_runner: .*700"
@@ -120,7 +120,7 @@ class TestRun:
             assert prepared.run(IDS, OPTIONS).outputs  # and no more than that
         assert list(machine.folder.iterdir()) == []
 
-    def test_the_variant_of_the_kernels_is_chosen_there_too(self, tagger, machine, monkeypatch):
+    def test_kernel_variant_is_chosen_on_machine_too(self, tagger, machine, monkeypatch):
         slow_runner(monkeypatch, machine.folder.parent)
         script = machine.folder.parent / "runner"
         script.write_text('#!/bin/sh\necho "[$EDGE_EMBED_FORCE_ISA]" >&2\nexit 3\n')
@@ -131,7 +131,7 @@ class TestRun:
         ):
             prepared.run(IDS, OPTIONS)
 
-    def test_a_crash_is_named(self, tagger, machine, monkeypatch):
+    def test_crash_is_named_as_signal(self, tagger, machine, monkeypatch):
         slow_runner(monkeypatch, machine.folder.parent)
         (machine.folder.parent / "runner").write_text("#!/bin/sh\nkill -SEGV $$\n")
         with (
@@ -142,7 +142,7 @@ class TestRun:
 
 
 class TestNothingIsLeft:
-    def test_after_the_time_limit(self, tagger, machine, monkeypatch):
+    def test_machine_is_clean_after_time_limit(self, tagger, machine, monkeypatch):
         number = slow_runner(monkeypatch, machine.folder.parent)
         with (
             prepared_on(machine, tagger) as prepared,
@@ -152,8 +152,8 @@ class TestNothingIsLeft:
         wait_for(lambda: gone(number))
         assert list(machine.folder.iterdir()) == []
 
-    def test_after_a_kill_of_the_program_that_asked(self, machine):
-        """A program like this one: it holds a folder, and is killed."""
+    def test_machine_is_clean_after_kill_of_local_program(self, machine):
+        """A program like this one holds a folder on the machine and is killed."""
         class_name = "SshTransport" if machine.ssh_config else "AdbTransport"
         scheme, _, name = machine.target.partition(":")
         program = (
@@ -165,13 +165,13 @@ class TestNothingIsLeft:
             "    time.sleep(600)\n"
         )
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as holder:
-            # As the targets set it: where adb has its folders is known to the program alone.
+            # Only the program knows where adb has its folders.
             assert holder.stdout.readline() == b"ready\n"
             assert len(list(machine.folder.iterdir())) == 1
             holder.send_signal(signal.SIGKILL)
         wait_for(lambda: not list(machine.folder.iterdir()))
 
-    def test_after_the_connection_broke(self, tagger, machine, monkeypatch):
+    def test_machine_is_clean_after_broken_connection(self, tagger, machine, monkeypatch):
         number = slow_runner(monkeypatch, machine.folder.parent)
         breaker = threading.Thread(target=lambda: (wait_for(number.exists), machine.vanish()))
         breaker.start()
@@ -188,13 +188,13 @@ class TestNothingIsLeft:
 
 
 class TestNotRun:
-    def test_a_machine_that_is_gone(self, tagger, machine):
+    def test_absent_machine_is_named(self, tagger, machine):
         with prepared_on(machine, tagger) as prepared:
             machine.vanish()
             with pytest.raises(NotRunError, match=rf"{machine.target[4:]}: .*(refused|not found)"):
                 prepared.run(IDS, OPTIONS)
 
-    def test_a_host_key_that_is_another(self, tagger, host):
+    def test_host_key_that_changed_is_refused(self, tagger, host):
         other = host.ssh_config.with_name("other")
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
         known = host.ssh_config.with_name("known")
@@ -202,24 +202,24 @@ class TestNotRun:
         result = tagger.on(host.target)
         assert (result.status, result.detail) == ("not run", "host pi: Host key verification failed.")
 
-    def test_a_key_that_the_host_does_not_know(self, host):
+    def test_user_key_unknown_to_host_is_refused(self, host):
         host.ssh_config.with_name("user.pub").write_text("")
         with pytest.raises(NotRunError, match=r"host pi: .*Permission denied"), remote_folder(SshTransport("pi"), 30):
             pass
 
-    def test_no_answer_in_time(self, monkeypatch, tmp_path):
+    def test_host_without_answer_in_time_is_named(self, monkeypatch, tmp_path):
         (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 600\n")
         (tmp_path / "ssh").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         with pytest.raises(NotRunError, match="host pi: no answer"), remote_folder(SshTransport("pi"), 0.5):
             pass
 
-    def test_a_host_like_an_option_is_a_host(self):
+    def test_host_name_like_an_option_is_a_host(self):
         done = finish_program(SshTransport("-V").shell("true"), 30, what="ssh")
         assert done.status != 0
         assert "OpenSSH" not in done.complaints
 
-    def test_a_processor_that_nothing_is_built_for(self):
+    def test_processor_without_build_is_refused(self):
         with pytest.raises(
             NotRunError, match="it is Linux riscv64, expected Linux aarch64, or a Linux machine like this"
         ):
@@ -227,17 +227,17 @@ class TestNotRun:
         with pytest.raises(NotRunError, match="it is Darwin arm64"):
             ssh._files_for("Darwin arm64", OPTIONS)
 
-    def test_no_folder_can_be_made(self, machine):
+    def test_folder_that_cannot_be_made_is_named(self, machine):
         transport = replace(transport_of(machine), parent="/dev/null")
         with pytest.raises(NotRunError, match="Not a directory"), remote_folder(transport, 30):
             pass
 
-    def test_what_comes_back_cut_is_said(self, tmp_path):
+    def test_incomplete_answer_is_named(self, tmp_path):
         (tmp_path / "cut.tar").write_bytes(b"x" * 700)
         with (tmp_path / "cut.tar").open("rb") as packed, pytest.raises(NotRunError, match="came back incomplete"):
             ssh._unpack(packed, ["0.out"], tmp_path)
 
-    def test_what_is_missing_is_named(self, monkeypatch, tmp_path):
+    def test_missing_programs_are_named_with_their_commands(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         for name in (*adb.NDK_VARIABLES, adb.RUNTIME_VARIABLE):
             monkeypatch.delenv(name, raising=False)
@@ -248,7 +248,7 @@ class TestNotRun:
         assert lacks["the Android NDK is missing"] == "set ANDROID_NDK_HOME to its folder"
         assert adb.RUNTIME_VARIABLE in lacks["ONNX Runtime for Android is missing"]
 
-    def test_a_device_that_is_not_connected_is_named(self, monkeypatch, tmp_path):
+    def test_unconnected_device_is_named(self, monkeypatch, tmp_path):
         _, search_path = adb_machine(tmp_path, os.environ["PATH"])
         monkeypatch.setenv("PATH", search_path)
         pretend_android(monkeypatch, tmp_path)
@@ -258,7 +258,7 @@ class TestNotRun:
         )
         assert make_target("adb:pixel").lacks() == []
 
-    def test_an_android_processor_that_nothing_is_built_for(self, monkeypatch, tmp_path):
+    def test_android_processor_without_build_is_refused(self, monkeypatch, tmp_path):
         build_for = adb.android_files
         pretend_android(monkeypatch, tmp_path)
         with pytest.raises(NotRunError, match="it is Linux armv8l, expected one of Linux aarch64, Linux x86_64"):

@@ -1,4 +1,4 @@
-"""The named tensors that this package and the C++ runner hand to each other."""
+"""Named tensors that this package and the C++ runner exchange."""
 
 import string
 from contextlib import suppress
@@ -20,7 +20,7 @@ NAMES = st.text(string.printable + "é中/\0", max_size=12)
 
 
 @given(tensors=st.dictionaries(NAMES, st.one_of(NUMBERS, TEXTS), max_size=3))
-def test_what_is_written_is_read(tmp_path_factory, tensors):
+def test_tensors_written_are_read_back(tmp_path_factory, tensors):
     path = tmp_path_factory.mktemp("tensors") / "0.in"
     write_tensors(path, tensors)
     found = read_tensors(path)
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path_factory, tensors):
             assert found[name].tobytes() == array.tobytes()  # NaNs too
 
 
-def test_the_layout_is_that_of_the_header(tmp_path):
+def test_layout_matches_header_of_runner(tmp_path):
     path = tmp_path / "0.in"
     write_tensors(path, {"ids": np.array([[1], [-2]], np.int64), "text": np.array(["é"], object)})
     assert path.read_bytes() == (
@@ -45,14 +45,14 @@ def test_the_layout_is_that_of_the_header(tmp_path):
     )  # fmt: skip
 
 
-def test_bfloat16_is_known(tmp_path):
+def test_bfloat16_tensors_are_read_back(tmp_path):
     array = np.array([1.5, -2], ml_dtypes.bfloat16)
     write_tensors(tmp_path / "x", {"x": array})
     assert read_tensors(tmp_path / "x")["x"].tobytes() == array.tobytes()
 
 
 @given(cut=st.integers(0, 200), at=st.integers(0, 200), value=st.integers(0, 255))
-def test_damage_is_an_error_and_nothing_else(tmp_path_factory, cut, at, value):
+def test_damaged_file_raises_value_error_only(tmp_path_factory, cut, at, value):
     path = tmp_path_factory.mktemp("tensors") / "0.out"
     write_tensors(path, {"scores": np.ones((2, 3), np.float32), "text": np.array(["one", "two"], object)})
     data = bytearray(path.read_bytes())
@@ -62,7 +62,7 @@ def test_damage_is_an_error_and_nothing_else(tmp_path_factory, cut, at, value):
         read_tensors(path)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_file_of_other_format_is_refused(tmp_path):
     (tmp_path / "x").write_bytes(b"PK\3\4 and more")
     with pytest.raises(ValueError, match="is no file of tensors"):
         read_tensors(tmp_path / "x")

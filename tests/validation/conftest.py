@@ -20,12 +20,12 @@ from edge_embed.validation import sizes
 from edge_embed.validation.fresh_process import Fresh
 from edge_embed.validation.validate import ValidationOptions, ValidationReport, validate_export
 
-ROWS, FROZEN_ROWS, DIM = 600, 620, 48  # just large enough for every table tensor to be stored externally
+ROWS, FROZEN_ROWS, DIM = 600, 620, 48  # the smallest size at which every table tensor is external
 
 
 @pytest.fixture(autouse=True)
 def _memory_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the process in which it is measured; test_size.py, which is about it, has none."""
+    """Replace the process that measures memory; test_size.py, which tests it, overrides this fixture."""
     monkeypatch.setattr(sizes, "measure_fresh", lambda path, library, feeds: Fresh(1 << 20, 1 << 20, 0.1, 0.1))
 
 
@@ -77,7 +77,7 @@ class Exported:
         return self.path.with_name(self.path.name + ".data")
 
     def edit(self, change: Callable[[onnx.ModelProto], None]) -> None:
-        """Change the model; external data stays where it is."""
+        """Change the model and keep its external data."""
         model = onnx.load(self.path, load_external_data=False)
         change(model)
         self.path.write_bytes(model.SerializeToString())
@@ -116,7 +116,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
 
 @pytest.fixture(params=["never", "always"])
 def exported(request, originals, tmp_path) -> Exported:
-    """A copy of the exported file, weights inside it and beside it in turn."""
+    """Return a copy of the exported file, with internal and with external weights in turn."""
     return copy_of(originals[request.param], tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Random cases of models whose inputs are offsets of bags: every one of them is legal."""
+"""Random cases of models whose inputs are bag offsets are always valid."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from edge_embed.workflow import load
 
 
 class Bags(nn.Module):
-    """A compressed and a dense table, whose bags are divided alike or each in its own way."""
+    """A compressed and a dense table, whose bags have common or separate offsets."""
 
     def __init__(self, has_last: bool) -> None:
         super().__init__()
@@ -33,12 +33,12 @@ def test_offsets_of_bags_are_drawn_so_that_every_case_runs(tmp_path, has_last, o
     program = load(tmp_path / "m.pt")
     assert bag_offsets(program) == {"offsets": Offsets("ids", has_last), "bounds": Offsets("others", has_last)}
     cases, left_out = make_cases(program, np.random.default_rng(0), more=3)
-    assert all("=1" in reason for reason in left_out)  # one offset makes no bag where it is the last one too
+    assert all("=1" in reason for reason in left_out)  # one offset makes no bag if it is the last one too
     assert len(cases) + len(left_out) == 7
     assert len({tuple(case.inputs[1].tolist()) for case in cases}) > 3
 
 
-def test_offsets_that_a_model_computes_are_left_to_it(tmp_path):
+def test_offsets_computed_by_model_are_left_to_it(tmp_path):
     class Halves(nn.Module):
         def __init__(self):
             super().__init__()
@@ -57,7 +57,7 @@ def test_offsets_that_a_model_computes_are_left_to_it(tmp_path):
     num_ids=st.integers(0, 20),
     has_last=st.booleans(),
 )
-def test_drawn_offsets_begin_at_zero_rise_and_stay_within_the_ids(seed, num_offsets, num_ids, has_last):
+def test_offsets_drawn_begin_at_zero_rise_and_stay_within_ids(seed, num_offsets, num_ids, has_last):
     drawn = Offsets("ids", has_last).draw(np.random.default_rng(seed), num_offsets, num_ids)
     assert drawn.shape == (num_offsets,)
     assert (np.diff(drawn) >= 0).all()

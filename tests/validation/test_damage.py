@@ -1,4 +1,4 @@
-"""A damaged file is bad input (exit code 2), whatever is missing, and says which file it is."""
+"""A damaged file of any kind is bad input (exit code 2), and the error names the file."""
 
 import os
 
@@ -17,7 +17,7 @@ def refused(exported, message: str) -> None:
 
 
 def place(name: str, **new: str):
-    """Change where the external data of a tensor is said to lie."""
+    """Change the declared place of a tensor's external data."""
 
     def change(model: onnx.ModelProto) -> None:
         tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
@@ -27,22 +27,22 @@ def place(name: str, **new: str):
     return change
 
 
-def test_missing_file(inline):
+def test_missing_file_is_refused(inline):
     inline.path.unlink()
     refused(inline, "no such file")
 
 
-def test_not_an_onnx_file(inline):
+def test_file_of_other_format_is_refused(inline):
     inline.path.write_bytes(b"PK\x03\x04 this is something else")
     refused(inline, "damaged or no ONNX model|cut or no ONNX model")
 
 
-def test_empty_file(inline):
+def test_empty_file_is_refused(inline):
     inline.path.write_bytes(b"")
     refused(inline, "cut or no ONNX model")
 
 
-def test_every_truncation(inline):
+def test_truncated_file_is_refused_at_every_length(inline):
     content = inline.path.read_bytes()
     for length in (*range(1, len(content), len(content) // 97), len(content) - 1):
         inline.path.write_bytes(content[:length])
@@ -50,37 +50,37 @@ def test_every_truncation(inline):
             ExportedModel(inline.path)
 
 
-def test_missing_external_data(external):
+def test_missing_external_data_is_named(external):
     external.data.unlink()
     refused(external, external.data.name)
 
 
-def test_short_external_data(external):
+def test_short_external_data_is_refused(external):
     content = external.data.read_bytes()
     external.data.write_bytes(content[:-1])
     refused(external, "expected at least")
 
 
-def test_shorter_length_than_the_tensor(external):
+def test_external_length_below_tensor_size_is_refused(external):
     external.edit(place("topic.values", length="8"))
     refused(external, "topic.values")
 
 
 @pytest.mark.parametrize("location", ["../outside.data", "/etc/hostname", "a/../../outside.data", ""])
-def test_escaping_external_data(external, location):
+def test_external_data_outside_folder_is_refused(external, location):
     (external.path.parent.parent / "outside.data").write_bytes(external.data.read_bytes())
     external.edit(place("topic.values", location=location))
     refused(external, "external data")
 
 
-def test_symbolic_link_out_of_the_folder(external):
+def test_symbolic_link_out_of_folder_is_refused(external):
     outside = external.path.parent.parent / "outside.data"
     external.data.rename(outside)
     os.symlink(outside, external.data)
     refused(external, "outside the model's folder")
 
 
-def test_node_that_no_runtime_knows(inline):
+def test_node_unknown_to_every_runtime_is_named(inline):
     def change(model: onnx.ModelProto) -> None:
         next(node for node in model.graph.node if node.op_type == "LSTM").op_type = "LSTN"
 
@@ -88,7 +88,7 @@ def test_node_that_no_runtime_knows(inline):
     refused(inline, "LSTN")
 
 
-def test_damaged_manifest(inline):
+def test_damaged_manifest_is_refused(inline):
     def change(model: onnx.ModelProto) -> None:
         model.metadata_props[0].value = model.metadata_props[0].value.replace('"dpq"', '"dpp"', 1)
 

@@ -1,4 +1,4 @@
-"""Files that another tool changed: what `validate` says of them."""
+"""Results of `validate` for files that another tool changed."""
 
 import onnx
 import pytest
@@ -10,7 +10,7 @@ from edge_embed.validation.tables import Table, stored_checks
 
 
 def details(originals, path):
-    """By the name of the check, for the first table."""
+    """Return the details of the first table's checks, by name."""
     name, packed = next(iter(originals["never"].lowered.tables.items()))
     return {
         check.name: check.detail
@@ -18,7 +18,7 @@ def details(originals, path):
     }
 
 
-def test_a_file_in_ort_format_is_named(tmp_path):
+def test_file_in_ort_format_is_named(tmp_path):
     (tmp_path / "model.ort").write_bytes(b"\x14\x00\x00\x00ORTM" + bytes(64))
     with pytest.raises(BadInputError, match=r"is in ORT format, expected the \.onnx model that it was made from"):
         ExportedModel(tmp_path / "model.ort")

@@ -1,4 +1,4 @@
-"""What is computed in float16 is compared by what float16 rounds, and nothing else is."""
+"""Outputs computed in float16, and only these, are compared with the rounding of float16."""
 
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +16,7 @@ IDS = torch.tensor([[1, 2, 3]])
 
 
 class Mixed(nn.Module):
-    """A float32 model, one of whose outputs is computed in another type."""
+    """A float32 model with one output computed in another type."""
 
     def __init__(self, dtype: torch.dtype, by_hand: bool = False) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def test_outputs_computed_in_float16_are_found(by_hand: bool) -> None:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[torch.dtype], tuple[Path, Path]]:
-    """A saved model of each type and its exported file, made when they are asked for."""
+    """Return a function that gives a saved model of a type and its exported file, made at the first call."""
 
     @cache
     def made(dtype: torch.dtype) -> tuple[Path, Path]:
@@ -56,7 +56,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[torch.dtype]
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-5)])
-def test_export_of_autocast_in_a_float32_model_passes(exported, dtype: torch.dtype, atol: float) -> None:
+def test_autocast_export_of_float32_model_passes(exported, dtype: torch.dtype, atol: float) -> None:
     report = edge_embed.validate(*exported(dtype), iterations=0)
     assert report.passed, str(report)
     details = str(report.to_json())
@@ -64,5 +64,5 @@ def test_export_of_autocast_in_a_float32_model_passes(exported, dtype: torch.dty
     assert "atol: 1e-05" in details  # of the other output
 
 
-def test_tolerance_that_is_given_is_that_of_all_outputs(exported) -> None:
+def test_tolerance_from_option_applies_to_all_outputs(exported) -> None:
     assert not edge_embed.validate(*exported(torch.float16), atol=1e-9, rtol=1e-9, iterations=0).passed

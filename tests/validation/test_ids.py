@@ -1,4 +1,4 @@
-"""Random ids: in range, never all zero, spread as they say."""
+"""Random ids: in range, never all zero, distributed as their names say."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from edge_embed.validation.ids import draw
 @pytest.mark.parametrize("distribution", ["uniform", "zipf"])
 @pytest.mark.parametrize("num_embeddings", [1, 2, 7, 1000])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (4, 5)])
-def test_ids_are_rows_and_not_all_zero(distribution, num_embeddings, shape):
+def test_ids_are_in_range_and_not_all_zero(distribution, num_embeddings, shape):
     for seed in range(50):
         ids = draw(np.random.default_rng(seed), distribution, num_embeddings, shape, np.int32)
         assert ids.dtype == np.int32
@@ -18,7 +18,7 @@ def test_ids_are_rows_and_not_all_zero(distribution, num_embeddings, shape):
         assert ids.any() or not ids.size or num_embeddings == 1
 
 
-def test_uniform_ids_reach_every_row_alike():
+def test_uniform_ids_reach_every_row_equally():
     counts = np.bincount(draw(np.random.default_rng(0), "uniform", 10, (10_000,)), minlength=10)
     assert counts.min() > 850
     assert counts.max() < 1150

@@ -20,7 +20,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "m.pt", folder / "m.onnx"
 
 
-def test_keywords_take_the_place_of_options(files, tmp_path):
+def test_keywords_set_validation_options(files, tmp_path):
     options = edge_embed.ValidationOptions(iterations=0, seed=7)
     report = edge_embed.validate(*files, options=options, seed=3, save_inputs=str(tmp_path / "inputs.npz"))
     assert (report.seed, report.passed) == (3, True)
@@ -39,7 +39,7 @@ def test_tolerances_are_numbers_or_numbers_by_output(files, tolerance):
         edge_embed.validate(*files, rtol=-1, iterations=0)
 
 
-def test_a_mistyped_option_says_which_one_was_meant(files):
+def test_mistyped_option_names_the_intended_one(files):
     with pytest.raises(TypeError, match=r"argument 'iteration': did you mean 'iterations'\?"):
         edge_embed.validate(*files, iteration=3)
     with pytest.raises(BadInputError, match="iterations: got -1, expected an integer of at least 0"):
@@ -49,12 +49,12 @@ def test_a_mistyped_option_says_which_one_was_meant(files):
 @pytest.mark.parametrize(
     ("wrong", "meant"), [("load_inputs", "inputs"), ("cases", "more_cases"), ("target", "targets")]
 )
-def test_a_name_of_the_command_line_says_which_keyword_it_is(files, wrong, meant):
+def test_command_line_name_is_answered_with_keyword(files, wrong, meant):
     with pytest.raises(TypeError, match=rf"argument '{wrong}': did you mean '{meant}'\?"):
         edge_embed.validate(*files, **{wrong: 3})
 
 
-def test_every_keyword_reaches_the_options(files, monkeypatch):
+def test_keywords_cover_all_options(files, monkeypatch):
     seen = []
     monkeypatch.setattr("edge_embed.workflow.validate_file", lambda *given: seen.append(given[3]))
     values = {"atol": 1e-3, "rtol": {"output": 1e-2}, "seed": 5, "iterations": 2, "warmup": 1, "more_cases": 4}

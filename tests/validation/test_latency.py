@@ -1,4 +1,4 @@
-"""Ratios come from rounds of the same ids; what was not measured says why."""
+"""Latency ratios come from rounds with equal ids; unmeasured ones give a reason."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from .conftest import DIM, ROWS
 PEERS = {"portable body", "dense Gather", "empty call"}
 
 
-def test_every_peer_batch_and_distribution_is_measured(inline):
+def test_latency_covers_every_peer_batch_and_distribution(inline):
     section = inline.validate(iterations=3, warmup=1).latency
     for name in ("table word", "table topic"):
         found = [result for result in section.results if result.subject == name]
@@ -27,7 +27,7 @@ def test_every_peer_batch_and_distribution_is_measured(inline):
     assert "random order" in section.method
 
 
-def test_a_large_dense_twin_is_left_out_with_the_reason(inline, monkeypatch):
+def test_dense_baseline_that_is_too_large_is_left_out_with_reason(inline, monkeypatch):
     monkeypatch.setattr(latency, "LARGEST_DENSE", 4 * DIM * ROWS)
     results = inline.validate(iterations=2, warmup=0).latency.results
     assert all(result.ratio for result in results if result.subject == "table word")
@@ -35,7 +35,7 @@ def test_a_large_dense_twin_is_left_out_with_the_reason(inline, monkeypatch):
     assert "the dense table has 119,040 bytes" in reason
 
 
-def test_no_iterations_measure_nothing(inline):
+def test_latency_without_iterations_is_not_measured(inline):
     results = inline.validate(iterations=0).latency.results
     assert results
     assert {result.reason for result in results} == {"no iterations were asked for"}

@@ -1,4 +1,4 @@
-"""Inputs are random where they may be, and like the example where they must be."""
+"""Model inputs are random where possible, and equal to the example elsewhere."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from .conftest import make_program
 
 
 class Positions(nn.Module):
-    """Two tables by one input, a position table of 9 rows by the length, a mask."""
+    """Two tables read by one input, a position table of 9 rows read by the length, a mask."""
 
     def __init__(self):
         super().__init__()
@@ -34,12 +34,12 @@ def positions(tmp_path, length=4):
     return make_program(Positions(), (ids, ids + 15, torch.full((2, length), 3.0)), tmp_path)
 
 
-def test_ids_stay_below_the_smallest_table_they_reach(tmp_path):
+def test_id_bounds_stay_below_smallest_reached_table(tmp_path):
     # The length of `ids` reaches the position table, their values do not.
     assert id_bounds(positions(tmp_path)) == {"ids": 20, "other": 40}
 
 
-def test_other_inputs_take_the_examples_values(tmp_path):
+def test_inputs_without_ids_take_values_of_example(tmp_path):
     cases, left_out = make_cases(positions(tmp_path), np.random.default_rng(0))
     assert left_out == []
     assert len({case.inputs[0].shape for case in cases}) == 3
@@ -48,7 +48,7 @@ def test_other_inputs_take_the_examples_values(tmp_path):
         assert case.inputs[0].any()
 
 
-def test_a_size_that_the_model_refuses_is_left_out_with_the_reason(tmp_path):
+def test_size_refused_by_model_is_left_out_with_reason(tmp_path):
     class Short(Positions):
         def __init__(self):
             super().__init__()
@@ -65,7 +65,7 @@ def test_a_size_that_the_model_refuses_is_left_out_with_the_reason(tmp_path):
 FIXED = [{"batch": 1, "sequence": 4}, {"batch": 1, "sequence": 8}]
 
 
-def test_a_file_of_fixed_sizes_gets_these_alone(tmp_path):
+def test_file_of_fixed_sizes_gets_only_these(tmp_path):
     program = positions(tmp_path)
     usual, _ = make_cases(program, np.random.default_rng(0), fixed=FIXED)
     cases, left_out = make_cases(program, np.random.default_rng(0), more=4, fixed=FIXED)
@@ -84,7 +84,7 @@ def test_a_file_of_fixed_sizes_gets_these_alone(tmp_path):
     ]
 
 
-def test_saved_inputs_of_other_sizes_than_the_files_are_refused(tmp_path):
+def test_saved_inputs_of_other_sizes_than_file_are_refused(tmp_path):
     program, saved = positions(tmp_path), tmp_path / "inputs.npz"
     random = np.random.default_rng(0)
     choose_cases(program, random, ValidationOptions(save_inputs=saved), FIXED)
@@ -98,7 +98,7 @@ def test_saved_inputs_of_other_sizes_than_the_files_are_refused(tmp_path):
         choose_cases(program, random, ValidationOptions(inputs=saved), [{"batch": 2, "sequence": 4}, FIXED[1]])
 
 
-def test_ids_that_the_model_shifts_come_from_the_example(tmp_path):
+def test_ids_shifted_by_model_come_from_example(tmp_path):
     class Shifted(nn.Module):
         def __init__(self):
             super().__init__()

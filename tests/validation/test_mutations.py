@@ -1,4 +1,4 @@
-"""Whatever differs in a sound file is found, and named: exit code 3."""
+"""Every difference in a sound file is found and named: exit code 3."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def statuses(checks) -> dict[str, str]:
     return {check.name: check.status for check in checks}
 
 
-def test_one_bit_of_a_code(exported):
+def test_code_with_flipped_bit_is_found(exported):
     # Rows of `word` have two bytes of 3 groups of 3 bits: bit 4 of byte 0 is in group 1.
     exported.flip("word.codes", byte=2 * 17, bit=4)
     report = exported.validate()
@@ -48,7 +48,7 @@ def test_one_bit_of_a_code(exported):
     assert all(text.startswith(("table word", "model")) for text in report.failures())
 
 
-def test_one_bit_of_a_shared_value(exported):
+def test_shared_value_with_flipped_bit_is_located(exported):
     packed = exported.lowered.tables["topic"]
     row = 23
     code = int(packed.codes_of(row)[0])
@@ -61,8 +61,8 @@ def test_one_bit_of_a_shared_value(exported):
     assert "table topic: portable body" in text
 
 
-def test_lowest_bit_of_a_value_is_seen_by_the_paths_alone(inline):
-    # As if stored bytes had not been compared: the ids must show it.
+def test_value_with_flipped_lowest_bit_is_found_by_paths(inline):
+    # The paths must find the bit by rows of ids, without the comparison of stored bytes.
     packed = inline.lowered.tables["word"]
     code = int(packed.codes_of(9)[2])
     inline.flip("word.values", byte=4 * (2 * 7 + code) * 16, bit=0)  # 7 codes a group, 16 columns
@@ -71,7 +71,7 @@ def test_lowest_bit_of_a_value_is_seen_by_the_paths_alone(inline):
     assert all("group 2, column 32" in path.detail for path in word.paths[2:])
 
 
-def test_a_weight_of_the_rest(exported):
+def test_weight_beside_tables_with_flipped_bit_is_found(exported):
     exported.flip("head.bias", byte=4 * 7 + 3, bit=0)
     report = exported.validate()
     assert report.exit_code == 3
@@ -80,7 +80,7 @@ def test_a_weight_of_the_rest(exported):
     assert "logits" in report.model.paths[4].detail
 
 
-def test_file_of_another_training(originals, tmp_path):
+def test_file_of_another_training_is_found(originals, tmp_path):
     model = make_model()
     with torch.no_grad():
         model.word.query.add_(torch.randn_like(model.word.query))
@@ -90,8 +90,8 @@ def test_file_of_another_training(originals, tmp_path):
     assert "table word: stored rows" in failures_of(other)
 
 
-def test_file_of_the_same_model_stored_in_another_type(originals, tmp_path):
-    """What cannot run against the float32 model is not run, and no runtime's error about it is passed on."""
+def test_file_of_same_model_in_another_value_type_is_found(originals, tmp_path):
+    """Paths that cannot run against the float32 model are not run, and no runtime error about them is reported."""
     model = make_model()
     model.word.freeze(value_type="float16")
     program = make_program(model, (torch.randint(3, ROWS, (2, 5)), torch.randn(2, 5, DIM)), tmp_path)
@@ -103,7 +103,7 @@ def test_file_of_the_same_model_stored_in_another_type(originals, tmp_path):
     assert "cannot open" not in text
 
 
-def test_not_a_number_in_a_weight(tmp_path):
+def test_nan_in_weight_is_found(tmp_path):
     model = make_model()
     with torch.no_grad():
         model.head.weight[3, 1] = float("nan")
@@ -116,7 +116,7 @@ def test_not_a_number_in_a_weight(tmp_path):
     assert "NaN values" in text
 
 
-def test_attribute_of_a_node(inline):
+def test_attribute_of_node_that_differs_is_found(inline):
     def change(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if "word.codes" in node.input)
         next(item for item in node.attribute if item.name == "padding_idx").i = -1
@@ -128,7 +128,7 @@ def test_attribute_of_a_node(inline):
     assert "table word: custom op" in text
 
 
-def test_manifest_of_another_file(inline):
+def test_missing_manifest_is_found(inline):
     def change(model: onnx.ModelProto) -> None:
         del model.metadata_props[:]
 
@@ -136,7 +136,7 @@ def test_manifest_of_another_file(inline):
     assert "table word: manifest: the file has none" in failures_of(inline)
 
 
-def test_missing_body(inline):
+def test_missing_body_is_found(inline):
     inline.edit(lambda model: model.ClearField("functions"))
     report = inline.validate()
     assert report.exit_code == 3
@@ -162,11 +162,11 @@ def replace_body(exported: Exported, old: str, new: str) -> None:
     ("guard", "accepted"),
     [
         ("safe_ids = Where (negative, zero, wide_ids)", -1),  # clamped
-        ("safe_ids = Identity (wide_ids)", -1),  # left to Gather, which counts from the end
+        ("safe_ids = Identity (wide_ids)", -1),  # left to Gather, which counts negative ids from the end
         ("safe_ids = Where (negative, num_rows, zero)", ROWS),
     ],
 )
-def test_body_that_accepts_ids_out_of_range(inline, guard, accepted):
+def test_body_that_accepts_ids_out_of_range_is_found(inline, guard, accepted):
     replace_body(inline, "safe_ids = Where (negative, num_rows, wide_ids)", guard)
     report = inline.validate()
     assert report.exit_code == 3
@@ -177,7 +177,7 @@ def test_body_that_accepts_ids_out_of_range(inline, guard, accepted):
         assert f"id {accepted} gives a result" in word[name].detail or "got" in word[name].detail
 
 
-def test_body_that_forgets_the_padding_row(inline):
+def test_body_without_padding_row_is_found(inline):
     replace_body(inline, "is_padding = Equal (wide_ids, padding_idx)", "is_padding = Equal (wide_ids, num_rows)")
     text = failures_of(inline)
     assert "table word: portable body" in text
@@ -185,7 +185,7 @@ def test_body_that_forgets_the_padding_row(inline):
     assert "table word: custom op" not in text
 
 
-def test_inlined_by_another_tool(inline):
+def test_nodes_inlined_by_another_tool_are_found(inline):
     model = onnx.inliner.inline_local_functions(onnx.load(inline.path))
     inline.path.write_bytes(model.SerializeToString())
     report = inline.validate()
@@ -196,7 +196,7 @@ def test_inlined_by_another_tool(inline):
         assert statuses(table.paths)["custom op"] == "not run"
 
 
-def test_table_that_the_model_has_not(inline):
+def test_table_absent_from_model_is_found(inline):
     def change(model: onnx.ModelProto) -> None:
         for tensor in model.graph.initializer:
             tensor.name = tensor.name.replace("topic.", "other.")
@@ -210,11 +210,11 @@ def test_table_that_the_model_has_not(inline):
     assert "table topic: node" in text
 
 
-def test_table_that_lost_a_row(inline):
+def test_table_with_a_row_less_is_found(inline):
     def change(model: onnx.ModelProto) -> None:
         (found,) = (tensor for tensor in model.graph.initializer if tensor.name == "word.codes")
         found.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(found)[:-1], "word.codes"))
-        model.graph.ClearField("value_info")  # else the checker sees it first
+        model.graph.ClearField("value_info")  # otherwise the checker finds it first
 
     inline.edit(change)
     text = failures_of(inline)

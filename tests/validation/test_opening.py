@@ -1,4 +1,4 @@
-"""An export is opened once before it gets its name; what no runtime opens leaves nothing behind."""
+"""An export is opened once before it gets its name; a file that no runtime opens leaves nothing behind."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from edge_embed.validation.opening import Opening, run_opens  # bound before con
 
 
 class Double(nn.Module):
-    """A table in float32, and behind it an operator in float64."""
+    """A table in float32, followed by an operator in float64."""
 
     def __init__(self, operator: nn.Module) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Plain(nn.Module):
 IDS = torch.tensor([[1, 2, 3]])
 
 
-def test_export_is_opened_with_the_operator_library_and_without(tmp_path):
+def test_export_is_opened_with_and_without_operator_library(tmp_path):
     report = edge_embed.export(Plain(), "onnx", tmp_path / "m.onnx", IDS)
     assert report.opened.ways == ("operator library", "portable body")
     assert report.to_json()["opened"]["runtime"].startswith("ONNX Runtime ")
 
 
-def test_export_that_is_not_to_be_opened_says_so(tmp_path, monkeypatch):
+def test_export_with_open_false_is_not_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "run_opens", None)  # not called
     report = edge_embed.export(Plain(), "onnx", tmp_path / "m.onnx", IDS, open=False)
     assert report.opened == Opened()
@@ -53,7 +53,7 @@ def test_export_that_is_not_to_be_opened_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("operator", "name"), [(nn.GELU(), "Erf"), (nn.Conv1d(3, 4, 3), "Conv")])
-def test_export_of_an_operator_without_a_kernel_is_refused(tmp_path, operator, name):
+def test_export_of_operator_without_kernel_is_refused(tmp_path, operator, name):
     expected = rf"cannot be opened \(ONNX Runtime .*no kernel for {name} in this type: compute it in float32"
     with pytest.raises(BadInputError, match=expected):
         edge_embed.export(Double(operator), "onnx", tmp_path / "m.onnx", IDS)
@@ -63,7 +63,7 @@ def test_export_of_an_operator_without_a_kernel_is_refused(tmp_path, operator, n
 
 @pytest.mark.parametrize("external", ["never", "always"])
 @pytest.mark.parametrize("force", [False, True])
-def test_export_that_does_not_open_leaves_what_was_there(tmp_path, monkeypatch, external, force):
+def test_export_that_does_not_open_leaves_existing_file(tmp_path, monkeypatch, external, force):
     path = tmp_path / "m.onnx"
     if force:
         path.write_bytes(b"before")
@@ -77,7 +77,7 @@ def test_export_that_does_not_open_leaves_what_was_there(tmp_path, monkeypatch, 
 
 
 def product_file(path: Path, kind: int) -> Path:
-    """A file of one MatMul of numbers of a type."""
+    """Write a file with one MatMul of numbers of a type."""
     values = [helper.make_tensor_value_info(name, kind, [2, 2]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "x"], ["y"])], "product", values[:1], values[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
@@ -87,7 +87,7 @@ def product_file(path: Path, kind: int) -> Path:
 @pytest.mark.parametrize(
     ("kind", "said"), [(TensorProto.FLOAT, ""), (TensorProto.BFLOAT16, "Could not find an implementation for MatMul")]
 )
-def test_child_process_tells_what_the_runtime_says(tmp_path, kind, said):
+def test_child_process_returns_errors_of_runtime(tmp_path, kind, said):
     found = run_opens("onnx", [str(product_file(tmp_path / "m.onnx", kind)), "", ""])
     assert found["runtime"].startswith("ONNX Runtime")
     assert list(found["errors"]) == ["portable body"]
@@ -95,7 +95,7 @@ def test_child_process_tells_what_the_runtime_says(tmp_path, kind, said):
     assert bool(said) == bool(found["errors"]["portable body"])
 
 
-def test_child_process_opens_a_file_for_litert(tmp_path):
+def test_child_process_opens_file_for_litert(tmp_path):
     pytest.importorskip("ai_edge_litert")
     report = edge_embed.export(Plain(), "tflite", tmp_path / "m.tflite", IDS)
     assert report.opened.ways == ("built-in operators",)
@@ -107,7 +107,7 @@ def test_child_process_opens_a_file_for_litert(tmp_path):
 @pytest.mark.parametrize(
     ("code", "said"), [("import os; os.abort()", "SIGABRT"), ("import sys; sys.exit(3)", "status 3")]
 )
-def test_runtime_that_ends_the_process_is_named(tmp_path, monkeypatch, code, said):
+def test_runtime_that_ends_process_is_named(tmp_path, monkeypatch, code, said):
     monkeypatch.setattr(opening, "script_command", lambda *parts: [sys.executable, "-c", code])
     monkeypatch.setattr(opening, "run_opens", run_opens)
     (tmp_path / "m.onnx").write_bytes(b"\x08\x0a")

@@ -20,7 +20,7 @@ SIZES = {"method": "dpq", "num_codes": 8, "num_groups": 4}
 
 
 def onnx_file(path: Path, operator: str = "Erf", domain: str = "", external: bool = False) -> Path:
-    """A look-up, and behind it one operator: of float64 where it has no kernel for that type."""
+    """Write a lookup followed by one operator, in float64 if that operator has no float64 kernel."""
     kind = TensorProto.DOUBLE if domain == "" and operator == "Erf" else TensorProto.FLOAT
     nodes = [
         helper.make_node("Gather", ["words", "ids"], ["rows"]),
@@ -41,7 +41,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_compressed_onnx_file_is_opened_with_the_operator_library_and_without(tmp_path, external):
+def test_compressed_onnx_file_is_opened_with_and_without_operator_library(tmp_path, external):
     path = onnx_file(tmp_path / "in.onnx", "Relu", external=external)
     _, report = edge_embed.compress(path, output=tmp_path / "out.onnx", **SIZES)
     assert report.opened.ways == ("operator library", "portable body")
@@ -49,7 +49,7 @@ def test_compressed_onnx_file_is_opened_with_the_operator_library_and_without(tm
     assert "opened in ONNX Runtime" in str(report)
 
 
-def test_compressed_tflite_file_is_opened(tmp_path):
+def test_compressed_tflite_file_is_opened_once(tmp_path):
     path = write_foreign(tmp_path / "in.tflite", TABLE[:, :12].copy())
     _, report = edge_embed.compress(path, output=tmp_path / "out.tflite", **SIZES)
     assert report.opened.ways == ("built-in operators",)
@@ -59,7 +59,7 @@ def test_compressed_tflite_file_is_opened(tmp_path):
     ("operator", "domain", "said"),
     [("Erf", "", "no kernel for Erf|find an implementation for Erf"), ("Theirs", "their.domain", "Theirs")],
 )
-def test_compressed_file_that_does_not_open_is_refused_and_nothing_is_left(tmp_path, operator, domain, said):
+def test_compressed_file_that_does_not_open_is_refused_without_output(tmp_path, operator, domain, said):
     path = onnx_file(tmp_path / "in.onnx", operator, domain)
     expected = rf"compressed cannot be opened \(ONNX Runtime .*({said}).*in\.onnx is not opened there either"
     with pytest.raises(BadInputError, match=expected):
@@ -72,7 +72,7 @@ def test_compressed_file_that_does_not_open_is_refused_and_nothing_is_left(tmp_p
 
 @pytest.mark.parametrize("suffix", ["onnx", "tflite"])
 @pytest.mark.parametrize("force", [False, True])
-def test_compressed_file_that_the_runtime_refuses_leaves_what_was_there(tmp_path, monkeypatch, suffix, force):
+def test_compressed_file_refused_by_runtime_leaves_existing_file(tmp_path, monkeypatch, suffix, force):
     path, output = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
     _ = onnx_file(path, "Relu") if suffix == "onnx" else write_foreign(path, TABLE[:, :12].copy())
     if force:
@@ -88,7 +88,7 @@ def test_compressed_file_that_the_runtime_refuses_leaves_what_was_there(tmp_path
     assert not force or output.read_bytes() == b"before"
 
 
-def test_compress_command_leaves_the_opening_out_where_that_is_wanted(tmp_path, monkeypatch):
+def test_compress_command_with_no_open_skips_opening(tmp_path, monkeypatch):
     path = onnx_file(tmp_path / "in.onnx")
     arguments = ["compress", str(path), "-o", str(tmp_path / "out.onnx"), "--method", "dpq"]
     arguments += ["--num-codes", "8", "--num-groups", "4", "--quiet"]

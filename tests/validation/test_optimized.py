@@ -11,7 +11,7 @@ REST_OF_BODIES = 2048  # constants of the body: a few hundred bytes a node
 
 @pytest.mark.parametrize("library", [True, False])
 @pytest.mark.parametrize("level", LEVELS)
-def test_all_initializers_together_stay_packed(originals, level, library):
+def test_initializers_of_optimised_model_stay_packed(originals, level, library):
     original = originals["never"]
     found = optimize(original.path, level, library)
     stored = ExportedModel(original.path).initializer_bytes()
@@ -19,7 +19,7 @@ def test_all_initializers_together_stay_packed(originals, level, library):
     assert found.own_nodes == (2 if library else 0)
 
 
-def test_a_session_runs_what_was_measured(originals):
+def test_portable_session_with_external_data_opens(originals):
     assert create_session(originals["always"].path, portable=True).get_inputs()[0].name == "ids"
 
 
@@ -32,11 +32,11 @@ def all_levels(with_library: int, without: int) -> list[Optimized]:
     ("found", "status"),
     [
         (all_levels(2, 0), "passed"),
-        (all_levels(0, 0), "failed"),  # a library that registers nothing: the body ran
+        (all_levels(0, 0), "failed"),  # a library without operators: the body ran
         (all_levels(1, 0), "failed"),
         (all_levels(2, 2), "failed"),
         ([*all_levels(2, 0), Optimized("all", False, 0, 0, "cannot be opened")], "failed"),
     ],
 )
-def test_kernel_check_tells_kernel_and_body_apart(originals, found, status):
+def test_kernel_check_distinguishes_kernel_and_body(originals, found, status):
     assert kernel_check(ExportedModel(originals["never"].path), found).status == status

@@ -6,7 +6,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.validation.options import DEFAULT_RTOL, HALF_RTOL, Tolerance, ValidationOptions
 
 
-def test_a_number_is_for_all_outputs_and_a_name_for_one():
+def test_tolerance_number_is_for_all_outputs_and_name_for_one():
     tolerance = Tolerance.parse(["1e-3", "logits:0.5", "a:b:2"])
     assert tolerance.of("anything") == 1e-3
     assert tolerance.of("logits") == 0.5
@@ -16,18 +16,18 @@ def test_a_number_is_for_all_outputs_and_a_name_for_one():
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "logits:", ":1", "logits:-1"])
-def test_what_is_no_tolerance_is_refused(text):
+def test_invalid_tolerance_is_refused(text):
     with pytest.raises(BadInputError, match="tolerance"):
         Tolerance.parse([text])
 
 
-def test_options_of_the_command_line():
+def test_command_line_options_become_validation_options():
     options = ValidationOptions.parse(["logits:1"], [], seed=1, iterations=2, warmup=3)
     assert (options.atol.by_output["logits"], options.rtol.default) == (1.0, None)
     assert (options.seed, options.iterations, options.warmup) == (1, 2, 3)
 
 
-def test_tolerances_that_were_not_given_follow_the_weights():
+def test_tolerances_by_default_follow_weights():
     options = ValidationOptions(atol=Tolerance.parse(["0.25"]))
     for half, rtol in ((False, DEFAULT_RTOL), (True, HALF_RTOL)):
         chosen = options.for_weights(half)

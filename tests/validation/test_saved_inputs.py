@@ -18,7 +18,7 @@ from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.saved_inputs import load_inputs
 
 
-def test_saved_inputs_give_the_same_comparison_with_another_seed(inline, tmp_path):
+def test_saved_inputs_give_same_comparison_with_another_seed(inline, tmp_path):
     saved = tmp_path / "inputs.npz"
     first = inline.validate(seed=3, more_cases=2, save_inputs=saved)
     again = inline.validate(seed=4, inputs=saved)
@@ -30,13 +30,13 @@ def test_saved_inputs_give_the_same_comparison_with_another_seed(inline, tmp_pat
         assert archive["0/ids"].dtype == np.int64
 
 
-def test_more_cases_come_after_the_usual_ones_and_change_none(inline):
+def test_cases_beyond_default_follow_and_change_none(inline):
     usual, more = inline.validate(seed=3).model.cases, inline.validate(seed=3, more_cases=3).model.cases
     assert more[: len(usual)] == usual
     assert [name.split(",")[0] for name in more[len(usual) :]] == [f"random case {number}" for number in range(3)]
 
 
-def test_the_worst_inputs_are_kept_and_fail_again(inline, tmp_path):
+def test_worst_inputs_are_saved_and_fail_again(inline, tmp_path):
     inline.flip(_recurrent(inline), byte=3, bit=6)
     worst = tmp_path / "worst.npz"
     report = inline.validate(save_worst=worst)
@@ -51,12 +51,12 @@ def test_the_worst_inputs_are_kept_and_fail_again(inline, tmp_path):
 
 
 def _recurrent(exported):
-    """The recurrent weights of the LSTM, [1, 24, 6]."""
+    """Return the name of the recurrent weights of the LSTM, [1, 24, 6]."""
     (name,) = (t.name for t in onnx.load(exported.path).graph.initializer if list(t.dims) == [1, 24, 6])
     return name
 
 
-def test_an_existing_file_is_refused_before_any_work_and_kept(inline, tmp_path, monkeypatch):
+def test_existing_file_is_refused_before_any_work_and_kept(inline, tmp_path, monkeypatch):
     monkeypatch.setattr("edge_embed.validation.table_paths.table_calls", lambda *_: pytest.fail("work was done"))
     for option in ("save_inputs", "save_worst"):
         (tmp_path / "x.npz").write_bytes(b"mine")
@@ -96,7 +96,7 @@ def test_inputs_that_do_not_fit_are_refused(inline, tmp_path, change, message):
         inline.validate(inputs=tmp_path / "x.npz")
 
 
-def test_inputs_of_ones_own_are_taken(inline, tmp_path):
+def test_inputs_from_own_file_are_compared(inline, tmp_path):
     np.savez(tmp_path / "x.npz", **GOOD)
     report = inline.validate(inputs=tmp_path / "x.npz")
     assert report.passed
@@ -105,7 +105,7 @@ def test_inputs_of_ones_own_are_taken(inline, tmp_path):
     assert inline.validate(inputs=tmp_path / "x.npz").model.cases == ("case 0",)
 
 
-def test_names_are_shown_as_they_are(inline, tmp_path):
+def test_names_of_cases_are_shown_literally(inline, tmp_path):
     np.savez(tmp_path / "x.npz", **(GOOD | {"names": np.array(["[/bold] \x1b[31m"])}))
     report = inline.validate(inputs=tmp_path / "x.npz", iterations=2)
     assert report.model.cases == ("[/bold] ?[31m",)
@@ -115,7 +115,7 @@ def test_names_are_shown_as_they_are(inline, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["save_inputs", "save_worst"])
-def test_what_is_read_is_never_replaced_not_even_by_force(inline, tmp_path, option):
+def test_input_files_are_never_replaced_even_with_force(inline, tmp_path, option):
     np.savez(tmp_path / "x.npz", **GOOD)
     for path in (inline.path, tmp_path / "x.npz"):
         before = path.read_bytes()
@@ -153,7 +153,7 @@ class _WithAnEmptyOutput(nn.Module):
         return rows, rows[..., :0]
 
 
-def test_inputs_that_prove_nothing_are_refused(tmp_path):
+def test_inputs_with_empty_outputs_only_are_refused(tmp_path):
     program = workflow.load(_WithAnEmptyOutput().eval(), torch.tensor([[1, 2]]))
     np.savez(tmp_path / "x.npz", **{"0/ids": np.empty((1, 0), np.int64)})
     with pytest.raises(BadInputError, match=r"x\.npz: all outputs are empty on these inputs"):

@@ -1,4 +1,4 @@
-"""The sizes are those of the files and of a real process."""
+"""Reported sizes are those of the files and of a real process."""
 
 import io
 import zlib
@@ -18,10 +18,10 @@ from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_program
 
 @pytest.fixture(autouse=True)
 def _memory_of_a_session():
-    """It is measured here, in place of that of conftest.py."""
+    """Keep the real measurement, which the fixture of conftest.py replaces."""
 
 
-def test_sizes_of_a_sound_file(exported):
+def test_sizes_match_files_and_loaded_sessions(exported):
     report = exported.validate()
     sizes, files = report.sizes, sorted(exported.path.parent.iterdir())
     assert sizes.files == {file.name: file.stat().st_size for file in files}
@@ -35,7 +35,7 @@ def test_sizes_of_a_sound_file(exported):
 
 
 @pytest.mark.parametrize(("megabytes", "faster"), [(1, True), (0, False), (None, False)])
-def test_what_a_session_takes_to_be_faster_is_told_apart(megabytes, faster, tmp_path):
+def test_session_memory_is_reported_separately(megabytes, faster, tmp_path):
     program = make_program(TTEmbedding(300, 24, rank=4), (torch.tensor([[1, 2]]),), tmp_path)
     lowered, path = lower_program(program), tmp_path / "model.onnx"
     file = export_onnx(lowered, path, memory_megabytes=megabytes)
@@ -56,7 +56,7 @@ def test_resident_memory_is_that_of_a_session(inline):
     assert resident_worker.resident_bytes() > 10_000_000
 
 
-def test_deflate_streams_any_size(tmp_path):
+def test_deflated_bytes_streams_files_of_any_size(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"")
     assert deflated_bytes(path) == len(zlib.compress(b""))

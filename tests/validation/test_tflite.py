@@ -1,4 +1,4 @@
-"""Validation of TFLite files: passes on what was exported, fails on what differs, refuses what does not fit."""
+"""Validation of TFLite files: passes for exports, fails for differences, refuses files that do not fit."""
 
 import re
 import shutil
@@ -45,7 +45,7 @@ def dpq(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", LAYERS)
-def test_what_was_exported_passes_on_every_runtime_that_is_there(tmp_path, method):
+def test_export_passes_on_every_installed_runtime(tmp_path, method):
     folder = export(tmp_path, method)
     report = edge_embed.validate(folder / "model.pt", folder / "model.tflite", options=QUICK)
     assert (report.exit_code, report.failures()) == (0, [])
@@ -71,15 +71,15 @@ class Named(torch.nn.Module):
         return {"rows": self.embedding(ids), "ids": ids}
 
 
-def test_a_file_with_other_outputs_fails(dpq, tmp_path):
+def test_file_with_other_outputs_fails(dpq, tmp_path):
     edge_embed.save(Named(LAYERS["dpq"]()), tmp_path / "named.pt", torch.tensor([[1, 2]]))
     report = edge_embed.validate(tmp_path / "named.pt", dpq / "model.tflite", options=QUICK)
     assert report.exit_code == 3
     assert report.failures()[0] == "file: structure: got outputs output; expected rows, ids_output: export again"
 
 
-def test_types_of_outputs_are_found_by_name(tmp_path):
-    """A converted file has int32 in place of int64; which of its outputs comes first is another question."""
+def test_output_types_are_found_by_name(tmp_path):
+    """A converted file has int32 in place of int64, and its outputs may have another order."""
     edge_embed.save(Named(LAYERS["dpq"]()), tmp_path / "named.pt", torch.tensor([[1, 2]]))
     program = load(tmp_path / "named.pt")
     (case, *_), _ = make_cases(program, np.random.default_rng(0))
@@ -90,7 +90,7 @@ def test_types_of_outputs_are_found_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("tensor", ["codes", "values"])
-def test_a_flipped_bit_fails(dpq, tmp_path, tensor):
+def test_tensor_with_flipped_bit_fails(dpq, tmp_path, tensor):
     from edge_embed.inspection.tflite_file import read_tflite
 
     path = shutil.copy(dpq / "model.tflite", tmp_path / "changed.tflite")
@@ -104,7 +104,7 @@ def test_a_flipped_bit_fails(dpq, tmp_path, tensor):
 
 
 def change_manifest(exported, path, old, new):
-    """Other lines for the delegate, in a file that is otherwise the same."""
+    """Write the file with other manifest lines for the delegate."""
     model = schema.ModelT.InitFromPackedBuf(exported.read_bytes())
     (entry,) = (entry for entry in model.metadata if entry.name == b"edge_embed.delegate")
     buffer = model.buffers[entry.buffer]
@@ -125,8 +125,8 @@ def change_manifest(exported, path, old, new):
     ],
     ids=["another row of zeros", "a tensor that is not there", "another version"],
 )
-def test_a_wrong_line_for_the_delegate_fails(dpq, tmp_path, old, new, told):
-    """By what the file says, and by what the delegate then does."""
+def test_delegate_line_that_is_wrong_fails(dpq, tmp_path, old, new, told):
+    """The manifest check and the delegate's results both fail."""
     path = tmp_path / "changed.tflite"
     change_manifest(dpq / "model.tflite", path, old, new)
     report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
@@ -138,7 +138,7 @@ def test_a_wrong_line_for_the_delegate_fails(dpq, tmp_path, old, new, told):
     assert told in paths["litert with the delegate"].detail
 
 
-def test_without_a_line_the_delegate_did_not_run(dpq, tmp_path):
+def test_delegate_without_manifest_line_is_not_run(dpq, tmp_path):
     path = tmp_path / "changed.tflite"
     change_manifest(dpq / "model.tflite", path, "rows dpq.*\n", "")
     report = edge_embed.validate(dpq / "model.pt", path, options=QUICK)
@@ -147,14 +147,14 @@ def test_without_a_line_the_delegate_did_not_run(dpq, tmp_path):
     assert "that the delegate has a kernel for" in found.detail
 
 
-def test_the_file_of_another_model_fails(dpq, tmp_path):
+def test_file_of_another_model_fails(dpq, tmp_path):
     other = export(tmp_path, "tt")
     report = edge_embed.validate(dpq / "model.pt", other / "model.tflite", options=QUICK)
     assert report.exit_code == 3
     assert "table embedding: layout" in report.failures()[0]
 
 
-def test_latency_is_measured_against_a_dense_table(dpq):
+def test_latency_is_measured_against_dense_table(dpq):
     options = ValidationOptions(iterations=3, warmup=0)
     report = edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=options)
     measured = {(result.subject, result.ids, result.distribution, result.peer) for result in report.latency.results}
@@ -168,19 +168,19 @@ def test_latency_is_measured_against_a_dense_table(dpq):
     assert "ai-edge-litert" in report.latency.machine["runtime"]
 
 
-def test_a_target_for_other_files_is_refused(dpq):
+def test_target_for_other_files_is_refused(dpq):
     with pytest.raises(BadInputError, match=r"got 'local', which runs onnx files, expected one for tflite: litert"):
         edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=ValidationOptions(targets=("local",)))
 
 
-def test_a_target_that_is_asked_for_tells_times_and_versions(dpq):
+def test_target_reports_times_and_versions(dpq):
     options = ValidationOptions(iterations=3, warmup=0, targets=("litert",))
     (target,) = edge_embed.validate(dpq / "model.pt", dpq / "model.tflite", options=options).targets
     assert (target.name, target.status, len(target.times.calls)) == ("litert", "passed", 3)
     assert "ai-edge-litert" in target.versions
 
 
-def test_a_cut_file_is_refused(dpq, tmp_path):
+def test_cut_file_is_refused(dpq, tmp_path):
     (tmp_path / "cut.tflite").write_bytes((dpq / "model.tflite").read_bytes()[:500])
     with pytest.raises(BadInputError, match=r"cut\.tflite: damaged or no TFLite model"):
         edge_embed.validate(dpq / "model.pt", tmp_path / "cut.tflite", options=QUICK)

@@ -1,4 +1,4 @@
-"""Rounds are fair: fresh inputs for everyone first, then everyone in random order."""
+"""Timed rounds are fair: all contenders get new inputs first, then run in random order."""
 
 from itertools import count
 
@@ -10,7 +10,7 @@ ROUNDS, WARMUP, CALLS = 30, 2, 4
 
 
 class Recorder:
-    """A contender that takes two ticks of a clock of its own a call."""
+    """A contender that takes two ticks of its own clock for a call."""
 
     calls = CALLS
 
@@ -24,7 +24,7 @@ class Recorder:
         self._log.append(("run", self._name, None))
 
 
-def test_every_round_sets_all_inputs_then_runs_all_in_random_order():
+def test_rounds_set_all_inputs_then_run_all_in_random_order():
     log, ticks, drawn = [], count(0, 2 * CALLS * 10**9), count()
     contenders = {name: Recorder(name, log) for name in ("a", "b", "c")}
     times = time_rounds(
@@ -45,6 +45,6 @@ def test_every_round_sets_all_inputs_then_runs_all_in_random_order():
         assert {name for event, name, _ in events if event == "run"} == set(contenders)
     assert {tuple(name for event, name, _ in events if event == "run") for events in rounds} > {("a", "b", "c")}
     for found in times.values():
-        assert np.allclose(found.cpu, 2)  # seconds a call: warm-up rounds are not among them
+        assert np.allclose(found.cpu, 2)  # seconds a call, without the warm-up rounds
         assert len(found.wall) == ROUNDS
         assert (found.wall >= 0).all()

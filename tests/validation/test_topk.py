@@ -1,4 +1,4 @@
-"""The highest logits of a table: near ties may swap places on a path, and nothing else may differ."""
+"""Top-k logits of a table: near ties may swap places on a path, and nothing else may differ."""
 
 import itertools
 import re
@@ -35,7 +35,7 @@ def make(method: str):
 
 
 class Best(nn.Module):
-    """The likeliest words with a bias and without, of a tied table."""
+    """Top-k words of a tied table, with and without a bias."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def files(tmp_path_factory) -> dict[str, Exported]:
 
 
 class Masked(nn.Module):
-    """Logits, and the best, of a vocabulary of which some words are never to be said."""
+    """Logits and top-k of a vocabulary with some masked words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Masked(nn.Module):
         return self.output(hidden), self.output.topk(hidden, N)
 
 
-def test_masked_words_are_infinitely_unlikely_on_every_path(tmp_path):
+def test_masked_words_are_minus_infinity_on_every_path(tmp_path):
     file = export(Masked(), tmp_path)
     assert file.validate().failures() == []
 
@@ -93,13 +93,13 @@ def test_masked_words_are_infinitely_unlikely_on_every_path(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_sound_file_passes_on_every_path(files, method):
+def test_sound_file_passes_on_every_path(files, method):
     report = files[method].validate()
     assert report.failures() == []
     assert report.complete
 
 
-def test_latency_is_compared_with_a_dense_table(files):
+def test_latency_is_compared_with_dense_table(files):
     report = files["TT"].validate(iterations=2)
     peers = {(item.subject, item.peer) for item in report.latency.results if ", top " in item.subject}
     names = ("portable body", "empty call", "dense MatMul and TopK")
@@ -108,7 +108,7 @@ def test_latency_is_compared_with_a_dense_table(files):
 
 
 class BestOfEach(nn.Module):
-    """A table of every method: one export and one validation for all of them."""
+    """Tables of all methods in one model: one export and one validation for all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class BestOfEach(nn.Module):
 
 @pytest.fixture(scope="module")
 def half_reports(tmp_path_factory):
-    """What is said of tables in half precision, and of a whole model."""
+    """Return the reports for tables in half precision, and for a whole model."""
     torch.manual_seed(0)
     model = BestOfEach()
     reports = {"model": export(model.half(), tmp_path_factory.mktemp("model")).validate()}
@@ -132,7 +132,7 @@ def half_reports(tmp_path_factory):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("half", ["table", "model"])
-def test_every_path_finds_them_in_half_precision(method, half, half_reports):
+def test_topk_in_half_precision_passes_on_every_path(method, half, half_reports):
     report = half_reports[half]
     (table,) = (table for table in report.tables if table.name == f"models.{method}.words")
     for path, use in itertools.product(PATHS, ("top 4 with bias", f"top {N}")):
@@ -142,7 +142,7 @@ def test_every_path_finds_them_in_half_precision(method, half, half_reports):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_flipped_bit_is_found(files, method, tmp_path):
+def test_tensor_with_flipped_bit_is_found(files, method, tmp_path):
     tensor, byte = {"DPQ": ("codes", 0), "ANT": ("anchor_ids", 0), "TT": ("core_0", 2)}[method]
     exported = copy_of(files[method], tmp_path)
     exported.flip(f"words.{tensor}", byte=byte, bit=0)
@@ -151,7 +151,7 @@ def test_a_flipped_bit_is_found(files, method, tmp_path):
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("k", 5), ("biased", 0)])
-def test_another_attribute_is_found(files, attribute, value, tmp_path):
+def test_attribute_that_differs_is_found(files, attribute, value, tmp_path):
     exported = copy_of(files["ANT"], tmp_path)
 
     def change(model) -> None:
@@ -166,12 +166,12 @@ def test_another_attribute_is_found(files, attribute, value, tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What counts as the same rows.
+# Comparison of rows.
 
 
 @pytest.fixture(scope="module")
 def call(files) -> TopKCall:
-    """The three highest of four rows that are 4, 2 + 2 ** -30, 2 and -1 times the hidden state."""
+    """Return the top 3 of four rows that are 4, 2 + 2 ** -30, 2 and -1 times the hidden state."""
     exported = files["DPQ"]
     values = np.array([[[4.0], [2 + 2**-22], [2.0], [-1.0]]], np.float32)
     packed = edge_embed.packed.PackedDPQ.from_codes(np.arange(4)[:, None], values)
@@ -200,14 +200,14 @@ def call(files) -> TopKCall:
         ([2, 2, -1], [1, 2, 3], "row 0 is missing: its logit 4.0 is above the last, -1.0"),
     ],
 )
-def test_what_may_differ(call, values, ids, problem):
+def test_topk_comparison_allows_near_ties_only(call, values, ids, problem):
     case = Case("", {"hidden": np.ones((1, 1), np.float32), "bias": np.zeros(0, np.float32)})
     got = np.array([values], np.float32), np.array([ids])
     found = call.difference(case, got, call.expected(case))
     assert found.startswith(f"hidden state 0, {problem}") if problem else not found
 
 
-def test_results_of_another_shape_or_type(call):
+def test_results_of_another_shape_or_type_are_named(call):
     case = Case("", {"hidden": np.ones((1, 1), np.float32), "bias": np.zeros(0, np.float32)})
     values, ids = call.oracle(case.feeds)
     expected = call.expected(case)
@@ -225,7 +225,7 @@ def test_results_of_another_shape_or_type(call):
 
 
 def compared(exported: Exported, change) -> dict[str, str]:
-    """What is said of the outputs of the packed oracle, after ``change`` of the cases' own."""
+    """Return the failures of the packed oracle's outputs, with ``change`` applied to the case's own outputs."""
     cases, _ = make_cases(exported.program, np.random.default_rng(0))
     outputs = tuple(tensor.clone() for tensor in cases[0].outputs)
     change(outputs)
@@ -237,7 +237,7 @@ def compared(exported: Exported, change) -> dict[str, str]:
 
 
 def test_ids_are_compared_by_their_logits(files):
-    """Two of the same logit may swap, and no others."""
+    """Ids with equal logits may swap, and no others."""
     exported = files["TT"]
     names = exported.program.output_names
     assert names == ("best_values", "best_ids", "all_values", "all_ids")
@@ -250,8 +250,8 @@ def test_ids_are_compared_by_their_logits(files):
 
 
 @pytest.mark.parametrize(("bias", "wrong"), [(10, []), (11, ["best_ids"])])
-def test_ids_of_equal_rows_may_swap(bias, wrong, tmp_path):
-    """If their bias is equal too."""
+def test_ids_of_equal_rows_may_swap_with_equal_bias(bias, wrong, tmp_path):
+    """Rows 7 and 8 are equal; a bias of 11 instead of 10 makes the swap an error."""
     torch.manual_seed(0)
     model = Best("DPQ")
     with torch.no_grad():
@@ -266,7 +266,7 @@ def test_ids_of_equal_rows_may_swap(bias, wrong, tmp_path):
     assert list(compared(exported, swap)) == wrong
 
 
-def test_rows_that_a_bias_keeps_out_are_worth_the_same(tmp_path):
+def test_rows_masked_by_bias_are_interchangeable(tmp_path):
     class Kept(Best):
         def forward(self, ids):
             return self.output.topk(torch.tanh(self.words(ids)), 4).ids

@@ -1,4 +1,4 @@
-"""Every method in every use: a sound file passes on every path, whatever differs is found and named."""
+"""Every method in every use: a sound file passes on every path, and every difference is found and named."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ from .conftest import Exported, copy_of, make_program
 
 N, D = 90, 24
 METHODS = ("DPQ", "scaled DPQ", "ANT", "TT", "TR", "ordered TT")
-# A tensor of each method, what its first item is called, and a byte of it that counts for more than rounding.
+# A tensor of each method, the name of its first item, and a byte whose change exceeds rounding.
 FIRST = {
     "DPQ": ("codes", "row 0, group 0"),
     "scaled DPQ": ("row_scale_codes", "row 0"),
@@ -44,7 +44,7 @@ def make(method: str, kind: str = "Embedding", **options):
 
 
 class Everything(nn.Module):
-    """One table looked up, multiplied with and reduced in three ways."""
+    """A table with lookups and an output layer, and tables with mean bags and weighted bags."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def files(tmp_path_factory) -> dict[str, Exported]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_use_passes_on_every_path(files, method):
+def test_validation_of_every_use_passes_on_every_path(files, method):
     report = files[method].validate()
     assert report.failures() == []
     assert report.complete
@@ -85,7 +85,7 @@ def test_every_use_passes_on_every_path(files, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_flipped_bit_is_found_and_located(files, method, tmp_path):
+def test_tensor_with_flipped_bit_is_found_and_located(files, method, tmp_path):
     tensor, place = FIRST[method]
     exported = copy_of(files[method], tmp_path)
     exported.flip(f"words.{tensor}", byte=FLIPPED[method], bit=0)
@@ -98,8 +98,8 @@ def test_a_flipped_bit_is_found_and_located(files, method, tmp_path):
     assert "table bags: " not in text
 
 
-def test_the_largest_error_allowed_is_small(files, tmp_path):
-    """A weight off by 2 ** -11 of itself is not within rounding."""
+def test_allowed_error_is_below_2_to_minus_11(files, tmp_path):
+    """A weight with a relative error of 2 ** -11 is beyond rounding."""
     for method, tensor in (("ANT", "weights"), ("TT", "core_1"), ("TR", "core_2")):
         exported = copy_of(files[method], tmp_path / method)
         exported.flip(f"words.{tensor}", byte=1, bit=4)
@@ -108,7 +108,7 @@ def test_the_largest_error_allowed_is_small(files, tmp_path):
         assert {"portable body", "custom op"} <= failed
 
 
-def test_another_mode_is_found(files, tmp_path):
+def test_bag_mode_that_differs_is_found(files, tmp_path):
     exported = copy_of(files["ANT"], tmp_path)
 
     def change(model: onnx.ModelProto) -> None:
@@ -125,7 +125,7 @@ def test_another_mode_is_found(files, tmp_path):
     assert "model: custom op" in text
 
 
-def test_a_head_that_multiplies_with_another_table(files, tmp_path):
+def test_output_layer_of_another_table_is_found(files, tmp_path):
     exported = copy_of(files["TT"], tmp_path)
 
     def change(model: onnx.ModelProto) -> None:
@@ -140,7 +140,7 @@ def test_a_head_that_multiplies_with_another_table(files, tmp_path):
 
 
 class Side(nn.Module):
-    """Models beside each other: one export and one validation for all of them."""
+    """Several models side by side: one export and one validation for all."""
 
     def __init__(self, **models: nn.Module) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Side(nn.Module):
 
 
 def failures_of(report, name: str) -> list[str]:
-    """What is said of the tables of one of the models, and of the whole."""
+    """Return the failures of one model's tables, and of the whole model."""
     parts = (r"table models\." + name + r"\.", "(?!table )")
     return [failure for failure in report.failures() if re.match("|".join(parts), failure)]
 
@@ -171,11 +171,11 @@ def half_tables(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "scaled DPQ"])
-def test_half_precision_tables(method, half_tables):
+def test_half_precision_tables_pass_on_every_path(method, half_tables):
     assert failures_of(half_tables, method.replace(" ", "_")) == []
 
 
-def test_int8_values_of_dpq(tmp_path):
+def test_int8_values_of_dpq_pass_on_every_path(tmp_path):
     torch.manual_seed(0)
     model = Everything("DPQ")
     for layer in (model.bags, model.words, model.weighted):
@@ -193,7 +193,7 @@ def test_int8_values_of_dpq(tmp_path):
 
 
 class Tied(nn.Module):
-    """One table looked up and multiplied with."""
+    """One table with lookups and output layer."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ def narrow_weights(tmp_path_factory):
 
 
 @pytest.mark.parametrize("weight_type", ["float16", "int8"])
-def test_narrow_weights_of_ant(weight_type, narrow_weights):
+def test_narrow_weights_of_ant_pass_on_every_path(weight_type, narrow_weights):
     exported, report = narrow_weights
     assert exported.lowered.tables[f"models.{weight_type}.words"].weights.dtype == weight_type
     assert failures_of(report, weight_type) == []
@@ -238,18 +238,18 @@ def half_models(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_model_in_half_precision(method, half_models):
-    """Weights of the rest too: what comes in and goes out is float16."""
+def test_half_precision_model_passes_on_every_path(method, half_models):
+    """All weights, inputs and outputs are float16."""
     exported, report = half_models
     name = method.replace(" ", "_")
-    stored = "float32" if method == "scaled DPQ" else "float16"  # frozen already: what is stored stays
+    stored = "float32" if method == "scaled DPQ" else "float16"  # frozen already: the stored type stays
     assert exported.lowered.tables[f"models.{name}.words"].shape.value_type == stored
     assert failures_of(report, name) == []
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_long_bags_on_several_threads(mode, tmp_path):
-    """No term of a bag is lost where the runtime splits an operator over threads."""
+def test_long_bags_on_several_threads_are_complete(mode, tmp_path):
+    """No term of a bag is lost if the runtime splits an operator over threads."""
 
     class Bags(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A sound file passes on every path, and the report says what was looked at."""
+"""A sound file passes on every path, and the report lists every check."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ def test_sound_file_passes_on_every_path(exported):
     assert report.model.kernel.status == "passed"
 
 
-def test_whole_model_runs_on_several_sizes_and_states_its_error(inline):
+def test_model_runs_on_several_sizes_and_reports_its_error(inline):
     model = inline.validate().model
     assert model.left_out == ()
     assert any("batch=2, sequence=5" in case for case in model.cases)
@@ -39,7 +39,7 @@ def test_whole_model_runs_on_several_sizes_and_states_its_error(inline):
         assert "equal" in padded.detail  # truth values have no tolerance
 
 
-def test_json_is_plain_stable_and_versioned(inline):
+def test_json_report_is_plain_stable_and_versioned(inline):
     content = json.loads(json.dumps(inline.validate().to_json(), allow_nan=False))
     assert content["schema_version"] == 1
     assert set(content) == {
@@ -53,13 +53,13 @@ def test_json_is_plain_stable_and_versioned(inline):
     }
 
 
-def test_same_seed_gives_the_same_comparison(inline):
+def test_seed_gives_same_comparison_again(inline):
     first, second = inline.validate(seed=3), inline.validate(seed=3)
     assert first.model.paths == second.model.paths
     assert first.model.paths != inline.validate(seed=4).model.paths
 
 
-def test_progress_counts_up_to_the_whole_of_every_step(inline):
+def test_progress_counts_to_the_end_of_every_step(inline):
     seen: dict[str, list[tuple[int, int]]] = {}
     validate_export(
         inline.program,
@@ -74,7 +74,7 @@ def test_progress_counts_up_to_the_whole_of_every_step(inline):
         assert counts[-1][0] == counts[-1][1]
 
 
-def test_without_the_library_the_custom_op_is_not_run(inline, monkeypatch):
+def test_custom_op_without_library_is_not_run(inline, monkeypatch):
     def missing():
         raise EdgeEmbedError("expected the operator library, found none")
 
@@ -90,7 +90,7 @@ def test_without_the_library_the_custom_op_is_not_run(inline, monkeypatch):
     assert all(result.ratio is None and "found none" in result.reason for result in report.latency.results)
 
 
-def test_wrong_library_is_refused(inline, monkeypatch, tmp_path):
+def test_invalid_library_is_refused(inline, monkeypatch, tmp_path):
     monkeypatch.setenv("EDGE_EMBED_LIBRARY", str(tmp_path / "none.so"))
     with pytest.raises(BadInputError, match=r"none\.so"):
         inline.validate()
@@ -105,7 +105,7 @@ def test_full_temporary_folder_is_named(inline, monkeypatch):
         inline.validate()
 
 
-def test_tolerance_decides_per_output(inline):
+def test_tolerance_by_output_decides_result(inline):
     zero = Tolerance(0.0)
     report = inline.validate(atol=zero, rtol=zero)
     assert report.exit_code == 3
@@ -114,6 +114,6 @@ def test_tolerance_decides_per_output(inline):
     assert inline.validate(atol=generous, rtol=zero).passed
 
 
-def test_tolerance_of_an_unknown_output_is_refused(inline):
+def test_tolerance_of_unknown_output_is_refused(inline):
     with pytest.raises(BadInputError, match=r"'logit'.*logits, padded"):
         inline.validate(atol=Tolerance(1e-5, {"logit": 1.0}))

@@ -1,1 +1,1 @@
-"""Validation of a file that was compressed in place beside the one it was made from."""
+"""Validation of a file that was compressed in place against its original."""

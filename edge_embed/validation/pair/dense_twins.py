@@ -1,10 +1,10 @@
-"""The original with other rows in its tables, as files: once those that are stored, once its own.
+"""The original with dense rows in its tables, as two files: with the stored rows and with its own rows.
 
     <X>Embedding (ids, tensors)   ->   Gather (rows, ids)
     <X>Logits (hidden, tensors)   ->   MatMul (hidden, Transpose (rows)), in float32
 
-The nodes around a packed table stay, so that the twin with the rows of the original shows whether the model asks its
-packed tables for what it asked its dense ones.
+The nodes around a packed table stay. So the twin with the rows of the original shows whether the model uses its packed
+tables as it used its dense ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +32,8 @@ class DenseTwins:
     """Two files of one graph.
 
     Attributes:
-        reconstructed: with the rows that packed tables stand for.
-        dense: with those of the original.
+        reconstructed: file with the rows that the packed tables represent.
+        dense: file with the rows of the original.
     """
 
     reconstructed: Path
@@ -41,11 +41,11 @@ class DenseTwins:
 
 
 def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
-    """Write both files; the model in memory becomes theirs.
+    """Write both files; the model in memory is changed to theirs.
 
     Args:
         rewritten: the original with packed tables.
-        folder: an empty one, which gets the weights of the model once and the rows of its tables twice.
+        folder: an empty folder, which gets the weights of the model once and the rows of its tables twice.
     """
     model, tables = rewritten.file.model, rewritten.tables
     _make_dense(model.graph, tables)
@@ -71,7 +71,7 @@ def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
 
 
 def _own(rewritten: Rewritten, name: str, ids: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of the original, turned as those of the packed table are."""
+    """Return rows of the original, rotated like those of the packed table."""
     weight: Tensor = rewritten.dense[name][int(ids[0]) : int(ids[-1]) + 1]
     rows = weight.double().numpy()
     rotation = rewritten.tables[name].rotation
@@ -87,11 +87,11 @@ def _external(name: str, stored: Stored, data: Path) -> TensorProto:
 
 
 def _rows_name(table: str) -> str:
-    return f"edge_embed/rows/{table}"  # with a slash, which no name of ours has
+    return f"edge_embed/rows/{table}"  # names of ours contain no slash
 
 
 def _make_dense(graph: GraphProto, tables: Mapping[str, Stored]) -> None:
-    """Put plain nodes in the place of packed ones, in a graph and those inside it."""
+    """Replace packed nodes by standard nodes, in a graph and those inside it."""
     nodes: list[NodeProto] = []
     for node in graph.node:
         for inner in _graphs(node):
@@ -123,7 +123,7 @@ _DENSE: Mapping[str, Callable[[NodeProto, str], list[NodeProto]]] = {"rows": _ga
 
 
 def use_of(node: NodeProto, tables: Mapping[str, Stored]) -> tuple[str, str] | None:
-    """The table and the use that a node of ours is, None for any other node and any other table."""
+    """Return the table and the use of one of our nodes, or None for any other node or table."""
     if node.domain != DOMAIN or node.op_type not in OPERATORS:
         return None
     operator = OPERATORS[node.op_type]
@@ -139,7 +139,7 @@ def _graphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def packed_uses(graph: GraphProto, tables: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
-    """Table and use of every node that takes one of these tables, in a graph and those inside it."""
+    """Yield table and use of every node with one of these tables, in a graph and those inside it."""
     for node in graph.node:
         if use := use_of(node, tables):
             yield use

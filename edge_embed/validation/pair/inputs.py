@@ -1,4 +1,4 @@
-"""Inputs of an ONNX model as it declares them: types and sizes, which of them hold ids, and an example."""
+"""Inputs that an ONNX model declares: types and sizes, the inputs that hold ids, and an example."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ _AXES = ("batch", "sequence")
 _SIZES = (2, 5, 3, 4)
 _SHAPE_ONLY = ("Shape", "Size")
 _VIEWS = ("Identity", "Cast", "DequantizeLinear", "QuantizeLinear")
-_FLAGS = re.compile("mask|type|segment")  # inputs of zeros and ones, by their names
+_FLAGS = re.compile("mask|type|segment")  # inputs of zeros and ones, recognised by name
 
 
 def declared_inputs(model: ModelProto) -> tuple[ProgramInput, ...]:
-    """What a caller has to give.
+    """Return the inputs that a caller must supply.
 
     Raises:
         BadInputError: an input is no tensor of numbers or texts.
@@ -56,24 +56,24 @@ def _declared(value: ValueInfoProto) -> ProgramInput:
 
 
 def _size(axis: int, size: Any) -> int | str:
-    """A fixed size, or the name of a dynamic one: inputs that say nothing of an axis share its size."""
+    """Return a fixed size, or the name of a dynamic one; inputs that do not declare an axis share its size."""
     if size.HasField("dim_value") and size.dim_value > 0:
         return int(size.dim_value)
     return str(size.dim_param) or default_axis(axis)
 
 
 def default_axis(axis: int) -> str:
-    """The name of a dynamic size that has none."""
+    """Return the name for a dynamic size without one."""
     return _AXES[axis] if axis < len(_AXES) else f"axis {axis}"
 
 
 def is_flag(name: str) -> bool:
-    """Whether an input is a mask, or says which of two parts a token is in, by its name."""
+    """Return whether the name of an input is that of a mask or of token types (segments)."""
     return bool(_FLAGS.search(name.lower()))
 
 
 def summed(sizes: Sizes) -> dict[str, int]:
-    """Sizes where those called such as ``past + sequence`` are sums of the others."""
+    """Return sizes in which those with names such as ``past + sequence`` are sums of the others."""
     found = dict(sizes)
     for name in sizes:
         terms = [term.strip() for term in name.split("+")]
@@ -83,7 +83,7 @@ def summed(sizes: Sizes) -> dict[str, int]:
 
 
 def example_sizes(inputs: Iterable[ProgramInput]) -> dict[str, int]:
-    """A size for each dynamic dimension."""
+    """Return a size for each dynamic dimension."""
     names = dict.fromkeys(size for each in inputs for size in each.shape if isinstance(size, str))
     return summed({name: _SIZES[at % len(_SIZES)] for at, name in enumerate(names)})
 
@@ -95,14 +95,14 @@ def examples(
     likely: Sequence[int],
     random: np.random.Generator,
 ) -> Iterator[tuple[Any, ...]]:
-    """Inputs to try one after the other: a model may want more of its inputs than it says.
+    """Yield inputs to try in turn, because a model may require more of its inputs than it declares.
 
     Args:
-        inputs: as they are declared.
-        rows: of the tables that they reach, by name.
-        texts: what texts are drawn from.
-        likely: sizes that the model may fix and not declare.
-        random: where values come from.
+        inputs: the declared inputs.
+        rows: number of rows of the tables that they reach, by input name.
+        texts: the texts to draw from.
+        likely: sizes that the model may fix without declaring them.
+        random: source of values.
     """
     sizes = example_sizes(inputs)
     ones = summed(dict.fromkeys(sizes, 1))
@@ -135,16 +135,16 @@ def _drawn(
         return torch.from_numpy(np.asarray(random.integers(0, rows, shape))).to(declared.dtype)
     flags: NDArray[Any] = np.asarray(random.random(shape) < 0.75)
     if flags.ndim:
-        flags[..., :1] = True  # a mask of nothing has no mean
+        flags[..., :1] = True  # an empty mask has no mean
     return torch.from_numpy(flags).to(declared.dtype)
 
 
 def rows_reached(model: ModelProto, tables: Mapping[str, int]) -> dict[str, int]:
-    """For every input of integers that reaches a look-up: the rows of the smallest table it reaches.
+    """Return the number of rows of the smallest table that each integer input reaches, if it reaches a lookup.
 
     Args:
-        model: with packed tables.
-        tables: rows of these, by name.
+        model: a model with packed tables.
+        tables: number of rows of the packed tables, by name.
     """
     walk = _Walk(model)
     integers = {each.name for each in declared_inputs(model) if each.holds_integers and not is_flag(each.name)}
@@ -156,7 +156,7 @@ def rows_reached(model: ModelProto, tables: Mapping[str, int]) -> dict[str, int]
 
 
 class _Walk:
-    """All nodes of a model, those of graphs inside nodes too."""
+    """All nodes of a model, including those of graphs inside nodes."""
 
     def __init__(self, model: ModelProto) -> None:
         self._nodes: list[NodeProto] = []
@@ -165,7 +165,7 @@ class _Walk:
         self._add(model.graph, [])
 
     def _add(self, graph: GraphProto, given: list[str]) -> None:
-        """Add a graph; ``given`` are the inputs of the node that it is inside of, which its inputs may be."""
+        """Add a graph; ``given`` are the inputs of its outer node, which the inputs of the graph may be."""
         self._dims |= {tensor.name: list(map(int, tensor.dims)) for tensor in graph.initializer}
         for value in graph.input if given else ():
             self._sources[value.name] = given
@@ -184,7 +184,7 @@ class _Walk:
                 self._dims[node.output[0]] = self._dims[node.input[0]]
 
     def lookups(self, tables: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """The ids of every look-up, and how many rows there are."""
+        """Yield the ids of every lookup and the number of rows of its table."""
         for node in self._nodes:
             if node.domain == DOMAIN and node.op_type in OPERATORS and OPERATORS[node.op_type].use in ("rows", "bag"):
                 yield from _known(node.input[0], tables.get(table_of(node.input[-1])))
@@ -197,7 +197,7 @@ class _Walk:
                         yield node.input[ids], self._dims[node.input[table]][0]
 
     def origins(self, value: str) -> set[str]:
-        """The values without a node that a value depends on."""
+        """Return the values that a value depends on and that no node computes."""
         waiting, seen = [value], set[str]()
         while waiting:
             name = waiting.pop()

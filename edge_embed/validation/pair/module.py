@@ -1,4 +1,4 @@
-"""A file as a module: its runtime runs it."""
+"""A file as a module: its runtime computes the outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,12 +20,12 @@ class FileModule(ProgramModule):
     """Runs a file in its runtime.
 
     Args:
-        graph: the uses of its packed tables, for tests of these alone.
-        weights: of those.
-        names: of the inputs.
-        run: the file.
-        id_rows: of the inputs that hold ids: rows of the smallest table that they reach.
-        texts: to draw inputs of texts from.
+        graph: the uses of its packed tables, for tests of the tables alone.
+        weights: tensors of the packed tables.
+        names: names of the inputs.
+        run: function that runs the file.
+        id_rows: rows of the smallest table that an input reaches, for inputs that hold ids.
+        texts: the texts to draw inputs from.
     """
 
     def __init__(
@@ -37,19 +37,19 @@ class FileModule(ProgramModule):
         id_rows: Mapping[str, int],
         texts: Texts,
     ) -> None:
-        super().__init__(graph, {})  # names of tables may be none that a module can have
+        super().__init__(graph, {})  # some names of tables are invalid names in a module
         self._weights = weights
         self._names, self._run, self.id_rows, self.texts = names, run, id_rows, texts
 
     def weight(self, name: str) -> Tensor:
-        """A tensor of a packed table."""
+        """Return a tensor of a packed table."""
         return self._weights[name]
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs of the file: tensors, and arrays of texts.
+        """Return the outputs of the file: tensors, and arrays of texts.
 
         Raises:
-            ValueError: one of them is not a number, so that nothing can be compared with it.
+            ValueError: an output holds a NaN, with which nothing can be compared.
         """
         outputs = self._run({name: array(value) for name, value in zip(self._names, inputs, strict=True)})
         for number, output in enumerate(outputs):

@@ -1,4 +1,4 @@
-"""The rows of a packed table beside the dense ones of the original, and beside what `compress` said of them."""
+"""Rows of a packed table compared with the dense ones of the original and with the report of `compress`."""
 
 from dataclasses import replace
 
@@ -16,16 +16,16 @@ from edge_embed.validation.pair.stored_tables import MANIFEST, manifest_check
 from edge_embed.validation.paths import TRAINING
 
 NAME = "rows as compress reported them"
-# The same numbers, summed up in another order, of which the report keeps six digits.
+# The numbers are summed in another order, and the report keeps six digits.
 _CLOSE = 1e-5
 _MOST_SHOWN = 3
-_OF_MODELS = ("stored rows", MANIFEST)  # these compare with packed tables of a model, which here are the file's own
+_OF_MODELS = ("stored rows", MANIFEST)  # these compare with tables of a model, which here are the file's own
 
 
 def checked_table(
     result: TableResult, manifest: Manifest, stored: Stored, dense: Tensor, promise: Promise | None
 ) -> TableResult:
-    """What was found of a table, with its rows beside the dense ones in place of those of a model."""
+    """Return the result of a table whose rows are compared with the dense ones instead of those of a model."""
     found = fidelity(DenseTable(dense, stored.plain.padding_idx), stored)
     near = nearness_check(found, promise, stored)
     kept = [check for check in result.checks if check.name not in _OF_MODELS]
@@ -35,7 +35,7 @@ def checked_table(
 
 
 def nearness_check(found: Fidelity, promise: Promise | None, stored: Stored) -> Check:
-    """Whether the rows are as near as they were said to be."""
+    """Check that the fidelity of the rows is the reported one."""
     rows = f"{stored.plain.num_embeddings:,} rows: relative error {found.relative_error:.6g}"
     worst = ", ".join(f"{row} ({cosine:.4f})" for row, cosine in found.worst[:_MOST_SHOWN])
     measured = f"{rows}, mean cosine {found.mean_cosine:.6g}, worst rows {worst or 'none'}"

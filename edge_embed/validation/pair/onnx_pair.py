@@ -1,4 +1,4 @@
-"""An ONNX file that was compressed in place and the one it was made from, opened and compared."""
+"""An ONNX file that was compressed in place and its original, opened and compared."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,16 +37,16 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class OnnxPair:
-    """What is known of two ONNX files.
+    """Two ONNX files, with the results of comparing them.
 
     Attributes:
         original: the file that was compressed.
-        original_files: it, and those beside it that its weights lie in.
-        rewritten: the original with the packed tables of the other.
-        promises: what `compress` said of these, by name.
-        structure: all else in the compressed file beside what `compress` writes.
+        original_files: the original and its external data files.
+        rewritten: the original with the packed tables of the compressed file.
+        promises: the fidelity that `compress` reported, by table name.
+        structure: checks of the rest of the compressed file against a new compression.
         twins: the original with dense rows in its tables.
-        half: whether there is float16 among its numbers.
+        half: whether its numbers include float16 or bfloat16.
     """
 
     original: Path
@@ -59,17 +59,17 @@ class OnnxPair:
 
     @property
     def run_dense(self) -> Run:
-        """The compressed graph with the rows of the original."""
+        """A function that runs the compressed graph with the rows of the original."""
         return session_run(self.twins.dense, [port.name for port in self.rewritten.file.model.graph.output])
 
 
 @contextmanager
 def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
-    """Open two files as validation takes a model; a copy of the weights lies in a temporary folder meanwhile.
+    """Open two files as a model for validation, with a copy of the weights in a temporary folder.
 
     Args:
         original: an ONNX file of any tool.
-        compressed: what `compress` made of it.
+        compressed: the output of `compress` for it.
 
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
@@ -96,7 +96,7 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
 
 
 def _has_half(rewritten: Rewritten) -> bool:
-    """Whether there is float16 among the weights, inputs, outputs or casts of a model."""
+    """Return whether the weights, inputs, outputs or casts of a model include float16 or bfloat16."""
     model = rewritten.file.model
     kinds = {tensor.data_type for tensor in tensors_of(model)}
     kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
@@ -114,7 +114,7 @@ def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:
 
 
 def session_run(path: Path, names: Sequence[str]) -> Run:
-    """A file in ONNX Runtime, with the operator library where there is one."""
+    """Return a function that runs a file in ONNX Runtime, with the operator library if there is one."""
     session = paths.open_session(path, portable=bool(paths.missing_library()))
 
     def run(feeds: Feeds) -> Sequence[NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Opens a file that was compressed in place and its original, of one kind, and validates them."""
+"""Opening and validation of a file that was compressed in place and its original, both of one format."""
 
 import filecmp
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from edge_embed.validation.pair.validate_tflite import validate_tflite_pair
 
 
 def is_runtime_file(path: Path) -> bool:
-    """Whether a file is one that a runtime opens: a pair can begin with it."""
+    """Return whether a runtime opens files of this format, so that the file can be the original of a pair."""
     return is_onnx_file(path) or is_tflite_file(path)
 
 
 @contextmanager
 def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
-    """Open two ONNX or two TFLite files as validation takes a model.
+    """Open two ONNX or two TFLite files as a model for validation.
 
     Args:
-        original: of any tool.
-        compressed: what `edge-embed compress` made of it.
+        original: a file of any tool.
+        compressed: the output of `edge-embed compress` for it.
 
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
@@ -53,6 +53,6 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
 def validate_pair(
     program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
-    """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
+    """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     validate = validate_tflite_pair if is_tflite_file(path) else validate_onnx_pair
     return validate(program, lowered, path, options, progress)

@@ -1,4 +1,4 @@
-"""What compression changes in the outputs of a whole model: for information, nothing fails by it."""
+"""Changes of the outputs of a whole model by compression; they are informational and never fail validation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Arrays = Sequence[NDArray[Any]]
 def changes_of_model(
     program: PairProgram, cases: Sequence[ModelCase], vocabularies: Sequence[int]
 ) -> tuple[OutputChange, ...]:
-    """Run the original on the inputs of all cases, whose outputs are those of the compressed model."""
+    """Run the original on the inputs of all cases, and compare its outputs with those of the compressed model."""
     pairs = [
         ([array(one) for one in program.original.run(*case.inputs)], [array(one) for one in case.outputs])
         for case in cases
@@ -31,9 +31,9 @@ def output_changes(
     """Compare the outputs of two models.
 
     Args:
-        names: of the outputs.
-        pairs: for each case the outputs of the original and of the compressed model.
-        vocabularies: numbers of rows of the tables: an output whose last axis is as long holds logits.
+        names: names of the outputs.
+        pairs: outputs of the original and of the compressed model for each case.
+        vocabularies: row counts of the tables: an output with such a last axis holds logits.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # infinities, such as of masked logits
         return tuple(
@@ -67,7 +67,7 @@ def _change(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]], vocab
 
 
 def _rows(values: NDArray[Any]) -> NDArray[np.float64]:
-    """[*, d] as float64 [m, d]."""
+    """Reshape [*, d] to float64 [m, d]."""
     wide = values.astype(np.float64)
     return wide.reshape(-1, wide.shape[-1]) if wide.ndim and wide.shape[-1] else wide.reshape(-1, 1)
 
@@ -85,7 +85,7 @@ def _cosines(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray
 
 
 def _divergence(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """KL of softmax(after) from softmax(before), in nats, row by row."""
+    """Compute the KL divergence of softmax(after) from softmax(before), in nats, row by row."""
     p, q = (_log_softmax(each) for each in (before, after))
     terms = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q))
     found: NDArray[np.float64] = terms.sum(1)

@@ -1,4 +1,4 @@
-"""Two files as validation takes a model: a program that a runtime runs, and its packed tables."""
+"""Two files as a model for validation: a program that a runtime executes, and its packed tables."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
 from edge_embed.validation.pair.texts import Texts
 
-_SECONDS = 20  # for sizes that a model runs with
+_SECONDS = 20  # limit for the search of sizes that a model accepts
 
 
 @dataclass
 class PairProgram(Program):
-    """The original with the rows that are stored in place of its own.
+    """The original with the stored rows in place of its own.
 
     Attributes:
         original: the original itself, with equal inputs and outputs.
-        pair: what is known of both files.
+        pair: the two files with the results of comparing them.
     """
 
-    original: Program = None  # type: ignore[assignment]  # fields behind those with defaults need one
+    original: Program = None  # type: ignore[assignment]  # fields after fields with defaults need one
     pair: Any = None
 
 
@@ -40,11 +40,11 @@ class Ports:
     """Inputs and outputs of an original.
 
     Attributes:
-        inputs: as it declares them.
-        output_names: in its order.
-        id_rows: of the inputs that hold ids: rows of the smallest table that they reach.
-        texts: what inputs of texts are drawn from.
-        likely_sizes: what it may fix the sizes of its inputs to without declaring them.
+        inputs: the declared inputs.
+        output_names: names of the outputs, in their order.
+        id_rows: rows of the smallest table that an input reaches, for inputs that hold ids.
+        texts: the texts to draw inputs from.
+        likely_sizes: sizes of inputs that the model may fix without declaring them.
     """
 
     inputs: tuple[ProgramInput, ...]
@@ -62,15 +62,15 @@ def pair_program(
     reconstructed: Run,
     pair: Any,
 ) -> tuple[PairProgram, LoweredProgram]:
-    """A pair as validation takes it.
+    """Return a pair of files as a program and its lowered form.
 
     Args:
-        ports: of the original.
+        ports: inputs and outputs of the original.
         uses: table and use of the nodes over packed tables.
         tables: packed tables by name.
-        original: the file, and what runs it.
-        reconstructed: runs it with the rows that are stored.
-        pair: what is known of both files.
+        original: the file and a function that runs it.
+        reconstructed: function that runs the original with the stored rows.
+        pair: the two files with the results of comparing them.
     """
     path, run = original
     names = [declared.name for declared in ports.inputs]
@@ -83,9 +83,9 @@ def pair_program(
 
 
 def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], Texts]:
-    """The first inputs that the original runs on, and what their texts are drawn from.
+    """Return the first inputs that the original runs on, and the texts they are drawn from.
 
-    Where there are none, those that a validation says the reason of.
+    If there are none, return the first inputs tried: validation reports why the model refuses them.
     """
     random = np.random.default_rng(0)
     choices = ports.texts.choices() if any(each.holds_texts for each in ports.inputs) else (ports.texts,)
@@ -94,7 +94,7 @@ def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], T
     for every in zip(*drawn, strict=True):
         for inputs, texts in zip(every, choices, strict=True):
             first = first or (inputs, texts)
-            with suppress(Exception):  # whatever the runtime raises
+            with suppress(Exception):  # any exception of the runtime
                 module(*inputs)
                 return inputs, texts
         if time.monotonic() > end:
@@ -104,7 +104,7 @@ def _first_example(module: FileModule, ports: Ports) -> tuple[tuple[Any, ...], T
 
 
 def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -> tuple[fx.Graph, dict[str, Tensor]]:
-    """Each use of each table once, as an operator over packed tensors."""
+    """Build a graph with each use of each table once, as an operator over packed tensors."""
     graph, weights, results = fx.Graph(), dict[str, Tensor](), []
     for number, (name, use) in enumerate(dict.fromkeys(uses)):
         packed = tables[name].plain
@@ -121,5 +121,5 @@ def _uses_graph(uses: Sequence[tuple[str, str]], tables: Mapping[str, Stored]) -
 
 
 def original_of(program: Program) -> Program:
-    """What a user's own metric is compared with: the original itself, where there is one."""
+    """Return the program that a user's own metric is compared with: the original itself, if there is one."""
     return program.original if isinstance(program, PairProgram) else program

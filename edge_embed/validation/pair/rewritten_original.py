@@ -1,4 +1,4 @@
-"""What `compress` writes of an original with given packed tables: the same replacement, made again in memory."""
+"""The output of `compress` for an original with given packed tables: the same replacement, made again in memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class Rewritten:
     """An original with packed tables.
 
     Attributes:
-        file: the original, its model changed; its weights lie where they lay.
-        tables: those that it got, by name in the manifest.
-        dense: what they were made of, float [n, d], by the same names.
+        file: the original, with its model changed; its weights stay in their files.
+        tables: the packed tables added to it, by name in the manifest.
+        dense: the dense tables that they replace, float [n, d], by the same names.
     """
 
     file: ForeignModel
@@ -45,12 +45,12 @@ def rewrite(
 
     Args:
         original: an ONNX file of any tool.
-        compressed: the name of the other in messages.
+        compressed: path of the compressed file, for messages.
         tables: all packed tables of the compressed file, by name in its manifest.
-        promises: what `compress` said of them.
+        promises: the fidelity that `compress` reported for them.
 
     Raises:
-        BadInputError: the original is damaged, or has no dense table where the other has a packed one.
+        BadInputError: the original is damaged, or lacks a dense table for a packed one.
     """
     file = read_foreign(original)
     with damaged(original):
@@ -71,7 +71,7 @@ def rewrite(
 
 
 def no_table(original: Path, compressed: Path) -> BadInputError:
-    """The error for two files of which the second has no table more."""
+    """Return the error for two files of which the second has no additional table."""
     return BadInputError(
         f"{compressed}: has no compressed table that {original} has not: give the file that was compressed, then what "
         "`edge-embed compress` made of it"
@@ -85,10 +85,10 @@ def assigned(
     original: Path,
     compressed: Path,
 ) -> dict[Found, str]:
-    """The dense tables that packed ones were made of, in the order of the original, with the names of those.
+    """Return the dense tables that packed ones replace, with names of the packed ones, in the order of the original.
 
     Raises:
-        BadInputError: there is no packed table, or none was made of a dense one there.
+        BadInputError: there is no packed table, or one has no dense counterpart.
     """
     made: dict[str, Found] = {}
     for name in sorted(packed, key=lambda name: (len(name), name)):

@@ -1,6 +1,6 @@
-"""Sizes that a graph fixes though its inputs do not declare them, such as by a Reshape to constant sizes.
+"""Sizes that a graph fixes although its inputs do not declare them, for example by a Reshape to constant sizes.
 
-Which axis they belong to is not worked out: they are tried.
+The axes that they belong to are not derived: all combinations are tried.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,14 +15,14 @@ from edge_embed.exporters.onnx.model_file import tensors_of
 from edge_embed.exporters.tflite.flatbuffer import type_names
 
 _WHOLE = (TensorProto.INT64, TensorProto.INT32)
-_MOST_NUMBERS = 8  # of a constant that is a shape
+_MOST_NUMBERS = 8  # the most elements of a constant that counts as a shape
 _LARGEST = 4096
-_MOST = 12  # sizes that are tried for each axis
+_MOST = 12  # sizes tried for each axis
 _MOST_VALUES = 1 << 16  # of one input
 
 
 def sizes_in_onnx(model: ModelProto) -> tuple[int, ...]:
-    """The likelier ones first."""
+    """Return the sizes, more likely ones first."""
     tensors = list(tensors_of(model))
     shapes = [
         numpy_helper.to_array(tensor).reshape(-1).tolist()
@@ -37,7 +37,7 @@ def sizes_in_onnx(model: ModelProto) -> tuple[int, ...]:
 
 
 def sizes_in_tflite(model: Any) -> tuple[int, ...]:
-    """As of an ONNX model; of one as the classes of the schema."""
+    """Return the sizes of a TFLite model, given as classes of the schema, in the same order as for ONNX."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
     contents = ((tensor, model.buffers[tensor.buffer].data) for tensor in tensors)
     shapes = [
@@ -49,7 +49,7 @@ def sizes_in_tflite(model: Any) -> tuple[int, ...]:
 
 
 def _likely(shapes: Iterable[Sequence[int]], dims: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Numbers of shapes, then sizes of tensors; then what is left of a number where an axis of such a size is part."""
+    """Return numbers of shapes, then their quotients by sizes (parts of a merged axis), then sizes of tensors."""
     numbers, others = (dict.fromkeys(map(int, chain.from_iterable(each))) for each in (shapes, dims))
     parts = (number // size for number in numbers for size in {**numbers, **others} if size > 1 and number % size == 0)
     wanted = dict.fromkeys(chain(numbers, parts, others))
@@ -57,7 +57,7 @@ def _likely(shapes: Iterable[Sequence[int]], dims: Iterable[Sequence[int]]) -> t
 
 
 def combinations(names: Sequence[str], likely: Sequence[int]) -> Iterator[dict[str, int]]:
-    """Sizes of dynamic dimensions but for all ones, with one of the first, which mostly is the batch, first."""
+    """Yield sizes of dynamic dimensions, except all ones; the first one, mostly the batch, is first tried as 1."""
     for sizes in product((1, *likely), repeat=len(names)):
         if 1 < prod(sizes) <= _MOST_VALUES:
             yield dict(zip(names, sizes, strict=True))

@@ -18,10 +18,10 @@ MANIFEST = "manifest"
 
 
 def packed_tables(exported: ExportedModel) -> dict[str, Stored]:
-    """All tables of a file, in the order of its manifest; hashes are for `manifest_check`.
+    """Return all tables of a file, in the order of its manifest; `manifest_check` checks the hashes.
 
     Raises:
-        BadInputError: the file has no manifest, or tensors that are no table.
+        BadInputError: tensors of a table have another type or shape than the manifest states.
     """
     if exported.manifest is None:
         return {}
@@ -29,7 +29,7 @@ def packed_tables(exported: ExportedModel) -> dict[str, Stored]:
 
 
 def manifest_check(manifest: Manifest, name: str, stored: Stored) -> Check:
-    """Whether the tensors of a table are those that were written."""
+    """Check that the tensors of a table have the hashes of the manifest."""
     for tensor, array in stored.plain.tensors().items():
         expected, got = manifest.tables[name].sha256[tensor], sha256(array)
         if got != expected:

@@ -1,6 +1,7 @@
-"""A compressed ONNX file beside what `compress` writes of its original: all but the numbers of its packed tables.
+"""Comparison of a compressed ONNX file with a new compression of its original, except for numbers of packed tables.
 
-Nodes are compared in order, with names, attributes and the graphs inside them; constants bit by bit, wherever they lie.
+Nodes are compared in order, with names, attributes and the graphs inside them. Constants are compared bit by bit,
+wherever they are stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -29,10 +30,10 @@ def compare_structure(
 
     Args:
         got: the compressed file.
-        folder: where its external data lies.
-        expected: what `compress` writes.
-        expected_folder: where the external data of that lies.
-        tables: names of the tensors of packed tables, which are the same on both sides.
+        folder: folder of its external data.
+        expected: the output of `compress`, made again.
+        expected_folder: folder of the external data of that.
+        tables: names of the tensors of packed tables, which are equal on both sides.
     """
     graph, other = got.graph, expected.graph
     found = {
@@ -56,7 +57,7 @@ def _check(what: str, differences: Sequence[str], count: str) -> Check:
 
 
 def _nodes(got: Sequence[NodeProto], expected: Sequence[NodeProto]) -> Iterator[str]:
-    """By what they give, then by place; constants inside of them are compared with the others."""
+    """Yield differences of nodes, matched by first output, then of their order; constants are compared elsewhere."""
     by_result = {node.output[0]: node for node in got if node.output}
     results = {node.output[0] for node in expected if node.output}
     for node in expected:
@@ -94,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 
 def _without_numbers(attribute: Any) -> bytes:
-    """An attribute without what its tensors hold, which `_Constants` compares."""
+    """Serialise an attribute without the contents of its tensors, which `_Constants` compares."""
     if attribute is None:
         return b""
     copy = type(attribute)()
@@ -128,7 +129,7 @@ def _tensors_of_nodes(nodes: Sequence[NodeProto]) -> Iterator[TensorProto]:
 
 
 def _titled(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
-    """All tensors of a model, with what they are called in messages; each name once."""
+    """Yield all tensors of a model with unique names for messages."""
     seen: dict[str, int] = {}
 
     def unique(name: str) -> str:
@@ -148,13 +149,13 @@ def _titled(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
 
 
 class _Constants:
-    """Constants of two models, bit by bit."""
+    """Comparison of the constants of two models, bit by bit."""
 
     def __init__(self, folder: Path, expected_folder: Path, tables: Set[str]) -> None:
         self._folders, self._tables = (folder, expected_folder), tables
 
     def differences(self, got: ModelProto, expected: ModelProto) -> Iterator[str]:
-        """What one has and the other has not, and where they differ."""
+        """Yield the constants that one side lacks, and those that differ."""
         found, wanted = dict(_titled(got)), dict(_titled(expected))
         for title, tensor in wanted.items():
             if title not in found:
@@ -168,10 +169,10 @@ class _Constants:
         if kinds[0] != kinds[1]:
             return f"got {kinds[0]}, expected {kinds[1]}"
         if title in self._tables:
-            return ""  # the expected model has the numbers from the file itself
+            return ""  # the expected model got the numbers from the file itself
         try:
             one, other = (_bytes(tensor, folder) for tensor, folder in zip((got, expected), self._folders, strict=True))
-        except ValueError as error:  # of onnx, of numbers that do not fit the sizes
+        except ValueError as error:  # onnx raises it for numbers that do not fit the sizes
             return f"is no tensor: {one_line(error)}"
         if len(one) != len(other):
             return f"got {len(one):,} bytes, expected {len(other):,}"
@@ -237,7 +238,7 @@ def _rest(got: ModelProto, expected: ModelProto) -> Iterator[str]:
 
 
 def _texts(model: ModelProto) -> Mapping[str, str]:
-    """Versions and metadata; hashes of tables are compared with their tensors, and what compress said with the rows."""
+    """Return versions and metadata, without hashes and fidelity, which are compared with tensors and rows."""
     texts = {f"metadata {item.key}": item.value for item in model.metadata_props}
     for key in (MANIFEST_KEY, FIDELITY_KEY):
         texts.pop(f"metadata {key}", None)
@@ -249,7 +250,7 @@ def _texts(model: ModelProto) -> Mapping[str, str]:
 
 
 def _shell(model: ModelProto) -> ModelProto:
-    """What no other comparison sees: training information, configurations, what is said of values inside."""
+    """Copy the fields that no other comparison covers: training information, configurations, descriptions of values."""
     copy = ModelProto()
     for descriptor, value in model.ListFields():
         if descriptor.name not in ("graph", "functions", "metadata_props", "opset_import"):

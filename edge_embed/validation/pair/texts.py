@@ -1,4 +1,4 @@
-"""Texts that a file is tried with: those that it knows itself, and others."""
+"""Texts that a file is tried with: those in the file, and others."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,22 +22,22 @@ _SHARE_OF_OTHERS = 0.25
 
 @dataclass(frozen=True)
 class Texts:
-    """What inputs of texts are drawn from.
+    """The texts that inputs are drawn from.
 
     Attributes:
-        known: what the file compares its inputs with, or has in its tables.
-        others: unlike most of these.
+        known: texts that the file compares its inputs with, or has in its tables.
+        others: texts that differ from most of these.
     """
 
     known: Sequence[str] = ()
     others: Sequence[str] = _OTHERS
 
     def choices(self) -> tuple["Texts", ...]:
-        """What to draw from: a file may refuse all texts but those that it knows."""
+        """Return the sets of texts to try: a file may refuse all texts except known ones."""
         return (self, replace(self, others=())) if self.known and self.others else (self,)
 
     def draw(self, random: np.random.Generator, shape: Sequence[int]) -> NDArray[Any]:
-        """Texts of a shape."""
+        """Draw texts of a shape."""
         is_other = random.random(shape) < (_SHARE_OF_OTHERS if self.known else 1.0)
         if not self.others:
             is_other = np.zeros_like(is_other)
@@ -49,7 +49,7 @@ class Texts:
 
 
 def texts_of_onnx(model: ModelProto) -> Texts:
-    """Keys of encoders, stop words, pools of n-grams, constants: those in bodies and functions too."""
+    """Return the texts of a model: keys of encoders, stop words, n-grams, constants, those in functions as well."""
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     in_tensors = (text for tensor in tensors_of(model) for text in tensor.string_data)
     return _known(chain(_in_attributes(nodes), in_tensors))
@@ -64,7 +64,7 @@ def _in_attributes(nodes: Iterable[NodeProto]) -> Iterator[bytes]:
 
 
 def texts_of_tflite(model: Any) -> Texts:
-    """Keys of hash tables, labels and other constants, of a model as the classes of the schema."""
+    """Return keys of hash tables, labels and other constants of a model, given as classes of the schema."""
     string = load_schema().TensorType.STRING
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors if tensor.type == string]
     contents = (model.buffers[number].data for number in dict.fromkeys(tensor.buffer for tensor in tensors))
@@ -72,9 +72,9 @@ def texts_of_tflite(model: Any) -> Texts:
 
 
 def _unpacked(content: bytes) -> list[bytes]:
-    """The texts of a tensor: how many there are, where each begins and the last ends, the texts; none if damaged.
+    """Return the texts of a tensor, which stores their count, their offsets with the end of the last, and the texts.
 
-    Texts that lie on top of each other, which small files could hold a great many of, are damage.
+    A damaged tensor returns none. Overlapping texts count as damage: a small file could hold very many of them.
     """
     try:
         (count,) = struct.unpack_from("<i", content)
@@ -86,13 +86,13 @@ def _unpacked(content: bytes) -> list[bytes]:
 
 
 def _known(texts: Iterable[bytes]) -> Texts:
-    """Of what is in a file, in its order: all that are UTF-8 without zero bytes, which end a text in some runtimes."""
+    """Return the texts of a file, in its order, that are UTF-8 without zero bytes, which end texts in some runtimes."""
     found: dict[str, None] = {}
     for text in texts:
         with suppress(UnicodeDecodeError):
             if b"\0" not in text:
                 found[text.decode()] = None
     known = list(found)
-    # A text in capitals and two in a row: what normalizers and splitters are for.
+    # A text in capitals and two texts in a row test normalizers and splitters.
     more = [" ".join(known[:2]), *(text.upper() for text in known[:1])]
     return Texts(known[:: -(-len(known) // _MOST) or 1], tuple(dict.fromkeys((*_OTHERS, *more))))

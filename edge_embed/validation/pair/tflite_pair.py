@@ -1,4 +1,4 @@
-"""A TFLite file that was compressed in place and the one it was made from, opened and compared."""
+"""A TFLite file that was compressed in place and its original, opened and compared."""
 
 import json
 import tempfile
@@ -40,23 +40,23 @@ from edge_embed.validation.pair.sizes import sizes_in_tflite
 from edge_embed.validation.pair.texts import texts_of_tflite
 from edge_embed.validation.pair.tflite_structure import compare_files
 
-_SAMPLE = 256  # rows that tell which rotation is that of a table
+_SAMPLE = 256  # rows that identify the rotation of a table
 _ORTHOGONAL = 0.1
 
 
 @dataclass(frozen=True)
 class TflitePair:
-    """What is known of two TFLite files.
+    """Two TFLite files, with the results of comparing them.
 
     Attributes:
         original: the file that was compressed.
         tables: packed tables by name in the manifest.
-        dense: what they were made of, float32 [n, d], by the same names.
-        promises: what `compress` said of these.
-        structure: all else in the compressed file beside what `compress` writes.
-        fixed: the only sizes of the dynamic dimensions; none where they may be any.
-        operators: those of the original, by name.
-        substituted: whether the original itself runs with the rows that are stored; else it is what `compress` writes.
+        dense: the dense tables that they replace, float32 [n, d], by the same names.
+        promises: the fidelity that `compress` reported for them.
+        structure: checks of the rest of the compressed file against a new compression.
+        fixed: the only sizes of the dynamic dimensions, or empty if any size is allowed.
+        operators: operators of the original, with their counts, by name.
+        substituted: whether the original itself runs with the stored rows; otherwise the output of `compress` runs.
     """
 
     original: Path
@@ -71,11 +71,11 @@ class TflitePair:
 
 @contextmanager
 def open_tflite_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
-    """Open two files as validation takes a model.
+    """Open two files as a model for validation.
 
     Args:
         original: a TFLite file of any converter.
-        compressed: what `compress` made of it.
+        compressed: the output of `compress` for it.
 
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
@@ -134,7 +134,7 @@ def _packed_tables(path: Path, model: TfliteModel) -> dict[str, Stored]:
 def _assigned(
     original: Path, compressed: Path, dense: Mapping[str, NDArray[Any]], packed: Mapping[str, Stored]
 ) -> dict[str, str]:
-    """The dense table of each packed one, by the name of that."""
+    """Return the dense table of each packed one, by the name of the packed one."""
     by_name: dict[str, str] = {}
     for table in dense:
         by_name.setdefault(manifest_names([table])[table], table)
@@ -150,7 +150,7 @@ def _assigned(
 
 
 def _with_rotation(stored: Stored, dense: torch.Tensor, model: TfliteModel) -> Stored:
-    """With the rotation in the file that brings its rows nearest to the dense ones, if any brings them nearer."""
+    """Return the table with the rotation in the file that brings its rows closest to the dense ones, if one helps."""
     dim = stored.plain.embedding_dim
     ids = np.unique(np.linspace(0, stored.plain.num_embeddings - 1, _SAMPLE).astype(np.int64))
     rows, weights = dense[torch.from_numpy(ids)].double(), torch.ones(len(ids), dtype=torch.float64)
@@ -170,7 +170,7 @@ def _with_rotation(stored: Stored, dense: torch.Tensor, model: TfliteModel) -> S
 
 
 def _layout(tables: Mapping[str, Stored], model: TfliteModel) -> str:
-    """What `replace_tables` was told, as far as the file shows it."""
+    """Return the layout option that `replace_tables` was given, as far as the file shows it."""
     noted = json.loads(model.metadata[LAYOUTS_KEY])
     for wanted in get_args(TfliteTable):
         with suppress(BadInputError):
@@ -183,7 +183,7 @@ def _layout(tables: Mapping[str, Stored], model: TfliteModel) -> str:
 def _substitute(
     original: Path, path: Path, tables: Mapping[str, Stored], dense: Mapping[str, NDArray[np.float32]]
 ) -> bool:
-    """Write the original with the rows that are stored in its float32 tables; false where it holds them otherwise."""
+    """Write the original with the stored rows in its float32 tables; return false if it stores them in another form."""
     schema = load_schema()
     with damaged(original):
         model = schema.ModelT.InitFromPackedBuf(original.read_bytes(), 0)
@@ -212,7 +212,7 @@ def _runner(path: Path) -> Run:
 
 
 def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) -> tuple[Ports, list[Sizes]]:
-    """Inputs as calls give them, and the sizes that signatures have, where there are several."""
+    """Return the inputs of calls, and the sizes in the signatures if there are several."""
     original = file.path
     names, several = LiteRtModel(original).input_names, list(model.signatures.values())[: _most(model)]
     first = {port.name: port for port in several[0]} if several else dict(zip(names, model.inputs, strict=True))
@@ -226,7 +226,7 @@ def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) 
         fixed += [sizes] if sizes and sizes not in fixed else []
     taken: dict[str, int] = {}
     outputs = tuple(free_name(port.name or "output", taken) for port in model.outputs)
-    # Which of them reaches which table is not looked for: ids of the smallest are those of all.
+    # Which input reaches which table is not searched: all ids are below the row count of the smallest table.
     rows = min(stored.plain.num_embeddings for stored in tables.values())
     ids = [each.name for each in inputs if each.holds_integers and not is_flag(each.name)]
     likely = sizes_in_tflite(file.model)
@@ -234,7 +234,7 @@ def _ports(file: ForeignFile, model: TfliteModel, tables: Mapping[str, Stored]) 
 
 
 def _most(model: TfliteModel) -> int | None:
-    """Of the signatures those that matter: one says no more than the tensors do."""
+    """Return the end of the slice of signatures that matter: a single one adds nothing to the tensors."""
     return 0 if len(model.signatures) < 2 else None
 
 

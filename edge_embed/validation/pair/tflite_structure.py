@@ -1,4 +1,4 @@
-"""A compressed TFLite file beside what `compress` writes of its original: equal bytes, or what differs in words."""
+"""Comparison of a compressed TFLite file with a new compression of its original: equal bytes, or differences."""
 
 import filecmp
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _MOST_NAMED = 4
 
 
 def compare_files(got: Path, expected: Path) -> tuple[Check, ...]:
-    """Compare two files; `expected` is what `compress` writes."""
+    """Compare two files; `expected` is the output of `compress`, made again."""
     if filecmp.cmp(got, expected, shallow=False):
         return (
             Check(_NAME, "passed", f"all {got.stat().st_size:,} bytes: operators, constants, signatures, metadata"),
@@ -104,7 +104,7 @@ def _content(model: Any, buffer: int) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """An object of the schema as plain values; the same for none and empty lists."""
+    """Convert an object of the schema to plain values; None and empty lists become equal."""
     if hasattr(value, "__dict__"):
         return {key: _plain(each) for key, each in vars(value).items()}
     if isinstance(value, np.ndarray | list | tuple):

@@ -1,10 +1,10 @@
-"""Validation of a compressed ONNX file beside its original; the stages are those of `edge_embed.validation.validate`.
+"""Validation of a compressed ONNX file against its original, with the stages of `edge_embed.validation.validate`.
 
-structure    everything but the tables, beside what `compress` writes of the original
-stored rows  beside the dense ones, and beside what `compress` said of them
-paths        the compressed file on the portable body and with the operator library, beside the original with the
-             rows that are stored; and the compressed graph with dense rows, beside the original itself
-changes      the compressed model beside the original: for information
+- structure: everything except the tables, compared with the output of `compress` for the original.
+- stored rows: compared with the dense ones, and with the fidelity that `compress` reported.
+- paths: the compressed file on the portable body and with the operator library, compared with the original with the
+  stored rows; and the compressed graph with dense rows, compared with the original itself.
+- changes: the compressed model compared with the original; informational.
 """
 
 import tempfile
@@ -47,7 +47,7 @@ NEGATIVE = "negative ids, which count from the end"
 def validate_onnx_pair(
     program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
-    """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
+    """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     options.check_outputs(program.output_names)
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one for a file that was compressed in place, which has none: leave it out")
@@ -57,7 +57,7 @@ def validate_onnx_pair(
 
 
 class _PairValidation(Validation):
-    """One pass over a pair."""
+    """One validation of a pair."""
 
     @property
     def _pair(self) -> OnnxPair:
@@ -65,7 +65,7 @@ class _PairValidation(Validation):
         return pair
 
     def run(self) -> ValidationReport:
-        """All stages in order."""
+        """Run all stages in order."""
         return replace(super().run(), original=str(self._pair.original))
 
     def _open(self, path: Path) -> ExportedModel:
@@ -132,10 +132,10 @@ class _PairValidation(Validation):
 
 
 def with_negative_ids(program: PairProgram, cases: Sequence[ModelCase], options: ValidationOptions) -> list[ModelCase]:
-    """One more case where the original takes such ids and nobody gave inputs."""
+    """Return one more case with negative ids, if the original accepts them and the user gave no inputs."""
     bounds, (first, *_) = id_bounds(program), cases
     if options.inputs is None and bounds:
-        with suppress(Exception):  # whatever its runtime raises
+        with suppress(Exception):  # any exception of the runtime
             inputs = tuple(
                 value - bounds[declared.name] if declared.name in bounds else value
                 for declared, value in zip(program.inputs, first.inputs, strict=True)

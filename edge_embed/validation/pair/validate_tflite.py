@@ -1,7 +1,7 @@
-"""Validation of a compressed TFLite file beside its original; the stages are those of `edge_embed.validation.tflite`.
+"""Validation of a compressed TFLite file against its original, with the stages of `edge_embed.validation.tflite`.
 
-What is compared with what is as for ONNX (validate.py); the runtimes are LiteRT and tflite-runtime, each with the
-delegate and without.
+The comparisons are those for ONNX (validate.py). The runtimes are LiteRT and tflite-runtime, each with the delegate and
+without it.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ _FILE, _DELEGATE = "model", "model, delegate"
 def validate_tflite_pair(
     program: PairProgram, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
-    """Compare a compressed file with its original; arguments and errors as of `validate_export`."""
+    """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     options.check_outputs(program.output_names)
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
@@ -61,7 +61,7 @@ def validate_tflite_pair(
 
 
 class _PairValidation(Validation):
-    """One pass over a pair."""
+    """One validation of a pair."""
 
     @property
     def _pair(self) -> TflitePair:
@@ -69,7 +69,7 @@ class _PairValidation(Validation):
         return pair
 
     def run(self) -> ValidationReport:
-        """All stages in order."""
+        """Run all stages in order."""
         report, path = super().run(), self._pair.original
         size = path.stat().st_size
         original = OriginalSize({path.name: size}, size, deflated_bytes(path), None)
@@ -103,7 +103,7 @@ class _PairValidation(Validation):
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), tuple(found), operators, changes)
 
     def _on(self, target: Target, cases: list[ModelCase]) -> TargetResult:
-        """What a runtime does not run of the original either is no fault of the compressed file."""
+        """Run a target; the file does not fail if the target does not run the original either."""
         ran = super()._on(target, cases)
         if ran.status == "failed" and not ran.outputs:
             original = Subject(self._pair.original, self._program)
@@ -122,7 +122,7 @@ class _PairValidation(Validation):
         return RECONSTRUCTED if self._pair.substituted else "what compress writes of the original, by its own operators"
 
     def _model_latency(self, case: ModelCase, model: ModelResult) -> list[LatencyResult]:
-        """The file by its own operators, and with the delegate, beside the original, in LiteRT."""
+        """Measure the file with built-in operators and with the delegate, relative to the original, in LiteRT."""
         if any(path.status == "failed" for path in model.paths):
             return []
         return list(self._timed(case))

@@ -1,1 +1,1 @@
-"""Validation of TFLite files: the same questions as of ONNX files, on the two runtimes that read them."""
+"""Validation of TFLite files: the checks of ONNX files, on the two runtimes that read TFLite."""

@@ -1,7 +1,7 @@
-"""The whole TFLite file beside what an export of the program writes: operators, tensors, contents and metadata.
+"""Comparison of a whole TFLite file with a new export of the program: operators, tensors, contents and metadata.
 
 The program is exported again into a temporary folder, with the layouts and the sizes of the file. Contents are compared
-where the files are mapped, nothing is copied.
+in the mapped files, without copies.
 """
 
 import mmap
@@ -28,14 +28,14 @@ Array = NDArray[np.uint8]
 def compare_with_export(
     lowered: LoweredProgram, path: Path, layouts: Mapping[str, Layout], fixed: list[Sizes], changed: bool
 ) -> tuple[Check, ...]:
-    """Compare a file with what an export of the program writes.
+    """Compare a file with a new export of the program.
 
     Args:
         lowered: the program over packed tables.
-        path: the file, which could be read.
-        layouts: how each table lies in it.
-        fixed: sizes of the dynamic dimensions in each signature; none where they are dynamic in the file too.
-        changed: whether the user says that a tool changed it after the export.
+        path: the file, which was read before.
+        layouts: layout of each table in the file.
+        fixed: sizes of the dynamic dimensions in each signature; empty if they are dynamic in the file too.
+        changed: whether the user declares that a tool changed the file after the export.
 
     Raises:
         BadInputError: the file is damaged.
@@ -47,7 +47,7 @@ def compare_with_export(
         expected = Path(folder) / "expected.tflite"
         try:
             write_program(lowered, layouts, sizes, expected)
-        except EdgeEmbedError as error:  # litert-torch is needed to export a model, not to run its file
+        except EdgeEmbedError as error:  # litert-torch is needed to export a model, but not to run its file
             return (Check(NODES, "not run", f"the model cannot be exported to compare with: {error}"),)
         try:
             return _Comparison(_Parts(path), _Parts(expected), changed).checks()
@@ -56,7 +56,7 @@ def compare_with_export(
 
 
 class _Parts:
-    """A file taken apart, the contents of its tensors where they lie."""
+    """The parts of a file, with the contents of its tensors in the mapped file."""
 
     def __init__(self, path: Path) -> None:
         schema = load_schema()
@@ -72,7 +72,7 @@ class _Parts:
         self.signatures = [_plain(schema.SignatureDefT.InitFromObj(each)) for each in signatures]
 
     def operators(self, graph: Any) -> list[dict[str, Any]]:
-        """Kind, options and tensors of every operator."""
+        """Return kind, options and tensors of every operator."""
         names, found = [tensor.name.decode() for tensor in graph.tensors or ()], []
         for operator in () if graph.operators is None else graph.operators:
             number, version, custom = self._codes[operator.opcodeIndex]
@@ -86,25 +86,25 @@ class _Parts:
         return found
 
     def content(self, number: int) -> Array:
-        """A buffer, empty if it has none."""
+        """Return the contents of a buffer, which may be empty."""
         buffer = self._model.Buffers(number)
         content: Array = buffer.DataAsNumpy() if buffer.DataLength() else np.empty(0, np.uint8)
         return content
 
     def metadata(self) -> dict[str, Array]:
-        """By name."""
+        """Return the metadata by name."""
         entries = [self._model.Metadata(at) for at in range(self._model.MetadataLength())]
         return {(entry.Name() or b"").decode(): self.content(entry.Buffer()) for entry in entries}
 
 
 class _Comparison:
-    """A file beside what an export writes."""
+    """A file and the export that it is compared with."""
 
     def __init__(self, found: _Parts, expected: _Parts, changed: bool) -> None:
         self._found, self._expected, self._changed = found, expected, changed
 
     def checks(self) -> tuple[Check, ...]:
-        """All three statements."""
+        """Return the checks of structure, numbers and metadata."""
         structure, marks = list(self._structure()), self._marks()
         count = sum(len(self._expected.operators(graph)) for graph in self._expected.graphs)
         nodes = Check(NODES, "passed", f"all {count} operators, with tensors and options")
@@ -132,7 +132,7 @@ class _Comparison:
             yield from _operators(found.operators(graph), expected.operators(wanted))
 
     def _marks(self) -> str:
-        """How a tool changed the file, in words; empty where it bears no mark."""
+        """Return the change that a tool made, in words, or an empty string without a mark."""
         quantised = [
             (tensor.name or b"").decode()
             for tensor, wanted, _ in self._pairs()
@@ -141,7 +141,7 @@ class _Comparison:
         return f"quantised: {some(quantised)}" if quantised else ""
 
     def _pairs(self) -> Iterator[tuple[Any, Any, str]]:
-        """Tensors of one name in both."""
+        """Yield the tensors that both files have under one name."""
         for graph, wanted in zip(self._found.graphs, self._expected.graphs, strict=False):
             others = {tensor.name: tensor for tensor in wanted.tensors or ()}
             for tensor in graph.tensors or ():
@@ -152,7 +152,7 @@ class _Comparison:
         wrong, total, count = [], 0, 0
         for tensor, wanted, name in self._pairs():
             if tensor.type != wanted.type:
-                continue  # told with the structure
+                continue  # reported with the structure
             got, expected = self._found.content(tensor.buffer), self._expected.content(wanted.buffer)
             if text := _difference(got, expected):
                 wrong.append(f"{name}: {text}")
@@ -180,7 +180,7 @@ def _tensors(graph: Any, wanted: Any) -> Iterator[str]:
     for tensor, other in zip(found, expected, strict=False):
         got, needed = _plain(tensor), _plain(other)
         for side in (got, needed):
-            del side["buffer"]  # a number; contents are compared
+            del side["buffer"]  # a number without meaning; contents are compared
             side["type"] = type_names().get(side["type"], side["type"])
         for key in needed:
             if got[key] != needed[key]:
@@ -200,7 +200,7 @@ def _operators(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> I
 
 
 def _difference(got: Array, expected: Array) -> str:
-    """Where contents differ first; empty if nowhere."""
+    """Return the first difference of contents and the number of differences, or an empty string."""
     if got.size != expected.size:
         return f"got {got.size:,} bytes, expected {expected.size:,}"
     if np.array_equal(got, expected):
@@ -215,7 +215,7 @@ def _name(graph: Any, at: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """An object of the schema as plain values, which compare; the same for none and empty lists."""
+    """Convert an object of the schema to comparable plain values; None and empty lists become equal."""
     if hasattr(value, "__dict__"):
         return {key: _plain(each) for key, each in vars(value).items()}
     if isinstance(value, np.ndarray | list | tuple):

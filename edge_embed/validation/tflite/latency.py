@@ -1,6 +1,6 @@
-"""Latency of the look-ups of a TFLite file in LiteRT, against a dense table: ``GATHER`` of the same rows in float32.
+"""Latency of the lookups of a TFLite file in LiteRT, relative to a dense table: ``GATHER`` of the same float32 rows.
 
-The file runs by its own operators, and with the delegate; all run in this process, on one thread, on the same ids.
+The file runs with built-in operators and with the delegate. All run in this process, on one thread, on the same ids.
 """
 
 import tempfile
@@ -35,19 +35,19 @@ _DISTRIBUTIONS: tuple[random_ids.Distribution, ...] = ("uniform", "zipf")
 
 
 def runtime() -> str:
-    """What it is measured with."""
+    """Return the name and version of the runtime for measurements."""
     return "no runtime" if LITERT.lacks() else f"ai-edge-litert {metadata.version('ai-edge-litert')}"
 
 
 def not_run(table: str, reason: str) -> LatencyResult:
-    """What was not measured of a table, and why."""
+    """Return a result for a table that was not measured, with the reason."""
     return LatencyResult(f"table {table}", None, "any", PEER, None, None, None, None, reason)
 
 
 def measure_rows(
     call: TableCall, layout: str, options: ValidationOptions, random: np.random.Generator
 ) -> Iterator[LatencyResult]:
-    """The look-up of a table, for several numbers of ids."""
+    """Measure the lookup of a table, for several numbers of ids."""
     name, n = f"table {call.table.name}", call.table.packed.num_embeddings
     if reason := _reason_against(call, options):
         yield not_run(call.table.name, reason)
@@ -95,7 +95,7 @@ def _write_dense(call: TableCall, path: Path) -> Path:
 
 
 def _touch(contenders: dict[str, BoundModel], n: int, batch: int) -> None:
-    """Read every row once: the first read of a mapped page costs more than the look-up."""
+    """Read every row once, because the first read of a mapped page costs more than the lookup."""
     for start in range(0, n, batch):
         ids = np.arange(start, start + batch) % n
         for contender in contenders.values():

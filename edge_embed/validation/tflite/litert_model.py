@@ -1,4 +1,4 @@
-"""A TFLite file in LiteRT as a side of a comparison."""
+"""A TFLite file in LiteRT as one side of a comparison."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from edge_embed.validation.timing import Feeds
 
 
 class BoundModel:
-    """A model with room for inputs of one size; those of a single call are set before the clock runs.
+    """A model resized for inputs of one size; inputs of a single call are set before the clock runs.
 
     Args:
-        model: of this side.
-        feeds: inputs of the sizes that it is called with.
-        calls: how many calls `run` makes; with several, the clock sees their inputs being set.
+        model: the model of this side.
+        feeds: inputs of the sizes of the calls.
+        calls: number of calls of `run`; with several, the time includes setting their inputs.
 
     Raises:
         RuntimeError: LiteRT refuses inputs of these sizes.
@@ -29,17 +29,17 @@ class BoundModel:
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls of `run`."""
         return self._calls
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New values, one set for every call."""
+        """Set new values, one set per call."""
         self._feeds = feeds
         if self._calls == 1:
             self._model.set_inputs(feeds[0])
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Run all calls in sequence."""
         if self._calls == 1:
             self._model.invoke()
             return
@@ -48,5 +48,5 @@ class BoundModel:
             self._model.invoke()
 
     def results(self) -> tuple[NDArray[Any], ...]:
-        """The outputs of the last call."""
+        """Return the outputs of the last call."""
         return tuple(self._model.outputs())

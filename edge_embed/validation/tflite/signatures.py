@@ -1,4 +1,4 @@
-"""The sizes that a TFLite file with fixed ones can run: those of its signatures."""
+"""The sizes that a TFLite file with fixed sizes can run: those of its signatures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from edge_embed.validation.model_inputs import ModelCase
 
 
 def fixed_sizes(program: Program, model: TfliteModel) -> list[Sizes]:
-    """The sizes of the dynamic dimensions of a program in each signature of a file; none where these are dynamic too.
+    """Return the sizes of a program's dynamic dimensions in each signature of a file; empty if the file's are dynamic.
 
     Raises:
         BadInputError: the inputs of the file are not those of the program.
@@ -22,7 +22,7 @@ def fixed_sizes(program: Program, model: TfliteModel) -> list[Sizes]:
 
 
 def narrowed(case: ModelCase, program: Program, ports: Sequence[PortInfo]) -> ModelCase:
-    """A case whose integer outputs have the types of the file: what a converted model computes is int32."""
+    """Convert integer outputs of a case to the types of the file, because a converted model computes int32."""
     narrow = {port.name for port in ports if port.dtype == "int32"}
     outputs = tuple(
         value.int() if name in narrow and isinstance(value, Tensor) and not value.is_floating_point() else value

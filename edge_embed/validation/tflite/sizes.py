@@ -1,4 +1,4 @@
-"""The sizes of a TFLite file: on disk, zipped, dense-equivalent, and which bytes are what."""
+"""The sizes of a TFLite file: on disk, zipped, dense-equivalent, and by part."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ from edge_embed.validation.tables import Table
 
 
 def measure_sizes(path: Path, model: TfliteModel, tables: Iterable[Table]) -> SizeResult:
-    """Measure a file."""
+    """Measure the sizes of a file."""
     tables, on_disk = list(tables), path.stat().st_size
     parts = split(model, tables, on_disk)
     packed, stored = sum(table.packed.nbytes for table in tables), sum(part.bytes for part in parts if part.table)
@@ -36,7 +36,7 @@ def measure_sizes(path: Path, model: TfliteModel, tables: Iterable[Table]) -> Si
 
 
 def _library_bytes() -> int | None:
-    """Of the delegate and of the operator library that it calls."""
+    """Return the bytes of the delegate and of the operator library that it calls, or None."""
     try:
         return get_delegate_path().stat().st_size + get_library_path().stat().st_size
     except EdgeEmbedError:
@@ -44,7 +44,7 @@ def _library_bytes() -> int | None:
 
 
 def split(model: TfliteModel, tables: Iterable[Table], on_disk: int) -> tuple[SizePart, ...]:
-    """Which bytes of a file are what; they add up to it."""
+    """Return the sizes of the parts of a file; they sum to its size."""
     names = {table.name for table in tables}
     found, dense = list[SizePart](), 0
     once = {id(content): (tensor, content) for tensor, content in model.tensors.items()}  # tensors may share a buffer

@@ -1,4 +1,4 @@
-"""What a TFLite file stores of each table, beside what an export of the model would write."""
+"""The contents of a TFLite file for each table, and the contents that an export of the model would write."""
 
 import json
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from edge_embed.validation.tflite.signatures import fixed_sizes
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file and what was expected of it.
+    """A file and its expected contents.
 
     Attributes:
         model: the file.
-        layouts: how each table lies in it, by name; without those that it says nothing of, or nothing possible.
-        hashes: SHA-256 by tensor, as an export of the model with these layouts has them.
-        manifest: of the model.
-        delegate: metadata that the delegate reads, as an export of the model has them; empty where that is not known.
+        layouts: layout of each table in the file, by name; tables without a valid layout in the file are missing.
+        hashes: SHA-256 by tensor, of an export of the model with these layouts.
+        manifest: manifest of the model.
+        delegate: metadata for the delegate, of an export of the model; empty if unknown.
     """
 
     model: TfliteModel
@@ -41,7 +41,7 @@ class StoredFile:
     delegate: Mapping[str, str]
 
     def delegate_checks(self) -> tuple[Check, ...]:
-        """Whether the delegate is told what an export of the model tells it; none where that is not known."""
+        """Check the metadata for the delegate against an export of the model; no check if those are unknown."""
         name = "manifest of the delegate"
         if not self.delegate:
             return ()
@@ -50,7 +50,7 @@ class StoredFile:
         return (Check(name, "failed", "none, or not the one of this model: export again"),)
 
     def checks(self, table: str) -> tuple[Check, ...]:
-        """Layout, stored rows and manifest of one table."""
+        """Return the checks of layout, stored rows and manifest of one table."""
         if table not in self.layouts:
             detail = "the file does not say how the table lies in it, or not as one of this model: export again"
             return (Check("layout", "failed", detail),)
@@ -75,13 +75,13 @@ class StoredFile:
 
 
 def read_stored(path: Path, lowered: LoweredProgram) -> StoredFile:
-    """Read a file beside the program that it was made from.
+    """Read a file, with the contents that the program it was made from would write.
 
     Raises:
-        BadInputError: it is missing or damaged.
+        BadInputError: the file is missing or damaged.
     """
     stored, delegate = read_tables(path, lowered), dict[str, str]()
-    # Names of tensors in a converted model come from the converter.
+    # Otherwise the converter chooses the names of the tensors.
     if len(stored.layouts) == len(lowered.tables) and not fixed_sizes(lowered.program, stored.model):
         with suppress(UnsupportedError):
             delegate |= delegate_metadata(translate(lowered, stored.layouts).delegate)
@@ -89,7 +89,7 @@ def read_stored(path: Path, lowered: LoweredProgram) -> StoredFile:
 
 
 def read_tables(path: Path, lowered: LoweredProgram) -> StoredFile:
-    """Read a file beside the packed tables that it should have; nothing is expected of the delegate."""
+    """Read a file, with the packed tables that it must hold; nothing is expected of the delegate."""
     model = read_tflite(path)
     layouts, hashes = _layouts(lowered, model), dict[str, str]()
     for name, layout in layouts.items():
@@ -98,7 +98,7 @@ def read_tables(path: Path, lowered: LoweredProgram) -> StoredFile:
 
 
 def _layouts(lowered: LoweredProgram, model: TfliteModel) -> dict[str, Layout]:
-    """How each table lies in the file, as far as it says so and the table can."""
+    """Return the layout that the file states for each table, if it is a possible one."""
     noted: Any = {}
     with suppress(ValueError, RecursionError):
         noted = json.loads(model.metadata.get(LAYOUTS_KEY, "{}"))

@@ -1,6 +1,6 @@
-"""The uses of a table of a TFLite file, on both runtimes, by operators and with the delegate.
+"""Comparison of the uses of a table of a TFLite file, on both runtimes, with built-in operators and the delegate.
 
-A use is run by a graph of its own over the same tensors, because the file has the inputs of the whole model only.
+Each use runs in a separate graph over the same tensors, because the file has only the inputs of the whole model.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ def compare_uses(
     options: RunOptions,
     on_path: Callable[[], None],
 ) -> list[Check]:
-    """One use of a table in the training form and on both runtimes, against the packed form."""
+    """Compare one use of a table in the training form and on both runtimes with the packed form."""
     cases = [case for case in call.cases(random) if _can_run(call, case)]
     expected = [call.expected(case) for case in cases]
     openers: dict[str, Callable[[], Run]] = {
@@ -50,7 +50,7 @@ def compare_uses(
 
 
 def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
-    """A use of a table as a file, for inputs of the types and ranks of some others; those of heads have their sizes."""
+    """Write a use of a table as a file, for inputs with types and ranks of ``like``; output layers get fixed sizes."""
     inputs = {
         name: (value.dtype.name, value.shape if _is_head(call) else (-1,) * value.ndim)
         for name, value in _used(call, like).items()
@@ -68,19 +68,19 @@ def write_packed(
     leading: Sequence[Any],
     path: Path,
 ) -> bool:
-    """A use of a packed table as a file.
+    """Write a use of a packed table as a file.
 
     Args:
-        use: which.
+        use: the use.
         packed: the table.
-        name: of the table.
-        layout: of the table in the file.
+        name: name of the table.
+        layout: layout of the table in the file.
         inputs: types and sizes, by name.
-        leading: the arguments before the table: literals, None for what the use has not, anything for an input.
-        path: of the file.
+        leading: the arguments before the table: literals, None for missing arguments, any value for an input.
+        path: path of the file.
 
     Returns:
-        Whether the delegate has a kernel for it.
+        True if the delegate has a kernel for it.
     """
     graph = Graph()
     ends = {end: graph.input(end, dtype, shape) for end, (dtype, shape) in inputs.items()}
@@ -91,18 +91,18 @@ def write_packed(
 
 
 def _names(use: Use) -> list[str]:
-    """The arguments before the table."""
+    """Return the names of the arguments before the table."""
     return [declared.split()[1] for declared in LEADING[use]]
 
 
 def _used(call: TableCall, feeds: Feeds) -> Feeds:
-    """Without weights or a bias where the use has none."""
+    """Drop the weights or the bias if the use has none."""
     leading = dict(zip(_names(call.use), call.leading, strict=True))
     return {name: value for name, value in feeds.items() if leading[name] is not None}
 
 
 def _can_run(call: TableCall, case: Case) -> bool:
-    """A graph has one rank of ids, at least 1; sizes of heads are fixed, not zero, and their states are float32."""
+    """Return whether a graph can run a case: rank at least 1; output layers need float32 states of nonzero sizes."""
     first = case.feeds[call.inputs[0]]
     return first.ndim > 0 and (not _is_head(call) or (first.size > 0 and first.dtype == np.float32))
 
@@ -113,7 +113,7 @@ def _is_head(call: TableCall) -> bool:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What a runtime gave for every case, found by the content of its inputs."""
+    """Results of a runtime for every case, found by the content of its inputs."""
 
     outcomes: Mapping[Any, Outcome]
 
@@ -127,7 +127,7 @@ class _Answers:
 def _opener(
     target: TfliteTarget, call: TableCall, layout: str, cases: list[Case], options: RunOptions
 ) -> Callable[[], Run]:
-    """All cases at once: to start a process for each would take most of the time."""
+    """Return a function that runs all cases at once, because a process for each would take most of the time."""
 
     def opener() -> Run:
         if reason := target.reason_against():

@@ -1,9 +1,9 @@
 """Validation of a TFLite file against the program it was made from, on LiteRT and on tflite-runtime.
 
     structure -> stored rows -> the same ids on every path -> the whole model on every path -> sizes -> latency
-    -> the whole model on every target that is asked for
+    -> the whole model on every requested target
 
-Paths are both runtimes, by the operators of the file and with the delegate.
+The paths are both runtimes, each with the operators of the file and with the delegate.
 """
 
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def validate_tflite(
     options: ValidationOptions,
     progress: Progress = lambda step, done, total: None,
 ) -> ValidationReport:
-    """Compare a ``.tflite`` file with the program it was made from; arguments and errors as of `validate_export`.
+    """Compare a ``.tflite`` file with its program; arguments and errors are those of `validate_export`.
 
     A runtime that is not installed is reported as not run.
     """
@@ -72,7 +72,7 @@ def validate_tflite(
 
 
 class Validation:
-    """One pass over a file."""
+    """One validation of a file."""
 
     def __init__(
         self, program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
@@ -85,18 +85,18 @@ class Validation:
         self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
 
     def run(self) -> ValidationReport:
-        """All stages in order."""
+        """Run all stages in order."""
         fixed = self._fixed_sizes()
         cases, left_out = choose_cases(self._program, self._random, self._options, fixed)
         for target in TARGETS:
             if target in self._targets:
-                with suppress(NotRunError):  # the target itself will say so
+                with suppress(NotRunError):  # the target itself reports it
                     target.installed(self._options.time_limit)
         calls = table_calls(self._program, self._lowered, self._tables)
         tables = tuple(self._table(self._tables[name], found) for name, found in calls.items())
         model = self._whole(cases, left_out)
         sizes = measure_sizes(self._path, self._stored.model, self._tables.values())
-        # What is wrong has no speed.
+        # Latency of a wrong result is meaningless.
         sound = [
             table.name for table in tables if all(check.status != "failed" for check in table.checks + table.paths)
         ]
@@ -122,7 +122,7 @@ class Validation:
         return fixed_sizes(self._program, self._stored.model)
 
     def _model_latency(self, case: ModelCase, model: ModelResult) -> list[LatencyResult]:
-        """None: tables are timed alone, since the rest of a model has nothing beside it to be compared with."""
+        """Return no result: tables are timed alone, because the rest of a model has no counterpart to compare with."""
         return []
 
     def _structure(self) -> tuple[Check, ...]:

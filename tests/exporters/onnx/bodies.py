@@ -1,4 +1,4 @@
-"""Tables, models of their portable bodies, and what ONNX Runtime and the reference evaluator make of them."""
+"""Tables, models of their portable bodies, and the results of ONNX Runtime and the reference evaluator."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def tt(n=20, rows=(3, 2, 4), columns=(2, 3, 1), rank=3, ring=1, dtype="float32",
 
 
 def scaled(packed, unused=1, count=3):
-    """The same codes and values, their rows with scales, or without the last columns, or both."""
+    """Return the same codes and values with row scales, without the last columns, or both."""
     random, n = np.random.default_rng(packed.num_embeddings), packed.num_embeddings
     codes = random.integers(0, max(count, 1), n, np.uint8)
     if packed.padding_idx is not None:
@@ -56,13 +56,13 @@ def scaled(packed, unused=1, count=3):
 
 
 def ordered(packed):
-    """The same cores, their rows in an order of their own."""
+    """Return the same cores with a row order."""
     order = np.random.default_rng(packed.num_embeddings).permutation(packed.num_embeddings)
     return replace(packed, row_order=padding_in_place(order, packed.padding_idx).astype(np.int32))
 
 
 def padding_in_place(order, padding_idx):
-    """The order in which the padding row and the id whose row it has now change places."""
+    """Return the order with the padding row swapped with the id that has its row now."""
     if padding_idx is not None:
         other = int(np.flatnonzero(order == padding_idx)[0])
         order[[padding_idx, other]] = order[[other, padding_idx]]
@@ -79,7 +79,7 @@ TABLES = {
 
 
 def node_of(packed: Any, use: str, inputs: list[str], *outputs: str, prefix: str = "", **leading: Any) -> Any:
-    """The node, and the packed tensors as initializers, as an export has them."""
+    """Return the node, the packed tensors as initializers, and the operators of an export."""
     table, tensors = Table("", packed), packed.tensors()
     operator = table.onnx.operator(use)
     first = {"rows": ["ids"], "bag": ["ids", "offsets", leading.get("weights"), leading.get("mode", "sum")],
@@ -92,7 +92,7 @@ def node_of(packed: Any, use: str, inputs: list[str], *outputs: str, prefix: str
 
 
 def model_of(nodes: list[Any], feeds: dict[str, Any], outputs: dict[str, tuple[Any, int]]) -> onnx.ModelProto:
-    """A model of such nodes, with the bodies that they need; dimensions of inputs and outputs are dynamic."""
+    """Return a model of such nodes with the bodies that they need; inputs and outputs have dynamic dimensions."""
     functions = {use.op_type: use.function(count) for _, _, uses in nodes for use, count in uses}
 
     def value(name: str, dtype: Any, rank: int) -> onnx.ValueInfoProto:
@@ -119,7 +119,7 @@ def session(model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "") -
 
 
 def results(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, Any]:
-    """What ONNX Runtime without any library of ours, and the reference evaluator, make of it."""
+    """Return the results of ONNX Runtime without the operator library and of the reference evaluator."""
     with np.errstate(invalid="ignore"):
         reference = open_reference(model).run(None, feeds)[0]
     return {"runtime": session(model).run(None, feeds)[0], "reference": reference}
@@ -153,7 +153,7 @@ def topk_model(packed: Any, feeds: dict[str, Any], k: int) -> onnx.ModelProto:
 
 
 def assert_close(got: Any, expected: Any, magnitude: Any, note: Any = "", kind: Any = None) -> None:
-    """Within 4 eps of the magnitude of the sum, and half of the smallest number, of the coarsest type in between."""
+    """Assert a margin of 4 eps of the sum's magnitude plus half the smallest number, in the coarsest type used."""
     assert got.shape == expected.shape, note
     kind = np.finfo(got.dtype if kind is None else kind)
     margin = 4 * float(kind.eps) * magnitude + float(kind.smallest_subnormal) / 2

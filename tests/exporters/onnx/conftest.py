@@ -33,7 +33,7 @@ def _seeded() -> None:
 
 @dataclass
 class Exported:
-    """An exported file beside the model it came from."""
+    """An exported file and the model that it was exported from."""
 
     model: nn.Module
     program: Program
@@ -46,7 +46,7 @@ class Exported:
         return self.file.files[0]
 
     def run(self, way: str, *inputs: torch.Tensor) -> list[np.ndarray]:
-        """Outputs of the file: ``library``, ``portable`` or ``reference``."""
+        """Return the outputs of the file; the way is ``library``, ``portable`` or ``reference``."""
         if way not in self._runners:
             self._runners[way] = (
                 open_reference(self.path)
@@ -58,7 +58,7 @@ class Exported:
         return self._runners[way].run(None, feed)
 
     def trained(self, *inputs: torch.Tensor) -> list[np.ndarray]:
-        """Outputs of the training form in eval mode."""
+        """Return the outputs of the training form in eval mode."""
         return [output.numpy() for output in self.program.run(*inputs)]
 
     def assert_bit_exact(self, *inputs: torch.Tensor) -> None:
@@ -81,7 +81,7 @@ def export_model(folder: Path, model: nn.Module, example: Any = None, external_d
 
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Exported]:
-    """A function: module and example inputs -> exported file, in a folder of its own."""
+    """Return a function that exports a module with example inputs into a new folder."""
     numbers = itertools.count()
 
     def run(model: nn.Module, *arguments: Any, **options: Any) -> Exported:
@@ -94,20 +94,20 @@ def export(tmp_path: Path) -> Callable[..., Exported]:
 
 @pytest.fixture(scope="session")
 def one_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """One table with a padding row, exported once for all tests that only read or run it."""
+    """Return one table with a padding row, exported once for all tests that only read or run it."""
     torch.manual_seed(0)
     return export_model(tmp_path_factory.mktemp("one_table"), table(num_codes=11, padding_idx=-1))
 
 
 @pytest.fixture(scope="session")
 def large_table(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """A table with more than 64 KB of codes and few values."""
+    """Return a table with more than 64 KB of codes and few values."""
     torch.manual_seed(0)
     return export_model(tmp_path_factory.mktemp("large_table"), table(num_embeddings=50_000, num_codes=16))
 
 
 class TablesAddedUp(nn.Module):
-    """Adds what its parts make of the same ids."""
+    """A sum of the outputs of several modules for the same ids."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
@@ -132,12 +132,12 @@ def table(num_codes: int = 5, num_embeddings: int = 20, embedding_dim: int = 12,
 
 @pytest.fixture
 def make_table() -> Callable[..., DPQEmbedding]:
-    """A function: a table whose running statistics are not those of a new one."""
+    """Return a function that makes a table whose running statistics differ from the initial ones."""
     return table
 
 
 def optimized(path: Path, level: str, portable: bool) -> onnx.ModelProto:
-    """What ONNX Runtime makes of a file when it opens it."""
+    """Return the optimised model that ONNX Runtime makes of a file."""
     result = path.with_name(f"optimized_{level}_{portable}.onnx")
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -163,7 +163,7 @@ def _subgraphs(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
 
 
 def tensor_bytes(model: onnx.ModelProto) -> int:
-    """Bytes of every constant of a model, whatever its type and wherever it is."""
+    """Return the bytes of all constants of a model and its subgraphs."""
     total = 0
     for graph in _subgraphs(model.graph):
         tensors = list(graph.initializer)
@@ -179,9 +179,9 @@ def count_bytes() -> Callable[[onnx.ModelProto], int]:
 
 @pytest.fixture
 def flip_bit() -> Callable[..., None]:
-    """A function that flips one bit of a stored tensor, in an ONNX file that keeps its weights inside.
+    """Return a function that flips one bit of a stored tensor, in an ONNX file without external weights.
 
-    ``flip_bit(path, "embedding.codes", byte=3, bit=0)``; for tests that have to go red when a payload differs.
+    ``flip_bit(path, "embedding.codes", byte=3, bit=0)`` damages a payload; the test that calls it must see the change.
     """
 
     def run(path: Path, tensor: str, byte: int, bit: int) -> None:
@@ -197,5 +197,5 @@ def flip_bit() -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def shapes() -> Sequence[tuple[int, ...]]:
-    """Shapes of rank 2 that differ from every example, empty ones included."""
+    """Return shapes of rank 2, empty ones included, that differ from every example."""
     return ((1, 1), (7, 2), (2, 50), (0, 4), (3, 0), (0, 0))

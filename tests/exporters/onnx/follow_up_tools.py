@@ -1,4 +1,4 @@
-"""Tools that users run on an exported file, each as they call it, and the models they are tried on."""
+"""Tools that users run on an exported file, with the usual call of each, and the models of these tests."""
 
 import shutil
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from edge_embed.validation.options import DEFAULT_RTOL
 
 ROWS, DIM = 2000, 64
 
-# What a score may change, as a share of the largest. float16 rounds to 2^-11 of a number, and a score is a sum of some
-# hundred such numbers of either sign. For whole numbers nobody promises anything: 9 % were seen of a GRU whose weights
-# and inputs have 8 bits each, 2.4 % of weights of 4 bits in blocks of 32; a wrong row would change all.
+# Largest change of a score, relative to the largest score. float16 rounds to 2^-11 of a number, and a score is a sum of
+# some hundred such numbers of either sign. Integer quantisation has no bound: 9 % were measured for a GRU with 8-bit
+# weights and inputs, 2.4 % for 4-bit weights in blocks of 32. A wrong row would change every score.
 HALF = 4 * 2.0**-11
 EIGHT_BITS, FOUR_BITS = 0.15, 0.05
 
@@ -78,11 +78,11 @@ MODELS = {"dpq": Tagger, "dpq head": Language, "ant bag": Classifier, "tt head":
 
 
 def tool(package: str) -> Any:
-    """A tool that a user installs."""
+    """Import the package of a tool, or skip the test."""
     return pytest.importorskip(package, reason=f"{package} is missing: pip install 'edge-embed[dev]'")
 
 
-# Each takes an exported file and a file to write.
+# Each function reads an exported file and writes another file.
 
 
 class Calibration(CalibrationDataReader):
@@ -126,7 +126,7 @@ def infer_shapes(source: Path, target: Path) -> None:
 
 
 def fix_shape(source: Path, target: Path) -> None:
-    """What ``python -m onnxruntime.tools.make_dynamic_shape_fixed`` does."""
+    """Fix the shapes as ``python -m onnxruntime.tools.make_dynamic_shape_fixed`` does."""
     model = onnx.load(source)
     make_input_shape_fixed(model.graph, "ids", [1, 4])
     fix_output_shapes(model)
@@ -201,13 +201,13 @@ def to_ort(library: bool, source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool of a row.
+    """The tool of one row of the guide's table.
 
     Attributes:
-        run: Makes a file of a file.
-        change: What a score may change, as a share of the largest.
+        run: Reads a file and writes a file.
+        change: Largest change of a score, relative to the largest score.
         verified: Whether ``inspect --verify`` still finds the tables as they were exported.
-        heads: Whether models with a head survive it.
+        heads: Whether models with an output layer survive the tool.
     """
 
     run: Callable[[Path, Path], object]
@@ -216,7 +216,7 @@ class Tool:
     heads: bool = True
 
 
-# By the first cell of their row.
+# Keys are the first cells of the guide's rows.
 TOOLS = {
     "`quantize_dynamic`, `quantize_static`, `MatMulNBitsQuantizer` of onnxruntime": [
         Tool(quantize_dynamic, EIGHT_BITS),

@@ -1,4 +1,4 @@
-"""Models as other tools make them, and what a file says of its packed tables."""
+"""Models as other tools make them, and the packed tables of a file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ ROWS, COLUMNS = 300, 16
 
 
 def table(rows: int = ROWS, columns: int = COLUMNS, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
-    """Rows around a few centres, which codes can say."""
+    """Return rows around a few centres, which codes represent well."""
     random = np.random.default_rng(seed)
     centres = random.standard_normal((12, columns))
     return (centres[random.integers(0, 12, rows)] + 0.05 * random.standard_normal((rows, columns))).astype(dtype)
@@ -38,7 +38,7 @@ def model(
     ir_version: int = 8,
     **more: Any,
 ) -> onnx.ModelProto:
-    """A model; inputs and outputs by name with their shapes: ``ids`` and ``ids_*`` are int64, others float32."""
+    """Return a model; inputs and outputs are names with shapes, ``ids`` and ``ids_*`` are int64, others float32."""
     inputs = {"ids": ["batch", "sequence"]} if inputs is None else inputs
     graph = helper.make_graph(
         list(nodes),
@@ -65,7 +65,7 @@ def saved(made: onnx.ModelProto, folder: Path, name: str = "model.onnx", **optio
 
 
 def packed_tables(path: Path) -> dict[str, PackedTable]:
-    """The tables of a file, as its manifest and its tensors have them."""
+    """Return the tables of a file from its manifest and its tensors."""
     made = onnx.load(path)
     (text,) = (item.value for item in made.metadata_props if item.key == MANIFEST_KEY)
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.graph.initializer}
@@ -77,7 +77,7 @@ def packed_tables(path: Path) -> dict[str, PackedTable]:
 
 
 def rows_of(small: Path, name: str) -> np.ndarray:
-    """Of a packed table of a file, times its rotation if there is one."""
+    """Return the rows of a packed table of a file, multiplied by its rotation if it has one."""
     packed = packed_tables(small)[name]
     rows = packed.rows(np.arange(packed.num_embeddings))
     rotations = [each for each in onnx.load(small).graph.initializer if each.name == f"{name}.rotation"]
@@ -85,7 +85,7 @@ def rows_of(small: Path, name: str) -> np.ndarray:
 
 
 def with_rows(made: onnx.ModelProto, rows: Mapping[str, np.ndarray]) -> bytes:
-    """The dense model with other numbers in its tables, in their types."""
+    """Return the dense model with other numbers of the same types in its tables."""
     for tensor in made.graph.initializer:
         if tensor.name in rows:
             dtype = numpy_helper.to_array(tensor).dtype

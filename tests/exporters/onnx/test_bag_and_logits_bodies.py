@@ -1,4 +1,4 @@
-"""Bags and logits by the portable bodies are those of the packed form; every use is, at every level of a session."""
+"""Bags and logits of the portable bodies match the packed form, at every optimisation level of a session."""
 
 import itertools
 from typing import Any
@@ -35,7 +35,7 @@ from .bodies import (
 @pytest.mark.parametrize("method", TABLES)
 @settings(max_examples=20)
 @given(st.data())
-def test_bags_are_those_of_the_packed_form(method, data):
+def test_bag_bodies_match_packed_form(method, data):
     packed = TABLES[method](
         dtype=data.draw(types_of(method), "type"), padding_idx=data.draw(st.sampled_from([None, 3]))
     )
@@ -53,12 +53,12 @@ def test_bags_are_those_of_the_packed_form(method, data):
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("method", TABLES)
-def test_bags_of_padding_alone_are_zero(method, mode):
+def test_bag_bodies_of_padding_only_give_zero(method, mode):
     packed = TABLES[method](padding_idx=3)
     feeds = bag_feeds(packed, np.array([3, 3, 4, 3]), [0, 2, 2, 4])
     for way, got in results(bag_model(packed, feeds, mode), feeds).items():
         assert not got[:2].view(np.uint8).any(), way  # all padding; empty
-        assert_close(got[2], packed.rows_float64(4), packed.magnitudes(4), way)  # padding is neither counted nor seen
+        assert_close(got[2], packed.rows_float64(4), packed.magnitudes(4), way)  # padding is not counted
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_bags_of_padding_alone_are_zero(method, mode):
     ids=str,
 )
 @pytest.mark.parametrize("mode", ["sum", "max"])
-def test_wrong_offsets_are_errors(offsets, mode):
+def test_bag_bodies_with_wrong_offsets_raise(offsets, mode):
     packed = ant()
     feeds = bag_feeds(packed, np.arange(4), offsets)
     model = bag_model(packed, feeds, mode)
@@ -80,7 +80,7 @@ def test_wrong_offsets_are_errors(offsets, mode):
 @pytest.mark.parametrize("method", TABLES)
 @settings(max_examples=20)
 @given(st.data())
-def test_logits_are_those_of_the_packed_form(method, data):
+def test_logits_bodies_match_packed_form(method, data):
     packed = TABLES[method](
         dtype=data.draw(types_of(method), "type"), padding_idx=data.draw(st.sampled_from([None, 3]))
     )
@@ -93,8 +93,8 @@ def test_logits_are_those_of_the_packed_form(method, data):
 
 
 @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 3000])
-def test_logits_over_several_blocks(n):
-    """524,288 numbers a block: of 1,024 rows here, and the last one is rarely full."""
+def test_logits_bodies_over_several_blocks_match_packed_form(n):
+    """A block has 524,288 numbers, here 1,024 rows; the last block is rarely full."""
     packed = dpq(n, codes=16, groups=4, width=128, padding_idx=n - 1)
     hidden = np.random.default_rng(0).standard_normal((2, 512)).astype(np.float32)
     expected = logits(packed, hidden)
@@ -104,7 +104,7 @@ def test_logits_over_several_blocks(n):
 
 @pytest.mark.parametrize("use", ["rows", "bag", "logits"])
 @pytest.mark.parametrize(("method", "dtype"), [*itertools.product(TABLES, ["float32", "float16"]), ("dpq", "int8")])
-def test_every_level_gives_the_rows_and_the_checker_accepts(method, use, dtype):
+def test_session_at_every_level_gives_rows_and_passes_checker(method, use, dtype):
     packed = TABLES[method](dtype=dtype, padding_idx=1)
     for feeds, model, expected in uses_of(packed)[use]:
         onnx.checker.check_model(model, full_check=True)
@@ -113,7 +113,7 @@ def test_every_level_gives_the_rows_and_the_checker_accepts(method, use, dtype):
 
 
 def uses_of(packed: Any) -> dict[str, list[Any]]:
-    """Feeds, a model and what it should give, by use."""
+    """Return feeds, a model and its expected results, by use."""
     random = np.random.default_rng(1)
     many = ids_of(packed, (600,))
     feeds = bag_feeds(packed, many, [0, 0, 10, 600])

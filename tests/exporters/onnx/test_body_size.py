@@ -1,4 +1,4 @@
-"""A session that runs portable bodies holds a table once, and needs little memory."""
+"""A session that runs portable bodies holds a table once and takes little memory."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from .bodies import ant, check_rows, dpq, ids_of, model_of, node_of, rows_model,
 
 
 def constants(graph: onnx.GraphProto) -> int:
-    """Bytes of all initializers and constants, those of inner graphs too."""
+    """Return the bytes of all initializers and constants, those of subgraphs included."""
     total = sum(numpy_helper.to_array(tensor).nbytes for tensor in graph.initializer)
     for node in graph.node:
         for attribute in node.attribute:
@@ -39,10 +39,10 @@ LARGE = {
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("name", LARGE)
-def test_an_open_session_holds_a_table_of_all_uses_once(name, static, tmp_path):
-    """A table that is embedding, bag and both heads of a model, at every level: nothing is unfolded or kept twice.
+def test_session_holds_table_of_all_uses_once(name, static, tmp_path):
+    """No level materialises or duplicates a table that is embedding, bag and both output layers of a model.
 
-    With inputs of static shapes too, of which a session knows more.
+    Inputs with static shapes, which give a session more information, are tested too.
     """
     packed = LARGE[name]()
     kind = packed.rows(np.zeros(1, np.int64)).dtype
@@ -81,8 +81,8 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
-def test_one_row_of_all_anchors_costs_no_memory(tmp_path):
-    """4,096 ids, one with 2,000 entries: a transform of 32 MB, 64 in float64 for long rows, not 2 GB of anchors."""
+def test_ant_row_of_all_anchors_takes_little_memory(tmp_path):
+    """4,096 ids, one with 2,000 entries, take a transform of 32 MB (64 MB in float64), not 2 GB of anchors."""
     random = np.random.default_rng(0)
     transform = np.zeros((4096, 2000), np.float32)
     transform[np.arange(4096), random.integers(0, 2000, 4096)] = 1
@@ -94,5 +94,5 @@ def test_one_row_of_all_anchors_costs_no_memory(tmp_path):
         int(subprocess.run([sys.executable, "-c", _HEAVY, str(path), which], capture_output=True, check=True).stdout)
         for which in ("none", "all")
     ]
-    assert 60 << 10 < peaks[1] - peaks[0] < 180 << 10  # KiB; less would say that nothing was measured
+    assert 60 << 10 < peaks[1] - peaks[0] < 180 << 10  # KiB; less would mean that nothing was measured
     check_rows(packed, np.arange(60, 80))

@@ -1,4 +1,4 @@
-"""Dense tables of ONNX files become packed ones: each result is that of the dense model with the packed rows in it."""
+"""A compressed ONNX file gives the results of the dense model with the packed rows in it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,10 +45,10 @@ def compressed(source: Path, method: str = "dpq", **wanted: Any) -> CompressedFi
 
 
 def agree(source: Path, small: Path, feeds: dict[str, np.ndarray], tensors: dict[str, str]) -> None:
-    """The packed model gives what the dense one gives with the packed rows, with and without the library.
+    """Assert that the packed model matches the dense one with the packed rows, with and without the library.
 
     Rows of DPQ are stored numbers; those of other methods are sums of at most 64 products, in another order. A product
-    with all rows, another sum of d terms, has the sizes of hidden states and rows.
+    with all rows, another sum of d terms, has the magnitude of hidden states and rows.
     """
     rows = {dense: rows_of(small, name) for dense, name in tensors.items()}
     expected = ort.InferenceSession(with_rows(onnx.load(source), rows)).run(None, feeds)
@@ -65,7 +65,7 @@ def plain(**options: Any) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("method", SIZES)
 @pytest.mark.parametrize("opset", [18, 21, 26])
-def test_rows_are_those_of_the_packed_table(method: str, opset: int, tmp_path: Path) -> None:
+def test_rows_of_session_match_packed_table(method: str, opset: int, tmp_path: Path) -> None:
     source = saved(plain(opset=opset), tmp_path)
     small, report = compressed(source, method)
     assert [(found.name, found.method) for found in report.tables] == [("words", method)]
@@ -76,8 +76,8 @@ def test_rows_are_those_of_the_packed_table(method: str, opset: int, tmp_path: P
 
 
 @pytest.mark.parametrize("opset", [11, 13, 14, 16, 17])
-def test_an_older_operator_set_is_raised(opset: int, tmp_path: Path) -> None:
-    """ReduceMean and Unsqueeze take their axes in other places in 18 than before."""
+def test_opset_older_than_18_is_raised(opset: int, tmp_path: Path) -> None:
+    """ReduceMean and Unsqueeze store their axes elsewhere from opset 18 on."""
     unsqueeze = {"axes": [2]} if opset < 13 else {}
     nodes = [
         look_up(),
@@ -111,7 +111,7 @@ class TestIds:
     @given(ids=hnp.arrays(np.int64, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
                           elements=st.integers(-ROWS, ROWS - 1)))  # fmt: skip
     @settings(max_examples=40)
-    def test_of_any_shape_count_from_both_ends(
+    def test_ids_of_any_shape_count_from_both_ends(
         self, small: Path, sessions: list[ort.InferenceSession], ids: np.ndarray
     ) -> None:
         feeds = {f"ids_{rank}": np.zeros((0,) * rank, np.int64) for rank in range(4)} | {f"ids_{ids.ndim}": ids}
@@ -121,17 +121,17 @@ class TestIds:
 
     @pytest.mark.parametrize("wrong", [ROWS, -ROWS - 1, 2**31 - 1, -(2**31), 2**62, -(2**63)])
     @pytest.mark.parametrize("portable", [True, False])
-    def test_out_of_range_are_refused_as_before(self, small: Path, wrong: int, portable: bool) -> None:
+    def test_ids_out_of_range_are_refused_as_before(self, small: Path, wrong: int, portable: bool) -> None:
         feeds = {f"ids_{rank}": np.zeros((0,) * rank, np.int64) for rank in range(4)} | {"ids_1": np.array([0, wrong])}
         with pytest.raises(Exception, match=r"(?i)out of|bounds|range|ids|indices"):
             run(small, feeds, portable=portable)
 
-    def test_may_be_int32(self, tmp_path: Path) -> None:
+    def test_ids_of_int32_give_packed_rows(self, tmp_path: Path) -> None:
         inputs = {"ids": (TensorProto.INT32, ["batch", "sequence"])}
         source = saved(plain(inputs=inputs), tmp_path)
         agree(source, compressed(source).model, {"ids": IDS.astype(np.int32)}, {"words.weight": "words"})
 
-    def test_may_be_computed_with_a_type_that_nothing_says(self, tmp_path: Path) -> None:
+    def test_ids_of_undeclared_type_give_packed_rows(self, tmp_path: Path) -> None:
         nodes = [make_node("Cast", ["ids"], ["fewer"], to=TensorProto.INT32), look_up(ids="fewer")]
         source = saved(model(nodes, {"words.weight": table()}, {"rows": ["b", "s", COLUMNS]}), tmp_path)
         agree(source, compressed(source).model, {"ids": IDS}, {"words.weight": "words"})
@@ -175,7 +175,7 @@ def _vector(nodes: list[Any], tensors: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("head", [_turned, _twin, _gemm, _gemm_without_bias, _vector])
 @pytest.mark.parametrize("method", SIZES)
-def test_a_tied_head_follows_its_table(
+def test_output_layer_tied_to_table_follows_it(
     head: Callable[[list[Any], dict[str, np.ndarray]], None], method: str, tmp_path: Path
 ) -> None:
     nodes, tensors = [look_up()], {"words.weight": table()}
@@ -198,7 +198,7 @@ def test_a_tied_head_follows_its_table(
             np.testing.assert_allclose(got, value, rtol=0, atol=64 * EPS * COLUMNS * max(1, largest) ** 2)
 
 
-def test_a_table_in_float16_gives_float16(tmp_path: Path) -> None:
+def test_table_in_float16_gives_float16(tmp_path: Path) -> None:
     outputs = {"rows": (TensorProto.FLOAT16, ["batch", "sequence", COLUMNS])}
     source = saved(model([look_up()], {"words.weight": table(dtype=np.float16)}, outputs), tmp_path)
     for value_type in ("float16", "float32", "int8"):
@@ -212,7 +212,7 @@ def test_a_table_in_float16_gives_float16(tmp_path: Path) -> None:
             np.testing.assert_array_equal(rows, packed.rows(IDS % ROWS).astype(np.float16))
 
 
-def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
+def test_compress_interrupted_resumes_in_next_call(tmp_path: Path) -> None:
     source, kept = saved(plain(), tmp_path), tmp_path / "kept"
 
     def stop(step: str, done: int, total: int) -> None:
@@ -227,7 +227,7 @@ def test_an_interrupted_call_goes_on(tmp_path: Path) -> None:
     assert not kept.exists()
 
 
-def test_an_output_layer_that_differs_by_one_bit_is_not_tied(tmp_path: Path) -> None:
+def test_output_layer_that_differs_by_one_bit_is_untied(tmp_path: Path) -> None:
     tensors = {"words.weight": table(), "output": np.ascontiguousarray(table().T)}
     tensors["words.weight"][-1, -1], tensors["output"][-1, -1] = 0.0, -0.0
     nodes = [look_up(), make_node("MatMul", ["rows", "output"], ["logits"], "head")]
@@ -240,7 +240,7 @@ def test_an_output_layer_that_differs_by_one_bit_is_not_tied(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_numbers_may_lie_in_typed_fields(dtype: Any, tmp_path: Path) -> None:
+def test_table_in_typed_fields_is_compressed(dtype: Any, tmp_path: Path) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     made = model([look_up()], {}, {"rows": (kind, ["batch", "sequence", COLUMNS])})
     numbers = table(dtype=dtype)
@@ -250,13 +250,13 @@ def test_numbers_may_lie_in_typed_fields(dtype: Any, tmp_path: Path) -> None:
     agree(source, compressed(source).model, {"ids": IDS}, {"words.weight": "words"})
 
 
-def test_rows_of_float16_become_the_type_of_the_table(tmp_path: Path) -> None:
+def test_rows_of_float16_are_cast_to_type_of_table(tmp_path: Path) -> None:
     source = saved(plain(), tmp_path)
     small, _ = compressed(source, value_type="float16")
     agree(source, small, {"ids": IDS}, {"words.weight": "words"})
 
 
-def test_all_else_stays_as_it_was(tmp_path: Path) -> None:
+def test_model_beside_table_keeps_its_bytes(tmp_path: Path) -> None:
     nodes = [
         look_up(),
         make_node("Twice", ["rows"], ["doubled"], "twice", domain="own"),
@@ -277,7 +277,7 @@ def test_all_else_stays_as_it_was(tmp_path: Path) -> None:
     agree(source, small, {"ids": IDS}, {"words.weight": "words"})
     found = onnx.load(small)
     assert [node.op_type for node in found.graph.node][-3:] == ["DPQEmbedding", "Twice", "Relu"]
-    # What compression changes is taken out of both; the rest has the same bytes.
+    # The compressed parts are removed from both models; the rest has the same bytes.
     for one in (made, found):
         del one.graph.node[:-2]
         del one.graph.initializer[:]
@@ -291,7 +291,7 @@ def test_all_else_stays_as_it_was(tmp_path: Path) -> None:
     assert "unused" in {tensor.name for tensor in onnx.load(small).graph.initializer}
 
 
-def test_names_that_are_taken_stay_free(tmp_path: Path) -> None:
+def test_names_in_use_stay_unique(tmp_path: Path) -> None:
     nodes = [
         look_up(name="a/b c.weight", rows="a.b.c.codes"),
         make_node("Identity", ["a.b.c.codes"], ["a.b.c.ids.zero"], "a.b.c.ids.wide"),
@@ -304,7 +304,7 @@ def test_names_that_are_taken_stay_free(tmp_path: Path) -> None:
     assert inspect_file(small, verify=True).exit_code == 0
 
 
-def test_several_tables_with_several_look_ups_each(tmp_path: Path) -> None:
+def test_tables_with_several_lookups_each_are_compressed(tmp_path: Path) -> None:
     inputs = {"ids": ["n"], "ids_b": ["m", "k"]}
     nodes = [
         look_up("a", rows="one"),
@@ -329,7 +329,7 @@ def test_several_tables_with_several_look_ups_each(tmp_path: Path) -> None:
             np.testing.assert_array_equal(got, packed[name].rows(feeds["ids_b" if output == "two" else "ids"] % ROWS))
 
 
-def test_a_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
+def test_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
     nodes = [look_up("a.weight", rows="one"), look_up("b.weight", rows="two")]
     made = model(
         nodes, {"a.weight": table(), "b.weight": table(seed=2)}, {"one": ["b", "s", 16], "two": ["b", "s", 16]}
@@ -351,7 +351,7 @@ def test_a_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [1 << 30, 1000])
 @pytest.mark.parametrize("outside", [True, False])
-def test_weights_lie_in_the_file_or_beside_it(
+def test_weights_stay_inside_or_beside_file(
     limit: int, outside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from edge_embed.compression.onnx import write
@@ -373,7 +373,7 @@ def test_weights_lie_in_the_file_or_beside_it(
     assert files == (["small.onnx"] if limit > 1000 else ["small.onnx", "small.onnx.data"])
     assert found.report.compressed_bytes == sum((tmp_path / name).stat().st_size for name in files)
     assert found.report.dense_bytes == sum(path.stat().st_size for path in (tmp_path / "from").iterdir())
-    for part in (tmp_path / "from").iterdir():  # nothing is read from there any more
+    for part in (tmp_path / "from").iterdir():  # these weights are no longer read
         part.unlink()
     onnx.save(model(nodes, tensors, outputs), source)
     onnx.checker.check_model(found.model, full_check=True)
@@ -395,7 +395,7 @@ class Tagger(nn.Module):
 
 
 @pytest.mark.parametrize("optimize", [True, False])
-def test_a_model_that_torch_exported(optimize: bool, tmp_path: Path) -> None:
+def test_torch_export_model_is_compressed(optimize: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     source = tmp_path / "model.onnx"
     shapes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")},)
@@ -405,7 +405,7 @@ def test_a_model_that_torch_exported(optimize: bool, tmp_path: Path) -> None:
         input_names=["ids"], verbose=False,
     )  # fmt: skip
     small, report = compressed(source, ratio=4)
-    assert [(found.name, found.uses) for found in report.tables] == [("head", 2)]  # as torch names it
+    assert [(found.name, found.uses) for found in report.tables] == [("head", 2)]  # the name that torch gives
     assert small.stat().st_size < sum(part.stat().st_size for part in tmp_path.glob("model.onnx*"))
     (packed,) = packed_tables(small).values()
     tagger.words.weight.data = torch.from_numpy(np.array(packed.rows(np.arange(ROWS)), np.float32))

@@ -1,4 +1,4 @@
-"""Tables that a loop carries, and those behind branches, sequences and optionals."""
+"""Tables that a loop carries, and tables behind branches, sequences and optionals."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ FLOAT = TensorProto.FLOAT
 
 
 def repeat(*nodes: NodeProto, carried: str = "w", returned: str = "next", own: str = "", **more: Any) -> NodeProto:
-    """A loop that carries a value as ``t``, and whose steps give ``z``; names inside end with what is its own."""
+    """Return a loop that carries a value as ``t`` and whose steps give ``z``; the suffix makes inner names unique."""
     i, go, on, t, z = (f"{name}{own}" for name in ("i", "go", "on", "t", "z"))
     inputs = [make_tensor_value_info(i, TensorProto.INT64, []), make_tensor_value_info(go, TensorProto.BOOL, [])]
     outputs = [make_tensor_value_info(on, TensorProto.BOOL, []), make_tensor_value_info(returned, FLOAT, None)]
@@ -48,12 +48,12 @@ INNER = repeat(
     ],
     ids=["copied", "itself", "behind", "nested"],
 )  # fmt: skip
-def test_a_table_that_a_loop_carries_unchanged_is_packed(nodes: list[NodeProto], opset: int, tmp_path: Path) -> None:
+def test_table_carried_unchanged_by_loop_is_packed(nodes: list[NodeProto], opset: int, tmp_path: Path) -> None:
     assert same(written([TIMES, *nodes], {"w": W}, opset), tmp_path) == ["w"]
     assert not any(tensor.name == "w" for tensor in onnx.load(tmp_path / "small.onnx").graph.initializer)
 
 
-def test_a_table_that_a_scan_carries_unchanged_is_packed(tmp_path: Path) -> None:
+def test_table_carried_unchanged_by_scan_is_packed(tmp_path: Path) -> None:
     body = helper.make_graph(
         [gather("t", ids="some", y="z"), SAME], "body",
         [make_tensor_value_info("t", FLOAT, [ROWS, COLUMNS]), make_tensor_value_info("some", TensorProto.INT64, ["s"])],
@@ -63,7 +63,7 @@ def test_a_table_that_a_scan_carries_unchanged_is_packed(tmp_path: Path) -> None
     assert same(written([scan], {"w": W}, inputs={"ids": ["b", "s"]}), tmp_path, {"ids": IDS[None]}) == ["w"]
 
 
-def test_a_value_that_a_loop_changes_is_carried_on(tmp_path: Path) -> None:
+def test_table_changed_by_loop_is_still_carried(tmp_path: Path) -> None:
     changed = repeat(make_node("Neg", ["t"], ["next"]), make_node("Identity", ["t"], ["z"]), carried="small")
     nodes = [TIMES, changed, gather(y="rows")]
     made = written(nodes, {"w": W, "small": np.ones((2, 2), np.float32)})
@@ -98,7 +98,7 @@ ZERO = make_node("Constant", [], ["zero"], value=numpy_helper.from_array(np.arra
     ],
     ids=["carried", "given by each step", "branch", "sequence"],
 )  # fmt: skip
-def test_a_table_that_is_handed_on_is_named_with_its_way_and_the_remedy(
+def test_table_handed_on_is_named_with_its_path_and_remedy(
     nodes: list[Any], by: str, user: str, tmp_path: Path
 ) -> None:
     tensors = {"w": W, "v": V, "one": np.float32(1), "zero_ids": np.zeros((1, 1, 1), np.int64)}

@@ -1,4 +1,4 @@
-"""Rows that any operator looks up: a packed file gives what the file gave, whose rows the codes can say exactly."""
+"""Lookups by any operator: a compressed file with exact codes gives the results of the original file."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ Tensors = dict[str, np.ndarray]
 
 
 def few(seed: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> np.ndarray:
-    """A table of a few different rows."""
+    """Return a table of a few different rows."""
     random = np.random.default_rng(seed)
     return random.standard_normal((CENTRES, columns)).astype(np.float32)[random.integers(0, CENTRES, rows)]
 
@@ -44,12 +44,12 @@ def _kinds(seed: int = 0) -> np.ndarray:
 
 
 def of_rows(seed: int = 0) -> np.ndarray:
-    """One number a row, the same for the same rows of `few_codes`."""
+    """Return one number a row, the same for equal rows of `few_codes`."""
     return np.random.default_rng(seed + 7).uniform(0.01, 0.1, CENTRES).astype(np.float32)[_kinds(seed)]
 
 
 def look(source: Path, *feeds: Mapping[str, np.ndarray], refused: np.ndarray | None = None, **wanted: Any) -> Any:
-    """Compress a file; the packed one gives the same with and without the library. The report."""
+    """Compress a file, assert that its results stay with and without the library, and return the report."""
     small = source.with_name("small.onnx")
     _, report = edge_embed.compress(source, "dpq", output=small, force=True, **{**DPQ, **wanted})
     dense = ort.InferenceSession(source)
@@ -72,7 +72,7 @@ def look(source: Path, *feeds: Mapping[str, np.ndarray], refused: np.ndarray | N
 
 
 def is_correct(path: Path, ranks: list[int]) -> None:
-    """The checker of onnx takes it, once each output has a rank, which it wants."""
+    """Run the checker of onnx, after each output got the rank that the checker requires."""
     made = onnx.load(path)
     for value, rank in zip(made.graph.output, ranks, strict=True):
         value.CopyFrom(make_tensor_value_info(value.name, value.type.tensor_type.elem_type, [None] * rank))
@@ -84,7 +84,7 @@ def tensor_bytes(path: Path) -> list[int]:
 
 
 def written(nodes: list[NodeProto], tensors: Tensors, folder: Path, opset: int = 21, **more: Any) -> Path:
-    """A model with one output ``y`` of any shape."""
+    """Write a model with one output ``y`` of any shape."""
     made = model(nodes, tensors, {"y": more.pop("kind", None)}, opset=opset, ir_version=10, **more)
     made.opset_import.extend(MICROSOFT)
     (folder / "model.onnx").write_bytes(made.SerializeToString())
@@ -107,7 +107,7 @@ AXES: dict[str, tuple[NodeProto, tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("case", AXES)
-def test_gather_along_any_axis_of_any_rank_gives_the_same(case: str, tmp_path: Path) -> None:
+def test_gather_along_any_axis_of_any_rank_gives_same_rows(case: str, tmp_path: Path) -> None:
     node, shape = AXES[case]
     axis = next(iter(item.i for item in node.attribute), 0) % len(shape)
     rest = [size for at, size in enumerate(shape) if at != axis]
@@ -161,7 +161,7 @@ PRODUCTS: dict[str, tuple[list[NodeProto], Tensors, np.ndarray]] = {
 
 
 @pytest.mark.parametrize("case", PRODUCTS)
-def test_a_product_with_one_hot_rows_gives_the_same(case: str, tmp_path: Path) -> None:
+def test_matmul_of_one_hot_rows_gives_same_rows(case: str, tmp_path: Path) -> None:
     nodes, tensors, ids = PRODUCTS[case]
     source = written(nodes, {"w": few(), **tensors}, tmp_path)
     look(source, {"ids": IDS}, {"ids": ids}, {"ids": np.zeros((2, 0), np.int64)})
@@ -170,7 +170,7 @@ def test_a_product_with_one_hot_rows_gives_the_same(case: str, tmp_path: Path) -
     )
 
 
-def test_one_hot_rows_of_other_numbers_are_no_look_up(tmp_path: Path) -> None:
+def test_product_with_one_hot_of_other_values_is_refused(tmp_path: Path) -> None:
     source = written([*_one_hot(on=2), make_node("MatMul", ["hot", "w"], ["y"])], {"w": few()}, tmp_path)
     message = r"OneHot and MatMul.*the largest of its .* are 'w' float32 \[300, 16\] of 19,200 bytes, used by MatMul"
     with pytest.raises(edge_embed.errors.BadInputError, match=message):
@@ -190,11 +190,11 @@ GATHERS: dict[str, list[NodeProto]] = {
 
 
 @pytest.mark.parametrize("case", GATHERS)
-def test_other_gathers_give_the_same(case: str, tmp_path: Path) -> None:
+def test_gather_variants_give_same_rows(case: str, tmp_path: Path) -> None:
     look(written(GATHERS[case], {"w": few()}, tmp_path), {"ids": BOTH_ENDS}, refused=np.array([[ROWS]]))
 
 
-def test_gather_nd_of_ids_with_an_axis_of_one_and_three_axes_of_the_table(tmp_path: Path) -> None:
+def test_gather_nd_with_unit_axis_and_three_table_axes_gives_same_rows(tmp_path: Path) -> None:
     node = make_node("GatherND", ["w", "ids"], ["y"])
     source = written([node], {"w": few().reshape(ROWS, 2, 8)}, tmp_path, inputs={"ids": ["b", "s", 1]})
     look(source, {"ids": BOTH_ENDS[..., None]})
@@ -227,7 +227,7 @@ AFTER = [(case, False) for case in DEQUANTISED if not case.startswith(("int4", "
 
 
 @pytest.mark.parametrize(("case", "before"), BEFORE + AFTER)
-def test_quantised_tables_are_those_that_the_file_dequantises(case: str, before: bool, tmp_path: Path) -> None:
+def test_quantised_tables_match_dequantised_rows_of_file(case: str, before: bool, tmp_path: Path) -> None:
     kind, tensors, attributes = DEQUANTISED[case]
     out = TensorProto.FLOAT16 if "float16" in case else TensorProto.FLOAT
     signed = kind in (np.int8, TensorProto.INT4)
@@ -255,7 +255,7 @@ def test_quantised_tables_are_those_that_the_file_dequantises(case: str, before:
     assert (found.name, found.reason, found.fidelity.dense_bytes) == ("q", "", held)
 
 
-def test_scales_of_rows_may_be_looked_up_beside_their_rows(tmp_path: Path) -> None:
+def test_row_scales_may_be_looked_up_beside_rows(tmp_path: Path) -> None:
     codes, scales = few_codes(np.int8, -90, 90), of_rows()[:, None]
     nodes = [
         gather("q", y="codes"),
@@ -285,7 +285,7 @@ def _computed() -> dict[str, tuple[list[NodeProto], Tensors]]:
 
 
 @pytest.mark.parametrize("case", _computed())
-def test_tables_that_operators_compute_from_constants_are_tables(case: str, tmp_path: Path) -> None:
+def test_tables_computed_from_constants_are_compressed(case: str, tmp_path: Path) -> None:
     nodes, tensors = _computed()[case]
     report = look(written([*nodes, gather("t")], tensors, tmp_path), {"ids": BOTH_ENDS})
     assert [one.name for one in report.tables] == ["w"]
@@ -303,7 +303,7 @@ def _blocks(bits: int, zeros: bool, columns: int = 32) -> Tensors:
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [True, False])
-def test_gather_block_quantized_gives_the_same(bits: int, zeros: bool, tmp_path: Path) -> None:
+def test_gather_block_quantized_gives_same_rows(bits: int, zeros: bool, tmp_path: Path) -> None:
     tensors = _blocks(bits, zeros)
     names = ["w", "ids", *[name for name in tensors if name != "w"]]
     node = make_node("GatherBlockQuantized", names, ["y"], "blocks", domain="com.microsoft", block_size=16, bits=bits,
@@ -313,7 +313,7 @@ def test_gather_block_quantized_gives_the_same(bits: int, zeros: bool, tmp_path:
 
 
 @pytest.mark.parametrize("zeros", [True, False])
-def test_an_output_layer_of_the_same_blocks_follows(zeros: bool, tmp_path: Path) -> None:
+def test_output_layer_of_same_blocks_follows_its_table(zeros: bool, tmp_path: Path) -> None:
     tensors = _blocks(4, zeros)
     given = [name for name in tensors if name != "w"]
     nodes = [
@@ -341,7 +341,7 @@ EMBEDS = {
 
 
 @pytest.mark.parametrize("case", EMBEDS)
-def test_embed_layer_normalization_is_written_out_around_its_table(case: str, tmp_path: Path) -> None:
+def test_embed_layer_normalization_is_expanded_around_its_table(case: str, tmp_path: Path) -> None:
     node, shape = EMBEDS[case], ["b", "s"]
     tensors = {"w": few(), "p": few(1, 64), "k": few(2, 2), "g": few(3, 1)[0], "b": few(4, 1)[0]}
     used = {name: array for name, array in tensors.items() if name in node.input}
@@ -387,7 +387,7 @@ def test_tables_of_branches_are_packed(inside: bool, tmp_path: Path) -> None:
     assert sorted(one.name for one in report.tables) == ["v", "w"]
 
 
-def test_a_table_of_a_loop_and_of_the_graph_around_it_is_packed_once(tmp_path: Path) -> None:
+def test_table_of_loop_and_outer_graph_is_packed_once(tmp_path: Path) -> None:
     body = helper.make_graph(
         [gather(y="z"), make_node("Add", ["total", "z"], ["sum"]), make_node("Identity", ["go"], ["on"])], "body",
         [make_tensor_value_info("i", TensorProto.INT64, []), make_tensor_value_info("go", TensorProto.BOOL, []),
@@ -444,7 +444,7 @@ def test_tables_of_functions_are_packed_once(where: str, opset: int, tmp_path: P
     assert list(packed_tables(small)) == ["w"]
 
 
-def test_initializers_of_an_ir_before_4_stay_constants_though_they_are_inputs(tmp_path: Path) -> None:
+def test_initializers_before_ir_4_stay_constant_though_inputs(tmp_path: Path) -> None:
     nodes = [gather(y="h"), make_node("Mul", ["h", "factor"], ["y"])]
     tensors = {"w": few(), "factor": np.float32([2])}
     inputs: dict[str, Callable[..., Any] | Any] = {"ids": ["b", "s"], "w": [ROWS, COLUMNS], "factor": [1]}

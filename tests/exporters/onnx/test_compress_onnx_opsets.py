@@ -1,4 +1,4 @@
-"""Files of older operator sets: compressed ones give what they gave, and those that cannot be raised say where."""
+"""Files of older opsets give the same results after compression; a file that cannot be converted names the node."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def constant(name: str, array: Any) -> NodeProto:
 
 
 def body(*nodes: NodeProto, table: onnx.SparseTensorProto | None = None, loops: bool = False) -> onnx.GraphProto:
-    """A branch, or a body that goes on, with the result ``z``."""
+    """Return a branch, or a loop body that continues, with the result ``z``."""
     goes = [make_node("Identity", ["go"], ["on"])] if loops else []
     inputs = [make_tensor_value_info("i", TensorProto.INT64, []), make_tensor_value_info("go", TensorProto.BOOL, [])]
     outputs = [make_tensor_value_info("z", TensorProto.FLOAT, None)]
@@ -48,7 +48,7 @@ def test_sparse_tables_of_bodies_are_read(as_constant: bool, opset: int, tmp_pat
 
 
 @pytest.mark.parametrize("opset", [11, 13])
-def test_a_sparse_table_of_a_function_in_a_loop_is_read(opset: int, tmp_path: Path) -> None:
+def test_sparse_table_of_function_in_loop_is_read(opset: int, tmp_path: Path) -> None:
     nodes = [make_node("Constant", [], ["w"], sparse_value=sparse(W)), gather(ids="i", y="r")]
     find = helper.make_function("own", "Find", ["i"], ["r"], nodes, [helper.make_opsetid("", opset)])
     inner = body(make_node("Find", ["ids"], ["z"], domain="own"), loops=True)
@@ -68,7 +68,7 @@ def test_external_data_of_bodies_is_read(as_constant: bool, opset: int, tmp_path
     assert same(written([constant("is", True), choice], {"v": V}, opset), tmp_path) == ["v", "w"]
 
 
-def test_a_sparse_tensor_of_a_body_that_is_no_table_stays(tmp_path: Path) -> None:
+def test_sparse_tensor_of_body_that_is_no_table_stays(tmp_path: Path) -> None:
     few = sparse(np.eye(COLUMNS, dtype=np.float32)[:3])
     few.values.name = "few"
     inner = body(gather(y="r"), make_node("MatMul", ["few", "turned"], ["p"]), make_node("Identity", ["p"], ["z"]))
@@ -102,7 +102,7 @@ def _resized(op_type: str, mode: str, scales: list[float], opset: int) -> onnx.M
         ("Resize", "nearest", [1, 1, 0.6, 0.7], 10),
     ],
 )
-def test_pixels_of_older_operators_stay_where_they_were(
+def test_resize_of_older_opsets_keeps_pixel_positions(
     op_type: str, mode: str, scales: list[float], opset: int, tmp_path: Path
 ) -> None:
     assert same(_resized(op_type, mode, scales, opset), tmp_path) == ["w"]
@@ -110,7 +110,7 @@ def test_pixels_of_older_operators_stay_where_they_were(
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("inside", [False, True])
-def test_hardmax_of_older_operators_stays_along_all_axes(axis: int, inside: bool, tmp_path: Path) -> None:
+def test_hardmax_of_older_opsets_keeps_all_axes(axis: int, inside: bool, tmp_path: Path) -> None:
     node = make_node("Hardmax", ["cube"], ["z" if inside else "y"], axis=axis)
     if inside:
         node = make_node("If", ["is"], ["y"], then_branch=body(node), else_branch=body(node))
@@ -120,7 +120,7 @@ def test_hardmax_of_older_operators_stays_along_all_axes(axis: int, inside: bool
     assert same(made, tmp_path) == ["w"]
 
 
-def test_an_operator_that_onnx_has_later_than_onnx_runtime_is_raised(tmp_path: Path) -> None:
+def test_operator_newer_in_onnx_than_in_onnx_runtime_is_raised(tmp_path: Path) -> None:
     assert same(written([gather(y="r"), make_node("ThresholdedRelu", ["r"], ["y"])], {"w": W}, 9), tmp_path) == ["w"]
 
 
@@ -142,7 +142,7 @@ HELD = r"export the model with opset 18.*'w' float32 \[300, 16\] of 19,200 bytes
          r"got 10, whose Resize rounds up .*\(Resize 'resize', scales \[1.0, 1.0, 0.5, 2.0\]\): export"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_raised_names_the_node_and_its_tables(
+def test_file_that_cannot_be_raised_names_node_and_tables(
     nodes: list[NodeProto], opset: int, message: str, tmp_path: Path
 ) -> None:
     tensors = {"w": W, **SCALES, "scales": np.float32([1, 1, 0.5, 2])}

@@ -1,4 +1,4 @@
-"""Output layers of ONNX files that share no table: told of with their sizes, and compressed where they are named."""
+"""Untied output layers of ONNX files: listed with their sizes, and compressed when they are named."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("case", HEADS)
-def test_an_untied_output_layer_is_listed_with_its_size_and_compressed_by_its_name(case: str, tmp_path: Path) -> None:
+def test_output_layer_untied_is_listed_with_size_and_compressed_by_name(case: str, tmp_path: Path) -> None:
     nodes, head, nbytes = HEADS[case]
     made = written([gather(y="h"), *nodes], {"w": W, "head": head, "b": np.ones(ROWS, np.float32)}, 17)
     report = compress(made, tmp_path)
@@ -54,9 +54,24 @@ def test_inner_and_small_layers_are_not_listed(nodes: list[NodeProto], tmp_path:
     assert [table.name for table in compress(written([gather(y="h"), *nodes], tensors), tmp_path).tables] == ["w"]
 
 
-def test_an_output_layer_alone_is_compressed_where_it_is_named(tmp_path: Path) -> None:
+def test_output_layer_without_tables_is_compressed_when_named(tmp_path: Path) -> None:
     made = written([make_node("MatMul", ["x", "head"], ["y"])], {"head": TURNED}, inputs={"x": ["n", COLUMNS]})
     with pytest.raises(BadInputError, match=r"no table to compress: head: an output layer of 19,200 bytes.*--module"):
         compress(made, tmp_path)
     feeds = {"x": np.ones((2, COLUMNS), np.float32)}
     assert same(made, tmp_path, feeds, modules=["head"]) == ["head"]
+
+
+@pytest.mark.parametrize(("nodes", "tensors"), [
+    ([make_node("Neg", ["w"], ["other"])], {}),
+    ([make_node("Slice", ["w", "zero", "half"], ["other"])], {"zero": np.array([0]), "half": np.array([ROWS // 2])}),
+], ids=["Neg", "Slice"])  # fmt: skip
+def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
+    nodes: list[NodeProto], tensors: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
+    made = written([*nodes, gather("other", "rows"), *head], {"w": W, **tensors})
+    with pytest.raises(BadInputError, match=r"no table to compress: w: .*give the names .*\(--module w --module w_1\)"):
+        compress(made, tmp_path)
+    feeds = {"ids": np.array([3, 0, 149])}
+    assert same(made, tmp_path, feeds, modules=["w", "w_1"]) == ["w", "w_1"]

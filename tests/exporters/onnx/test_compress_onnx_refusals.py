@@ -1,4 +1,4 @@
-"""What `compress` says of ONNX files and tables that it leaves, and of files that are not right."""
+"""Messages of `compress` for ONNX files and tables that cannot be compressed, and for damaged files."""
 
 import json
 import random
@@ -30,7 +30,7 @@ def compress(source: Path, **wanted: Any) -> Any:
     return edge_embed.compress(source, "dpq", **{"output": source.with_name("small.onnx"), **DPQ, **wanted})
 
 
-def test_an_onnx_model_has_no_name_of_another_kind(tmp_path: Path) -> None:
+def test_output_name_of_another_kind_is_refused(tmp_path: Path) -> None:
     source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
     with pytest.raises(BadInputError, match=r"small\.pt: is the name of a saved model, but what is written is an ONNX"):
         compress(source, output=tmp_path / "small.pt")
@@ -38,7 +38,7 @@ def test_an_onnx_model_has_no_name_of_another_kind(tmp_path: Path) -> None:
 
 
 def refused(made: onnx.ModelProto, folder: Path, reason: str, **wanted: Any) -> None:
-    """The table stays, for a reason, and nothing is written."""
+    """Assert that the table is refused with a reason and that nothing is written."""
     source = saved(made, folder)
     with pytest.raises(BadInputError, match=reason):
         compress(source, **wanted)
@@ -46,7 +46,7 @@ def refused(made: onnx.ModelProto, folder: Path, reason: str, **wanted: Any) -> 
 
 
 def _beside(node: onnx.NodeProto, output: str, shape: list[Any], **tensors: np.ndarray) -> onnx.ModelProto:
-    """A model that looks rows up and does something else with the table."""
+    """Return a model that looks rows up and uses the table in another way too."""
     return model([look_up(), node], {"words.weight": table(), **tensors}, {**OUTPUTS, output: shape})
 
 
@@ -71,26 +71,26 @@ def _beside(node: onnx.NodeProto, output: str, shape: list[Any], **tensors: np.n
          "its numbers are int8"),
     ],
 )  # fmt: skip
-def test_a_table_that_has_to_stay_is_named_with_the_reason(made: onnx.ModelProto, reason: str, tmp_path: Path) -> None:
+def test_table_that_must_stay_is_named_with_reason(made: onnx.ModelProto, reason: str, tmp_path: Path) -> None:
     refused(made, tmp_path, f"no table to compress: words: .*{reason}")
     (tmp_path / "model.onnx").unlink()
     refused(made, tmp_path, f"^[^:]*: words: cannot be compressed: .*{reason}", modules=["words.weight"])
 
 
-def test_a_table_that_is_an_input_too_stays(tmp_path: Path) -> None:
+def test_table_that_is_graph_input_stays(tmp_path: Path) -> None:
     made = model([look_up()], {"words.weight": table()}, OUTPUTS,
                  inputs={"ids": ["batch", "sequence"], "words.weight": [ROWS, COLUMNS]})  # fmt: skip
     refused(made, tmp_path, r"words: words.weight is an input of the model too.*remove it from the inputs")
 
 
-def test_a_graph_that_is_not_sorted_is_sorted_by_what_goes(tmp_path: Path) -> None:
+def test_graph_that_is_not_sorted_is_sorted(tmp_path: Path) -> None:
     nodes = [
         make_node("Gather", ["same", "ids"], ["rows"], "look_up"),
         make_node("Identity", ["words.weight"], ["same"], "rename"),
         look_up(rows="others"),
     ]
     made = model(nodes, {"words.weight": table()}, {**OUTPUTS, "others": ["batch", "sequence", COLUMNS]})
-    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())  # the checker refuses it, ONNX Runtime does not
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())  # the checker refuses it, ONNX Runtime accepts it
     onnx.checker.check_model(compress(tmp_path / "model.onnx").model, full_check=True)
 
 
@@ -102,7 +102,7 @@ def test_a_graph_that_is_not_sorted_is_sorted_by_what_goes(tmp_path: Path) -> No
         ([make_node("Relu", ["hidden"], ["rows"])], "used by nothing"),
     ],
 )  # fmt: skip
-def test_a_file_without_look_ups_is_told_its_largest_constants(
+def test_file_without_lookups_names_its_largest_constants(
     nodes: list[onnx.NodeProto], message: str, tmp_path: Path
 ) -> None:
     made = model(nodes, {"words.weight": table()}, {"rows": [None, None]}, inputs={"hidden": [None, None]})
@@ -111,7 +111,7 @@ def test_a_file_without_look_ups_is_told_its_largest_constants(
     )
 
 
-def test_small_tables_stay_unless_they_are_named(tmp_path: Path) -> None:
+def test_tables_below_minimum_share_stay_unless_named(tmp_path: Path) -> None:
     nodes = [look_up(), look_up("few", rows="more")]
     tensors = {"words.weight": table(), "few": table(10)}
     made = model(nodes, tensors, {**OUTPUTS, "more": ["batch", "sequence", COLUMNS]})
@@ -123,12 +123,12 @@ def test_small_tables_stay_unless_they_are_named(tmp_path: Path) -> None:
         compress(tmp_path / "model.onnx", modules=["few"], force=True)
 
 
-def test_counts_are_by_the_name_of_the_table(tmp_path: Path) -> None:
+def test_counts_are_given_by_name_of_table(tmp_path: Path) -> None:
     import torch
 
     source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
     counts = torch.zeros(ROWS)
-    counts[:40] = 1  # the codes are for these alone
+    counts[:40] = 1  # only these rows get codes
     report = compress(source, counts={"words.weight": counts}).report
     assert report.tables[0].fidelity.mean_cosine > compress(source, force=True).report.tables[0].fidelity.mean_cosine
     with pytest.raises(BadInputError, match=r"counts: got some for elsewhere, expected names among words"):
@@ -141,21 +141,21 @@ class TestFiles:
         return saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
 
     @pytest.mark.parametrize("name", ["model.onnx", "./model.onnx", "link.onnx"])
-    def test_the_model_itself_is_never_replaced(self, source: Path, name: str) -> None:
+    def test_compress_onto_its_own_input_is_refused(self, source: Path, name: str) -> None:
         (source.parent / "link.onnx").symlink_to(source)
         before = source.read_bytes()
         with pytest.raises(BadInputError, match="is read by this command"):
             edge_embed.compress(source, "dpq", output=source.parent / name, force=True, **DPQ)
         assert source.read_bytes() == before
 
-    def test_external_data_is_never_replaced(self, source: Path) -> None:
+    def test_compress_onto_external_data_is_refused(self, source: Path) -> None:
         onnx.save(onnx.load(source), source, save_as_external_data=True, location="w.onnx", size_threshold=0)
         before = (source.parent / "w.onnx").read_bytes()
         with pytest.raises(BadInputError, match="is read by this command"):
             edge_embed.compress(source, "dpq", output=source.parent / "w.onnx", force=True, **DPQ)
         assert (source.parent / "w.onnx").read_bytes() == before
 
-    def test_an_existing_file_is_refused_before_any_work(self, source: Path) -> None:
+    def test_existing_file_is_refused_before_any_work(self, source: Path) -> None:
         output = source.with_name("small.onnx")
         output.write_text("mine")
         with pytest.raises(BadInputError, match="exists"):
@@ -164,7 +164,7 @@ class TestFiles:
         compress(source, force=True)
 
     @pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "link.bin", "none.bin"])
-    def test_external_data_lies_beside_the_model(self, source: Path, location: str, tmp_path: Path) -> None:
+    def test_external_data_outside_model_folder_is_refused(self, source: Path, location: str, tmp_path: Path) -> None:
         folder = tmp_path / "inner"
         folder.mkdir()
         (tmp_path / "secret.bin").write_bytes(bytes(ROWS * COLUMNS * 4))
@@ -190,7 +190,9 @@ class TestFiles:
             (lambda made: made.graph.ClearField("node"), "no version, operator set or node"),
         ],
     )
-    def test_a_damaged_model_is_refused(self, change: Callable[[Any], Any], message: str, source: Path) -> None:
+    def test_damaged_model_is_refused_with_place(
+        self, change: Callable[[Any], Any], message: str, source: Path
+    ) -> None:
         made = onnx.load(source)
         change(made)
         source.write_bytes(made.SerializeToString())
@@ -198,7 +200,7 @@ class TestFiles:
             compress(source)
         assert [path.name for path in source.parent.iterdir()] == ["model.onnx"]
 
-    def test_whatever_the_bytes_nothing_but_a_refusal_comes_out(self, tmp_path: Path) -> None:
+    def test_random_damage_is_compressed_or_refused(self, tmp_path: Path) -> None:
         nodes = [look_up(), make_node("Transpose", ["words.weight"], ["t"]), make_node("MatMul", ["rows", "t"], ["l"])]
         tensors = {"words.weight": table(40, 4)}
         sound = model(nodes, tensors, {"l": ["b", "s", 40]}).SerializeToString()
@@ -219,10 +221,10 @@ class TestFiles:
         assert 0 < kept < 300
 
 
-def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> None:
+def test_opset_that_cannot_be_raised_is_refused(tmp_path: Path) -> None:
     nodes = [look_up(rows="found"), make_node("Unheard", ["found"], ["rows"])]
     made = model(nodes, {"words.weight": table()}, OUTPUTS, opset=9)
-    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())  # the checker refuses it, some tool may not
+    (tmp_path / "model.onnx").write_bytes(made.SerializeToString())  # the checker refuses it, a tool may write it
     with pytest.raises(BadInputError, match=r"opset: got 9, expected 18 or later, and onnx cannot .*Unheard"):
         compress(tmp_path / "model.onnx")
 
@@ -235,7 +237,7 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
         ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: there are 'words'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wanted: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_options_that_do_not_fit_are_refused(wanted: dict[str, Any], message: str, tmp_path: Path) -> None:
     refused(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path, message, **wanted)
 
 
@@ -244,7 +246,7 @@ def run(*arguments: object) -> Result:
 
 
 class TestCommand:
-    def test_reports_the_files(self, tmp_path: Path) -> None:
+    def test_compress_command_reports_files(self, tmp_path: Path) -> None:
         source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
         np.save(tmp_path / "counts.npy", np.arange(1.0, ROWS + 1))
         small, plot = tmp_path / "small.onnx", tmp_path / "tried.svg"
@@ -257,7 +259,7 @@ class TestCommand:
         assert sizes == (source.stat().st_size, small.stat().st_size)
         assert plot.exists()
 
-    def test_options_of_other_files_are_refused(self, tmp_path: Path) -> None:
+    def test_options_of_other_file_kinds_are_refused(self, tmp_path: Path) -> None:
         source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
         result = run("compress", source, "-o", tmp_path / "small.onnx", "--ratio", 4, "--allow-pickle")
         assert result.exit_code == 2

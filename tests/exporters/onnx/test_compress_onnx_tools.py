@@ -1,4 +1,4 @@
-"""Tables as tools write them: packed files give what the files gave, whose rows two bits can say exactly."""
+"""Tables as other tools write them, with rows that two bits represent exactly: compressed files give equal results."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ Tensors = dict[str, Any]
 
 
 def exact(seed: int = 0, scale: float = 1.5, dtype: Any = np.float32) -> np.ndarray:
-    """A table of three numbers."""
+    """Return a table of three numbers."""
     random = np.random.default_rng(seed)
     numbers = random.integers(-1, 2, (ROWS, COLUMNS))
     numbers[:, 0] = 1
@@ -38,7 +38,7 @@ def compress(made: onnx.ModelProto, folder: Path, **wanted: Any) -> Any:
 
 
 def same(made: onnx.ModelProto, folder: Path, feeds: dict[str, Any] | None = None, **wanted: Any) -> Any:
-    """Compress; both speeds give what the file gave. The tables that were packed."""
+    """Compress the model, assert that both speeds give the file's results, and return the packed tables."""
     report = compress(made, folder, **wanted)
     feeds = {"ids": IDS} if feeds is None else feeds
     for portable in (True, False):
@@ -76,13 +76,13 @@ SCALED = {"alpha": 0.5, "beta": 2.0}
 
 @pytest.mark.parametrize("turned", [0, 1])
 @pytest.mark.parametrize("given", [{}, SCALED])
-def test_gemm_of_one_hot_rows_with_a_bias_gives_the_same(turned: int, given: dict[str, float], tmp_path: Path) -> None:
+def test_gemm_of_one_hot_rows_with_bias_gives_same_rows(turned: int, given: dict[str, float], tmp_path: Path) -> None:
     node = make_node("Gemm", ["hot", "w", "bias"], ["y"], transB=turned, **given)
     tensors = {"w": np.ascontiguousarray(W.T) if turned else W, "bias": BIAS}
     assert same(written([*_hot(), node], tensors), tmp_path) == ["w"]
 
 
-def test_gemm_of_one_hot_rows_with_a_turned_table_alone_gives_the_same(tmp_path: Path) -> None:
+def test_gemm_of_one_hot_rows_with_transposed_table_gives_same_rows(tmp_path: Path) -> None:
     node = make_node("Gemm", ["hot", "w"], ["y"], transB=1)
     assert same(written([*_hot(), node], {"w": np.ascontiguousarray(W.T)}), tmp_path) == ["w"]
 
@@ -94,13 +94,13 @@ HEADS = {
 
 
 @pytest.mark.parametrize("case", HEADS)
-def test_a_scaled_output_layer_follows_its_table(case: str, tmp_path: Path) -> None:
+def test_output_layer_scaled_follows_its_table(case: str, tmp_path: Path) -> None:
     nodes = [gather(y="h"), HEADS[case]]
     assert same(written(nodes, {"w": W, "bias": np.arange(ROWS, dtype=np.float32)}), tmp_path) == ["w"]
 
 
 @pytest.mark.parametrize("narrow", [True, False])
-def test_an_output_layer_of_the_table_in_another_type_follows(narrow: bool, tmp_path: Path) -> None:
+def test_output_layer_in_another_type_follows_its_table(narrow: bool, tmp_path: Path) -> None:
     to = TensorProto.FLOAT16 if narrow else TensorProto.FLOAT
     nodes = [
         gather(y="rows"),
@@ -119,7 +119,7 @@ def _call(**attributes: Any) -> NodeProto:
 
 
 def _find(opset: int) -> onnx.FunctionProto:
-    """Rows along an axis, and a slope, whose defaults are not those of the operators."""
+    """Return a function with a Gather axis and a LeakyRelu slope; their defaults differ from the operators'."""
     nodes = [make_node("Gather", ["t", "i"], ["g"]), make_node("LeakyRelu", ["g"], ["r"])]
     nodes[0].attribute.add(name="axis", ref_attr_name="along", type=AttributeProto.INT)
     nodes[1].attribute.add(name="alpha", ref_attr_name="slope", type=AttributeProto.FLOAT)
@@ -130,12 +130,12 @@ def _find(opset: int) -> onnx.FunctionProto:
 
 @pytest.mark.parametrize("opset", [13, 18])
 @pytest.mark.parametrize("given", [{}, {"along": 1}, {"slope": 0.25}])
-def test_defaults_of_attributes_of_a_function_stay(given: dict[str, Any], opset: int, tmp_path: Path) -> None:
+def test_function_attribute_defaults_stay(given: dict[str, Any], opset: int, tmp_path: Path) -> None:
     made = written([_call(**given)], {"w": np.ascontiguousarray(W.T)}, opset, functions=[_find(opset)])
     assert same(made, tmp_path) == ["w"]
 
 
-def test_a_default_that_only_an_outer_function_leaves_out_stays(tmp_path: Path) -> None:
+def test_function_default_omitted_by_outer_function_stays(tmp_path: Path) -> None:
     call = make_node("Find", ["i", "t"], ["r"], domain="own")
     call.attribute.add(name="slope", ref_attr_name="given", type=AttributeProto.FLOAT)
     outer = helper.make_function("own", "Outer", ["i", "t"], ["r"], [call], [helper.make_opsetid("own", 1)], ["given"])
@@ -144,18 +144,18 @@ def test_a_default_that_only_an_outer_function_leaves_out_stays(tmp_path: Path) 
     assert same(made, tmp_path) == ["w"]
 
 
-def test_a_function_with_a_name_twice_is_refused(tmp_path: Path) -> None:
+def test_function_defined_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"functions Find: cannot be written out where .*multiple"):
         compress(written([_call()], {"w": W}, functions=[_find(18), _find(18)]), tmp_path)
 
 
-def test_a_call_without_ids_is_no_look_up(tmp_path: Path) -> None:
+def test_gather_without_ids_is_no_lookup(tmp_path: Path) -> None:
     made = written([make_node("Find", ["", "w"], ["y"], domain="own")], {"w": W}, functions=[_find(18)])
     with pytest.raises(BadInputError, match="no table to compress: no constant has rows that are looked up"):
         compress(made, tmp_path)
 
 
-def test_a_table_of_a_scan_is_packed(tmp_path: Path) -> None:
+def test_table_of_scan_is_packed(tmp_path: Path) -> None:
     body = helper.make_graph(
         [gather(ids="some", y="rows")], "body", [make_tensor_value_info("some", TensorProto.INT64, ["s"])],
         [make_tensor_value_info("rows", 1, None)], [numpy_helper.from_array(W, "w")],
@@ -171,7 +171,7 @@ DEQUANTISE = ("DequantizeLinear", ["q", "s", "z"])
 @pytest.mark.parametrize("domain", ["", "com.microsoft"])
 @pytest.mark.parametrize("opset", [13, 17])
 @pytest.mark.parametrize("before", [True, False])
-def test_dequantised_tables_of_older_operators_are_read(domain: str, opset: int, before: bool, tmp_path: Path) -> None:
+def test_dequantised_tables_of_older_opsets_are_read(domain: str, opset: int, before: bool, tmp_path: Path) -> None:
     nodes = [make_node(*DEQUANTISE, ["t"], domain=domain), gather("t")]
     if not before:
         nodes = [gather("q", y="t"), make_node("DequantizeLinear", ["t", "s", "z"], ["y"], domain=domain)]
@@ -200,14 +200,14 @@ def test_sparse_tables_are_read(inside: bool, opset: int, tmp_path: Path) -> Non
     assert same(written(nodes, {} if inside else {"w": sparse(W)}, opset), tmp_path) == ["w"]
 
 
-def test_a_sparse_table_with_an_index_outside_its_shape_is_refused(tmp_path: Path) -> None:
+def test_sparse_table_with_index_outside_shape_is_refused(tmp_path: Path) -> None:
     made = written([gather()], {"w": sparse(W, flat=False)})
     made.graph.sparse_initializer[0].dims[0] = ROWS // 2
     with pytest.raises(BadInputError, match="sparse tensor 'w': has indices outside its shape"):
         compress(made, tmp_path)
 
 
-def test_numbers_of_a_constant_are_a_table(tmp_path: Path) -> None:
+def test_constant_value_floats_are_read_as_table(tmp_path: Path) -> None:
     nodes = [
         make_node("Constant", [], ["flat"], value_floats=W.flatten().tolist()),
         make_node("Constant", [], ["sizes"], value_ints=[ROWS, COLUMNS]),
@@ -217,7 +217,7 @@ def test_numbers_of_a_constant_are_a_table(tmp_path: Path) -> None:
     assert same(written(nodes, {}), tmp_path) == ["flat"]
 
 
-def test_a_table_that_a_formula_makes_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_table_computed_by_formula_leaves_others_compressible(tmp_path: Path) -> None:
     nodes = [
         make_node("Constant", [], ["sizes"], value_ints=[ROWS, COLUMNS]),
         make_node("ConstantOfShape", ["sizes"], ["ones"], value=helper.make_tensor("v", 1, [1], [1.0])),
@@ -240,7 +240,7 @@ PLACES = {"zero": np.array([0]), "half": np.array([ROWS]), "end": np.array([2 * 
 
 
 @pytest.mark.parametrize("by", ["Split", "Slice"])
-def test_tables_cut_out_of_one_constant_go_together(by: str, tmp_path: Path) -> None:
+def test_tables_cut_from_one_constant_are_compressed_together(by: str, tmp_path: Path) -> None:
     made = written(_cut(by=by), {"w": np.concatenate([W, V]), **PLACES})
     assert same(made, tmp_path) == ["w", "w_1"]
     assert not any(tensor.name == "w" for tensor in onnx.load(tmp_path / "small.onnx").graph.initializer)
@@ -259,13 +259,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_nodes_that_need_no_numbers_do_not_keep_a_table(case: str, tmp_path: Path) -> None:
+def test_shape_nodes_do_not_keep_a_dense_table(case: str, tmp_path: Path) -> None:
     made = written(OTHERS[case], {"w": W, "counts": np.array([ROWS - 10, 10])})
     assert same(made, tmp_path, {"ids": np.array([3, 0, 7])}) == ["w"]
     assert not any(tensor.name == "w" for tensor in onnx.load(tmp_path / "small.onnx").graph.initializer)
 
 
-def test_a_table_that_stays_is_described_with_the_remedy(tmp_path: Path) -> None:
+def test_table_that_stays_is_described_with_remedy(tmp_path: Path) -> None:
     made = written([gather(), make_node("Neg", ["w"], ["z"], "negate")], {"w": W})
     made.graph.output.append(make_tensor_value_info("z", 1, None))
     message = (
@@ -275,7 +275,7 @@ def test_a_table_that_stays_is_described_with_the_remedy(tmp_path: Path) -> None
         compress(made, tmp_path)
 
 
-def test_a_file_of_other_operators_alone_is_read(tmp_path: Path) -> None:
+def test_file_of_other_operators_only_is_read(tmp_path: Path) -> None:
     codes = np.full((ROWS, COLUMNS // 2), 0x99, np.uint8)
     node = make_node("GatherBlockQuantized", ["w", "ids", "s"], ["y"], domain="com.microsoft", block_size=16, bits=4,
                      quantize_axis=1)  # fmt: skip
@@ -285,17 +285,17 @@ def test_a_file_of_other_operators_alone_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_an_import_of_our_domain_without_nodes_of_it_says_nothing(version: int, tmp_path: Path) -> None:
+def test_opset_import_of_edge_embed_without_nodes_is_accepted(version: int, tmp_path: Path) -> None:
     made = written([gather()], {"w": W})
     made.opset_import.append(helper.make_opsetid("edge_embed", version))
     assert same(made, tmp_path) == ["w"]
 
 
 @pytest.mark.parametrize("opset", [13, 16])
-def test_a_file_before_opset_18_that_onnx_runtime_optimised_is_raised(opset: int, tmp_path: Path) -> None:
+def test_opset_before_18_optimised_by_onnx_runtime_is_raised(opset: int, tmp_path: Path) -> None:
     nodes = [
         gather(y="rows"),
-        make_node("LayerNormalization", ["rows", "bias", "bias"], ["normed"], axis=-1),  # of 17 in onnx, of 1 there
+        make_node("LayerNormalization", ["rows", "bias", "bias"], ["normed"], axis=-1),  # 17 in onnx, 1 there
         make_node("FastGelu", ["normed"], ["y"], domain="com.microsoft"),
     ]
     assert same(written(nodes, {"w": W, "bias": BIAS}, opset), tmp_path) == ["w"]

@@ -24,25 +24,25 @@ def outputs(path: object) -> dict[str, bytes]:
 
 @pytest.fixture
 def copied(one_table, tmp_path):
-    """A file of our own to damage, and its rows."""
+    """Return a copied file to damage, and its rows."""
     path = tmp_path / "model.onnx"
     shutil.copy(one_table.path, path)
     return path, one_table.trained(torch.from_numpy(IDS))[0].tobytes()
 
 
 def used_value(packed: object) -> int:
-    """The byte of a value that some row uses: its sign and exponent."""
+    """Return the position of the sign and exponent byte of a value that some row uses."""
     code = int(packed.codes_of(0)[0])
     return code * packed.values[0, 0].nbytes + 3
 
 
-def test_without_damage_all_is_equal(copied):
+def test_rows_without_damage_are_equal_on_all_paths(copied):
     path, expected = copied
     assert set(outputs(path).values()) == {expected}
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(0, 0), (1, 3), (10, 1), (25, 0)])
-def test_a_flipped_bit_of_a_code_changes_rows(copied, flip_bit, byte, bit):
+def test_code_with_flipped_bit_changes_rows(copied, flip_bit, byte, bit):
     path, expected = copied
     flip_bit(path, "embedding.codes", byte, bit)
     damaged = outputs(path)
@@ -51,7 +51,7 @@ def test_a_flipped_bit_of_a_code_changes_rows(copied, flip_bit, byte, bit):
 
 
 @pytest.mark.parametrize("bit", [0, 5])
-def test_a_flipped_bit_of_a_value_changes_rows(copied, one_table, flip_bit, bit):
+def test_value_with_flipped_bit_changes_rows(copied, one_table, flip_bit, bit):
     path, expected = copied
     flip_bit(path, "embedding.values", used_value(one_table.lowered.tables["embedding"]), bit)
     damaged = outputs(path)
@@ -59,8 +59,8 @@ def test_a_flipped_bit_of_a_value_changes_rows(copied, one_table, flip_bit, bit)
     assert expected not in damaged.values()
 
 
-def test_hostile_codes_read_the_last_code_of_their_group(copied, one_table):
-    """11 codes in 4 bits: 15 is none. Kernel and body clamp alike, and read no other group."""
+def test_codes_out_of_range_read_last_code_of_group(copied, one_table):
+    """4 bits hold 15, beyond 11 codes; kernel and body clamp it alike and read no other group."""
     path, _ = copied
     model = onnx.load(path)
     (codes,) = [tensor for tensor in model.graph.initializer if tensor.name == "embedding.codes"]
@@ -73,8 +73,8 @@ def test_hostile_codes_read_the_last_code_of_their_group(copied, one_table):
 
 
 @pytest.mark.parametrize("attribute", ["bits", "num_codes", "num_groups", "padding_idx"])
-def test_a_wrong_attribute_is_an_error_or_changes_rows(copied, attribute):
-    """Both forms of the operator read the attributes: none is decoration."""
+def test_attribute_with_wrong_value_raises_or_changes_rows(copied, attribute):
+    """Both forms of the operator read every attribute."""
     path, expected = copied
     model = onnx.load(path)
     (stored,) = [item for item in model.graph.node[0].attribute if item.name == attribute]
@@ -83,6 +83,6 @@ def test_a_wrong_attribute_is_an_error_or_changes_rows(copied, attribute):
     for portable in (False, True):
         try:
             rows = create_session(path, portable).run(None, {"ids": IDS})[0].tobytes()
-        except Exception:  # refused: as good
+        except Exception:  # an error is accepted
             continue
         assert rows != expected, portable

@@ -36,7 +36,7 @@ def _export(model: nn.Module, path: Path, offsets: Tensor = _OFFSETS) -> tuple[T
 
 
 @pytest.mark.parametrize(("mode", "padding_idx"), [("sum", None), ("mean", 0), ("max", -1)])
-def test_export_with_dense_bag_gives_the_bags_of_torch(tmp_path: Path, mode: str, padding_idx: int | None) -> None:
+def test_dense_bag_export_gives_bags_of_torch(tmp_path: Path, mode: str, padding_idx: int | None) -> None:
     model = _Model(mode=mode, padding_idx=padding_idx)
     _export(model, tmp_path / "m.onnx")
     session = edge_embed.create_session(tmp_path / "m.onnx")
@@ -50,7 +50,7 @@ def test_export_with_dense_bag_gives_the_bags_of_torch(tmp_path: Path, mode: str
             session.run(None, feeds)
 
 
-def test_export_with_weighted_dense_bag_and_last_offset_gives_the_bags_of_torch(tmp_path: Path) -> None:
+def test_dense_bag_export_with_weights_and_last_offset_gives_bags_of_torch(tmp_path: Path) -> None:
     model = _Model(weighted=True, mode="sum", include_last_offset=True)
     example = _export(model, tmp_path / "m.onnx", torch.tensor([0, 3, 3, 8]))
     feeds = dict(zip(("ids", "offsets", "weights"), (value.numpy() for value in example), strict=True))
@@ -68,7 +68,7 @@ class _Bags(nn.Module):
 
 
 @pytest.mark.slow
-def test_export_with_dense_bags_gives_the_same_bytes_in_each_process(tmp_path: Path) -> None:
+def test_dense_bag_export_gives_same_bytes_in_each_process(tmp_path: Path) -> None:
     edge_embed.save(_Bags().eval(), tmp_path / "m.pt", (_IDS, _OFFSETS, torch.ones(8)))
     written = set()
     for seed in ("1", "2", "3"):
@@ -83,7 +83,7 @@ def test_export_with_dense_bags_gives_the_same_bytes_in_each_process(tmp_path: P
 
 
 @pytest.mark.parametrize(("method", "kind"), [("dpq", torch.float32), ("tt", torch.float64)])
-def test_export_of_compressed_weighted_bag_in_float16_takes_the_weights_of_the_model(
+def test_weighted_bag_export_in_float16_takes_weights_of_model_type(
     tmp_path: Path, method: str, kind: torch.dtype
 ) -> None:
     class Weighted(nn.Module):

@@ -1,4 +1,4 @@
-"""What an export makes of a use: one node, and all bodies that it needs."""
+"""An exported use is one node with all bodies that it needs."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from .bodies import dpq, scaled
 
 
 class Head(nn.Module):
-    """Reads words and scores all of them, by one table."""
+    """One table that gives rows and the logits of all rows."""
 
     def __init__(self, embedding: nn.Module, bias: bool = False) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Head(nn.Module):
 
 
 class Best(Head):
-    """Reads words and names the likeliest ones."""
+    """One table that gives rows and the ids of the largest logits."""
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.output.topk(torch.tanh(self.embedding(ids)), 4)
@@ -77,7 +77,7 @@ EXPORTS = {
     "TTOrderedLogits": (lambda: Head(TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER)), ()),
     "TTOrderedTopK": (lambda: Best(TREmbedding(20, 12, 2, row_order=ORDER), bias=True), ()),
 }
-PLAIN = {  # what bodies around plain nodes call beside the bodies of rows
+PLAIN = {  # bodies that wrap plain nodes call these beside the bodies of rows
     "DPQScaledEmbedding": ["DPQEmbedding"],
     "DPQScaledEmbeddingBag": ["DPQEmbedding", "DPQScaledEmbedding"],
     "DPQScaledLogits": ["DPQEmbedding", "DPQScaledEmbedding", "DPQLogits"],
@@ -90,7 +90,7 @@ PLAIN = {  # what bodies around plain nodes call beside the bodies of rows
 
 
 @pytest.mark.parametrize("use", EXPORTS)
-def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, use):
+def test_exported_use_is_one_node_with_all_needed_bodies(export, use):
     make, others = EXPORTS[use]
     op_type = use.split()[0]
     inputs = (torch.tensor([1, 2, 0, 19, 5]), *others)
@@ -101,14 +101,14 @@ def test_an_exported_use_is_one_node_with_all_bodies_it_needs(export, use):
     rows = op_type.removesuffix("Bag").replace("Logits", "Embedding").replace("TopK", "Embedding")
     needed = [*PLAIN[op_type], op_type] if op_type in PLAIN else [rows, op_type]
     assert [function.name for function in model.functions] == list(dict.fromkeys(needed))
-    # On both sides a logit is a float32 sum of 12 terms with rows that are sums of 6, each rounded, and tanh between.
+    # On both sides a logit is a float32 sum of 12 terms. Each row is a sum of 6 rounded terms, and tanh lies between.
     precision = 2 * (12 + 6 + 2) * 2.0**-24
     for way in ("portable", "reference"):
         for got, expected in zip(exported.run(way, *inputs), exported.trained(*inputs), strict=True):
             np.testing.assert_allclose(got, expected, rtol=precision, atol=precision / 4, err_msg=way)
 
 
-def test_int8_values_in_some_tables_alone_are_refused(export, add_up):
+def test_int8_values_in_some_tables_only_are_refused(export, add_up):
     layers = [DPQEmbedding(20, 12, 16, 3).freeze(value_type) for value_type in ("int8", "float32")]
     with pytest.raises(
         BadInputError, match=r"some of 2 and some of 3 tensors, .*: freeze all tables with value_type i"
@@ -116,8 +116,8 @@ def test_int8_values_in_some_tables_alone_are_refused(export, add_up):
         export(add_up(*layers))
 
 
-def test_tables_of_different_numbers_of_cores_are_refused(export, add_up):
-    orders = (None, ORDER, None)  # whether or not rows have an order of their own
+def test_tables_with_different_numbers_of_cores_are_refused(export, add_up):
+    orders = (None, ORDER, None)  # with and without a row order
     layers = [
         TTEmbedding(20, 12, 3, num_cores=cores, row_order=order) for cores, order in zip((2, 3, 2), orders, strict=True)
     ]

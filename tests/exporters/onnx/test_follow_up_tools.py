@@ -1,7 +1,7 @@
-"""What other tools do to an exported file: the table in README.md, "What you do to the file next", is measured here.
+"""Other tools on an exported file: measurements for the table of `docs/guides/after-export.md`.
 
-Each tool runs on every model; its row says whether our nodes and their portable bodies are still there after it, and
-what comes out of the model must still be the same.
+Each tool runs on every model. Its row states whether the operators and their portable bodies stay; the outputs of the
+model must not change.
 """
 
 import logging
@@ -21,7 +21,7 @@ from edge_embed.inspection.inspect import inspect_file
 
 from .follow_up_tools import DIM, EIGHT_BITS, HALF, MODELS, ROWS, TOOLS, Tool, half, simplify, slim
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "after-export.md").read_text(encoding="utf-8")
 DENSE_BYTES = 4 * ROWS * DIM
 IDS = np.array([[17, 4, 256, 1999]])
 WORDS = {"stay": True, "gone": False}
@@ -29,7 +29,7 @@ WORDS = {"stay": True, "gone": False}
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The exported files, by the names above."""
+    """Return the exported files by model name."""
     folder = tmp_path_factory.mktemp("exported")
     torch.manual_seed(0)
     for name, model in MODELS.items():
@@ -39,14 +39,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Tools advise on the root logger."""
+    """Silence the root logger, on which tools print advice."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
 
 
 def scores(path: Path, portable: bool) -> np.ndarray:
-    """The output that is no ids, whatever a tool calls it."""
+    """Return the output that holds no ids, under any name."""
     session = edge_embed.create_session(path, portable=portable)
     outputs = session.run(None, {session.get_inputs()[0].name: IDS})
     return next(output for output in outputs if output.dtype == np.float32)
@@ -57,18 +57,18 @@ def assert_close(got: np.ndarray, expected: np.ndarray, change: float) -> None:
 
 
 def readme_rows() -> dict[str, tuple[bool, bool]]:
-    """Whether nodes and bodies stay, by the first cell of the README's table."""
-    table = README.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
+    """Return whether nodes and bodies stay, by the first cell of the guide's rows."""
+    table = GUIDE.split("\n| step | nodes | bodies | |\n", 1)[1].split("\n\n", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
     return {step: (WORDS[nodes], WORDS[bodies]) for step, nodes, bodies, _ in rows}
 
 
-def test_every_row_of_the_readme_is_measured():
+def test_guide_rows_match_measured_tools():
     assert readme_rows().keys() == TOOLS.keys()
 
 
 def is_sound(row: str, used: Tool, name: str) -> bool:
-    """Whether what a tool makes of a model opens and can be inspected; tests of their own tell of the others."""
+    """Return whether the result of a tool opens and can be inspected; other tests cover the exceptions."""
     return not ("head" in name and not used.heads) and not ("float16" in row and "ant" in name)
 
 
@@ -82,11 +82,11 @@ def is_sound(row: str, used: Tool, name: str) -> bool:
         if is_sound(row, used, name)
     ],
 )
-def test_a_tool_does_what_its_row_says(exported, tmp_path, row, used, name):
+def test_tool_keeps_nodes_and_bodies_as_its_row_says(exported, tmp_path, row, used, name):
     path = tmp_path / f"after.{'ort' if 'to_ort' in repr(used.run) else 'onnx'}"
     used.run(exported[name], path)
     nodes, bodies = readme_rows()[row]
-    report = inspect_file(path, verify=used.verified and nodes)  # what inlines may replace tensors
+    report = inspect_file(path, verify=used.verified and nodes)  # tools that inline may replace tensors
     operators = report.onnx.operators
     assert (any(item.nodes for item in operators), any(item.body for item in operators)) == (nodes, bodies)
     assert report.exit_code == 0 or not used.verified
@@ -106,7 +106,7 @@ def test_a_tool_does_what_its_row_says(exported, tmp_path, row, used, name):
 @pytest.mark.parametrize(
     "run", [used.run for tools in TOOLS.values() for used in tools if not used.heads], ids=["pre_process", "optimized"]
 )
-def test_a_head_that_onnx_runtime_inlined_into_a_file_does_not_open(exported, tmp_path, run, name):
+def test_output_layer_inlined_by_onnx_runtime_does_not_open(exported, tmp_path, run, name):
     run(exported[name], tmp_path / "after.onnx")
     with pytest.raises(BadInputError, match="single static assignment"):
         edge_embed.create_session(tmp_path / "after.onnx", portable=True)
@@ -116,7 +116,7 @@ def test_a_head_that_onnx_runtime_inlined_into_a_file_does_not_open(exported, tm
 
 
 @pytest.mark.parametrize("package", ["onnxconverter_common.float16", "onnxruntime.transformers.float16"])
-def test_ant_in_float16_runs_though_its_scale_is_not_what_the_format_has(exported, tmp_path, package):
+def test_ant_in_float16_runs_though_inspect_refuses_its_scale(exported, tmp_path, package):
     half(package, exported["ant bag"], tmp_path / "after.onnx")
     expected = scores(exported["ant bag"], portable=False)
     for portable in (False, True):
@@ -125,20 +125,20 @@ def test_ant_in_float16_runs_though_its_scale_is_not_what_the_format_has(exporte
         inspect_file(tmp_path / "after.onnx")
 
 
-def test_a_float16_conversion_is_named_where_the_tables_differ(exported, tmp_path):
+def test_float16_conversion_is_named_where_tables_differ(exported, tmp_path):
     half("onnxconverter_common.float16", exported["dpq head"], tmp_path / "after.onnx")
     report = inspect_file(tmp_path / "after.onnx")
     assert report.exit_code == 3
     assert "a float16 conversion did it; export the model after model.half()" in report.differences[0]
 
 
-def test_a_prefix_on_operators_is_named(exported, tmp_path):
+def test_operator_prefix_is_named_with_remedy(exported, tmp_path):
     onnx.save(compose.add_prefix(onnx.load(exported["dpq"]), "a_"), tmp_path / "after.onnx")
     with pytest.raises(BadInputError, match=r"got operator 'a_DPQEmbedding'.*rename_functions=False"):
         inspect_file(tmp_path / "after.onnx")
 
 
-def test_two_models_of_one_method_do_not_merge(exported):
+def test_merge_of_two_models_of_one_method_is_refused(exported):
     both = [
         compose.add_prefix(onnx.load(exported[name]), prefix, rename_functions=False)
         for name, prefix in (("dpq", "a_"), ("dpq head", "b_"))
@@ -150,7 +150,7 @@ def test_two_models_of_one_method_do_not_merge(exported):
 
 
 @pytest.mark.parametrize("fold", [simplify, slim])
-def test_the_weights_of_an_lstm_take_a_quarter_once_they_are_constants(exported, tmp_path, fold):
+def test_lstm_weights_take_a_quarter_after_constant_folding(exported, tmp_path, fold):
     source = exported["tt head"]
     fold(source, tmp_path / "folded.onnx")
     sizes = {}
@@ -160,12 +160,12 @@ def test_the_weights_of_an_lstm_take_a_quarter_once_they_are_constants(exported,
         sizes[name] = path.stat().st_size
         for portable in (False, True):
             assert_close(scores(path, portable), scores(source, False), EIGHT_BITS)
-    weights = 4 * 2 * DIM * 4 * DIM  # float32, four gates, from the input and from the state
+    weights = 4 * 2 * DIM * 4 * DIM  # float32, four gates, from input and state
     assert abs(sizes["as exported"] - source.stat().st_size) < 2048
     assert abs(source.stat().st_size - sizes["folded"] - 0.75 * weights) < 4096
 
 
-def test_a_gru_in_float16_is_half_as_large(exported, tmp_path):
+def test_gru_in_float16_is_half_as_large(exported, tmp_path):
     half("onnxconverter_common.float16", exported["dpq"], tmp_path / "after.onnx")
     tables = sum(table.stored_bytes for table in inspect_file(exported["dpq"]).tables)
     assert (tmp_path / "after.onnx").stat().st_size < 0.55 * (exported["dpq"].stat().st_size - tables) + tables

@@ -1,4 +1,4 @@
-"""Portable bodies refuse ids out of range, and stay inside a damaged table."""
+"""Portable bodies refuse ids out of range and read only inside a damaged table."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from .bodies import TABLES, ant, bag_feeds, bag_model, dpq, ids_of, model_of, no
 @pytest.mark.parametrize("use", ["rows", "bag"])
 @pytest.mark.parametrize("method", TABLES)
 @pytest.mark.parametrize("count", [4, 600])
-def test_ids_out_of_range_are_errors(method, use, count):
-    """From 20 to 23 too, for which there are tensor-train slices."""
+def test_ids_out_of_range_raise(method, use, count):
+    """Ids 20 to 23, for which the tensor-train has slices, raise too."""
     packed = TABLES[method](n=20)
     ids = np.full(count, 3)
     feeds = {"ids": ids} if use == "rows" else bag_feeds(packed, ids, [0, 2, count])
@@ -30,7 +30,7 @@ def test_ids_out_of_range_are_errors(method, use, count):
 
 @pytest.mark.parametrize("bad", [-1, 20, -(2**31), 2**31 - 1])
 @pytest.mark.parametrize("method", TABLES)
-def test_narrow_ids_out_of_range_are_errors(method, bad):
+def test_narrow_ids_out_of_range_raise(method, bad):
     packed = TABLES[method](n=20)
     ids = np.array([3, bad, 4], np.int32)
     with pytest.raises(Exception, match=r"(?i)ind(ex|ices).*bound"):
@@ -47,7 +47,7 @@ def damaged(packed: Any, ids: Any, **arrays: Any) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("count", [20, 600])
 @pytest.mark.parametrize("codes", [3, 5, 11, 200, 300])
-def test_hostile_codes_read_the_last_code_of_their_group(codes, count):
+def test_codes_out_of_range_read_last_code_of_group(codes, count):
     packed = dpq(codes=codes, groups=8)
     ids = ids_of(packed, (count,))
     model = damaged(packed, ids, codes=np.full_like(packed.codes, 255))
@@ -56,13 +56,13 @@ def test_hostile_codes_read_the_last_code_of_their_group(codes, count):
         assert got.tobytes() == expected.tobytes(), way
 
 
-def test_hostile_anchor_ids_read_the_last_anchor():
+def test_anchor_ids_out_of_range_read_last_anchor():
     packed = ant(padding_idx=0)
     ids = np.arange(20)
     model = damaged(packed, ids, anchor_ids=np.full_like(packed.anchor_ids, 255))
     weights = np.add.reduceat(np.append(packed.weights.astype(np.float64), 0), packed.row_offsets[:-1])
     weights[np.diff(packed.row_offsets) == 0] = 0
-    roundings = np.diff(packed.row_offsets).max() + 1  # of a float32 sum of so many terms, which are of one sign
+    roundings = np.diff(packed.row_offsets).max() + 1  # rounding of a float32 sum of so many terms of one sign
     for way, got in results(model, {"ids": ids}).items():
         expected = weights[:, None] * packed.anchors[-1]
         np.testing.assert_allclose(got, expected, rtol=roundings * 2.0**-24, err_msg=way)
@@ -70,8 +70,8 @@ def test_hostile_anchor_ids_read_the_last_anchor():
 
 @pytest.mark.parametrize("value", [-1, -(2**31), 10_000, 2**31 - 1])
 @pytest.mark.parametrize("at", [0, 5, 20])
-def test_hostile_row_offsets_are_refused_or_bounded(value, at):
-    """No read outside and no huge allocation: an error, or some finite rows."""
+def test_row_offsets_out_of_range_are_refused_or_bounded(value, at):
+    """The body raises or gives finite rows, without a read outside the tensor and without a huge allocation."""
     packed = ant()
     offsets = packed.row_offsets.copy()
     offsets[at] = value
@@ -84,8 +84,8 @@ def test_hostile_row_offsets_are_refused_or_bounded(value, at):
         assert np.isfinite(rows).all()
 
 
-def test_padding_wins_over_damaged_entries():
-    """The padding row of ANT is empty; where a file says otherwise, it is zero all the same."""
+def test_padding_row_is_zero_over_damaged_entries():
+    """The padding row of ANT is empty; a file with entries in it gives zero too."""
     packed = ant(padding_idx=None, density=1.0)
     node, stored, uses = node_of(packed, "rows", ["ids"], "rows")
     (attribute,) = [item for item in node.attribute if item.name == "padding_idx"]

@@ -1,4 +1,4 @@
-"""Models that look rows up by other operators than an embedding, in ONNX Runtime: both speeds, any size, any ids."""
+"""Models that look rows up by other operators than an embedding, at both speeds, for any size and any ids."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ N, D = 90, 8
 
 
 class Model(nn.Module):
-    """Rows of a parameter, that are looked up in the way that is given."""
+    """A parameter whose rows are looked up by a given operator."""
 
     def __init__(self, use: Callable[["Model", Tensor], Tensor]) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)
 
 
 def compressed(use: str, dtype: torch.dtype, folder: Path) -> tuple[nn.Module, Path]:
-    """A model whose numbers are those of its compressed file, up to rounding, and that file as ONNX."""
+    """Return a model with the numbers of its compressed file up to rounding, and that file as ONNX."""
     model = Model(USES[use]).eval()
     saved = edge_embed.save(model, folder / "model.pt", torch.tensor([[1, 2, 3]], dtype=dtype))
     small = edge_embed.compress(saved, "rows", bits=8, output=folder / "small.pt").model
@@ -55,7 +55,7 @@ def compressed(use: str, dtype: torch.dtype, folder: Path) -> tuple[nn.Module, P
 
 
 @pytest.mark.parametrize(("use", "dtype"), CASES)
-def test_lookup_gives_the_rows_of_the_model_in_both_speeds(use: str, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_lookup_gives_rows_of_model_at_both_speeds(use: str, dtype: torch.dtype, tmp_path: Path) -> None:
     model, path = compressed(use, dtype, tmp_path)
     given = [torch.tensor([[5, 0, 89], [3, 3, 7]]), torch.empty(0, 4), torch.tensor([[N - 1]])]
     if use in ("index", "index in the middle"):
@@ -69,7 +69,7 @@ def test_lookup_gives_the_rows_of_the_model_in_both_speeds(use: str, dtype: torc
             np.testing.assert_allclose(found, wanted, atol=0.03 * (20 if use == "tied head" else 1))
 
 
-def test_id_out_of_range_is_refused_by_the_runtime(tmp_path: Path) -> None:
+def test_id_out_of_range_is_refused_by_runtime(tmp_path: Path) -> None:
     _, path = compressed("index", torch.int64, tmp_path)
     for portable in (False, True):
         session = edge_embed.create_session(path, portable=portable)
@@ -79,7 +79,7 @@ def test_id_out_of_range_is_refused_by_the_runtime(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_file_holds_the_packed_table_alone(tmp_path: Path) -> None:
+def test_file_holds_packed_table_only(tmp_path: Path) -> None:
     _, path = compressed("cat", torch.int64, tmp_path)
     assert path.stat().st_size < 2 * (N + 5) * D + 20_000
     report = edge_embed.validate(tmp_path / "small.pt", path)

@@ -1,4 +1,4 @@
-"""Memory that a session may take for cores of TT multiplied in advance, and for blocks of codes of DPQ heads."""
+"""Session memory for prepacked TT cores and for blocks of codes of DPQ output layers."""
 
 import io
 import re
@@ -28,7 +28,7 @@ WAYS = ("library", "portable", "reference")
 
 
 class Model(nn.Module):
-    """Rows, bags and a head of one TT table, and rows of another method."""
+    """One TT table with lookups, bags and an output layer, and a lookup of another method."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Model(nn.Module):
 
 
 class Head(nn.Module):
-    """A table that is a head only."""
+    """A table that is only an output layer."""
 
     def __init__(self, table: nn.Module) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Head(nn.Module):
 
 
 class Heads(nn.ModuleList):
-    """Tables that are heads only, of the same states."""
+    """Tables that are only output layers of the same hidden states."""
 
     def __init__(self, tables: list[nn.Module]) -> None:
         super().__init__(map(Head, tables))
@@ -82,13 +82,13 @@ def merged(tmp_path_factory):
 
 @pytest.fixture
 def exported(merged, tmp_path):
-    """Copies of the files, for tests that change them: ``model.onnx``, which asks for nothing, and ``merged.onnx``."""
+    """Return copies for tests that change them: ``model.onnx`` without session memory, and ``merged.onnx``."""
     for name in ("model.onnx", "merged.onnx"):
         shutil.copy(merged.path.with_name(name), tmp_path)
     return replace(merged, file=replace(merged.file, files=(tmp_path / "merged.onnx",)), _runners={})
 
 
-def test_nodes_that_make_rows_have_it_and_bodies_do_not_change(export, exported):
+def test_memory_bytes_is_set_on_row_nodes_and_bodies_stay(export, exported):
     most = 3 << 20
     rows = ("TTEmbedding", [most])
     assert of_nodes(exported.path) == [("DPQEmbedding", []), rows, rows, ("TTLogits", [])]
@@ -101,8 +101,8 @@ def test_nodes_that_make_rows_have_it_and_bodies_do_not_change(export, exported)
     assert of_nodes(bags.path) == [("TTEmbeddingBag", [1 << 20])]
 
 
-def test_the_plain_node_of_an_ordered_table_takes_it(export):
-    """The node around it is inlined, and says it to whoever reads the file; a head has none."""
+def test_memory_bytes_of_ordered_table_is_set_on_plain_node(export):
+    """The outer node is inlined and shows the attribute to readers of the file; an output layer has none."""
     made = export(Head(edge_embed.TTEmbeddingBag(N, D, rank=4, row_order=torch.arange(N))), torch.randn(2, D))
     with pytest.raises(BadInputError, match="no session takes memory"):
         export_onnx(made.lowered, made.path, force=True, memory_megabytes=1)
@@ -123,7 +123,7 @@ def test_the_plain_node_of_an_ordered_table_takes_it(export):
         torch.testing.assert_close(torch.from_numpy(made.run(way, ids)[0]), torch.from_numpy(expected))
 
 
-def test_without_it_a_file_has_the_same_bytes_as_before_and_twice_with_it_too(exported, tmp_path):
+def test_memory_option_leaves_default_bytes_and_is_repeatable(exported, tmp_path):
     written = []
     for name, megabytes in (("none", None), ("once", 3), ("twice", 3)):
         export_onnx(exported.lowered, tmp_path / name, memory_megabytes=megabytes)
@@ -132,16 +132,16 @@ def test_without_it_a_file_has_the_same_bytes_as_before_and_twice_with_it_too(ex
     assert written[0] != written[1] == written[2] == exported.path.read_bytes()
 
 
-def test_every_way_to_run_it_gives_the_same(exported):
+def test_paths_with_memory_give_same_rows(exported):
     ids = torch.randint(0, N, (4, 7))
     (expected,) = exported.trained(ids)
     for way in WAYS:
         (got,) = exported.run(way, ids)
-        # A few roundings of float32, of numbers up to 1: cores multiplied in advance are summed in another order.
+        # A few roundings of float32 for numbers up to 1: prepacked cores are summed in another order.
         torch.testing.assert_close(torch.from_numpy(got), torch.from_numpy(expected), rtol=0, atol=4 * 2.0**-23)
 
 
-def test_validation_passes_and_finds_a_wrong_row_all_the_same(exported, flip_bit):
+def test_validation_with_memory_passes_and_finds_wrong_row(exported, flip_bit):
     def report():
         options = ValidationOptions(iterations=2, warmup=0)
         return validate_export(exported.program, exported.lowered, exported.path, options)
@@ -151,7 +151,7 @@ def test_validation_passes_and_finds_a_wrong_row_all_the_same(exported, flip_bit
     assert not report().passed
 
 
-def test_reports_tell_what_a_session_takes_for_every_node(exported):
+def test_reports_give_session_bytes_of_every_node(exported):
     each = merged_bytes(exported.lowered.tables["words"].shape, 3 << 20)
     assert each > 0
     assert session_bytes_of(exported.file) == {"words": 2 * each, "other": 0}
@@ -161,7 +161,7 @@ def test_reports_tell_what_a_session_takes_for_every_node(exported):
     assert f", a session up to {2 * each / 1024:.1f} KiB more" in console.file.getvalue()
 
 
-def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(tmp_path):
+def test_output_layers_of_four_bits_take_their_codes_by_default(tmp_path):
     tables = [edge_embed.DPQEmbedding(N, D, num_codes, 12) for num_codes in (16, 9, 8, 17)]
     lowered = edge_embed.lower(Heads(tables), torch.randn(2, D))
     # 19 blocks of 16 rows; 6 bytes a row are padded to 8.
@@ -179,7 +179,7 @@ def test_heads_of_four_bits_take_as_much_as_their_codes_unless_told_otherwise(tm
     }
 
 
-def test_the_workflow_passes_it_on(tmp_path):
+def test_workflow_passes_memory_to_export(tmp_path):
     table = edge_embed.TTEmbedding(N, D, rank=4)
     report = edge_embed.export(table, "onnx", tmp_path / "a.onnx", torch.tensor([[1]]), memory_megabytes=2)
     assert of_nodes(tmp_path / "a.onnx") == [("TTEmbedding", [2 << 20])]
@@ -188,7 +188,7 @@ def test_the_workflow_passes_it_on(tmp_path):
     assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in table_cells(found)
 
 
-def test_too_few_megabytes_for_a_table_are_reported_with_those_that_serve(tmp_path):
+def test_megabytes_below_least_are_reported_with_enough(tmp_path):
     table = edge_embed.TTEmbedding(50_000, 128, rank=16)
 
     def exported(megabytes):
@@ -206,22 +206,22 @@ def test_too_few_megabytes_for_a_table_are_reported_with_those_that_serve(tmp_pa
     assert exported(serve - 1)[0].session_bytes == 0
     enough, hints = exported(serve)
     assert (enough.session_bytes, enough.needed_bytes, hints) == (few.needed_bytes, 0, [])
-    for nothing in (0, None):  # asks for none
+    for nothing in (0, None):  # requests no memory
         assert exported(nothing)[1] == []
 
 
-def test_megabytes_for_nothing_are_refused(make_table, tmp_path):
+def test_megabytes_without_use_are_refused(make_table, tmp_path):
     tables = edge_embed.TTEmbedding(N, D, rank=4), edge_embed.ANTEmbedding(N, D, 8)
     models = (make_table(), torch.tensor([[1]])), *((Head(table), torch.randn(2, D)) for table in tables)
     for lowered in (edge_embed.lower(model, example) for model, example in models):
         with pytest.raises(BadInputError, match="memory_megabytes: no session takes memory for the tables"):
             export_onnx(lowered, tmp_path / "x.onnx", memory_megabytes=1)
         assert not (tmp_path / "x.onnx").exists()
-        export_onnx(lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # asks for nothing
+        export_onnx(lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # requests no memory
 
 
 @pytest.mark.parametrize("megabytes", [-1, 1 << 43, 1.5])
-def test_megabytes_that_are_no_number_of_bytes_are_refused(one_table, tmp_path, megabytes):
+def test_megabytes_that_are_no_byte_count_are_refused(one_table, tmp_path, megabytes):
     with pytest.raises(BadInputError, match="memory_megabytes: got "):
         export_onnx(one_table.lowered, tmp_path / "x.onnx", memory_megabytes=megabytes)
 
@@ -230,7 +230,7 @@ def test_megabytes_that_are_no_number_of_bytes_are_refused(one_table, tmp_path, 
     ("value", "message"),
     [(-5, "memory_bytes: got -5, expected at least 0"), (1.5, "got no integer attribute memory_bytes")],
 )
-def test_a_hostile_attribute_is_refused_by_inspection(exported, value, message):
+def test_memory_bytes_with_hostile_value_is_refused_by_inspection(exported, value, message):
     model = onnx.load(exported.path)
     node = next(node for node in model.graph.node if node.op_type == "TTEmbedding")
     (attribute,) = [item for item in node.attribute if item.name == "memory_bytes"]

@@ -1,4 +1,4 @@
-"""Malformed attributes in a file of an old operator set: onnx's converter believes them, and ends the process."""
+"""Malformed attributes in a file of an old opset, which make onnx's converter end the process."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ TABLE = np.random.default_rng(0).normal(size=(400, 16)).astype(np.float32)
 
 
 def file_of(path: Path, node: NodeProto, opset: int) -> Path:
-    """A look-up, and behind it a node that a newer operator set writes otherwise."""
+    """Write a lookup followed by a node that a newer opset defines otherwise."""
     nodes = [helper.make_node("Gather", ["words", "ids"], ["rows"]), node]
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -23,7 +23,7 @@ def file_of(path: Path, node: NodeProto, opset: int) -> Path:
 
 
 def mistyped(operator: str, name: str, kind: int, **data: object) -> NodeProto:
-    """A node with an attribute that says one type and holds another, or nothing."""
+    """Return a node with an attribute whose declared type differs from its content, or is empty."""
     attribute = AttributeProto(name=name, type=kind, **data)
     node = helper.make_node(operator, ["rows"], ["y"])
     node.attribute.append(attribute)
@@ -50,14 +50,14 @@ for path in sys.argv[1:]:
 """
 
 
-def test_compress_of_malformed_attributes_ends_with_a_message(tmp_path):
+def test_compress_of_malformed_attributes_ends_with_message(tmp_path):
     paths = [file_of(tmp_path / f"{at}.onnx", *NODES[kind]) for at, kind in enumerate(NODES)]
     sound = helper.make_node("Unsqueeze", ["rows"], ["y"], axes=[0])
     paths.append(file_of(tmp_path / "sound.onnx", sound, 11))
     command = [sys.executable, "-c", PROGRAM, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     said = dict(zip([*NODES, "sound"], done.stdout.splitlines(), strict=False))
-    assert done.returncode == 0, (done.returncode, said)  # a signal is below 0: the first that is missing was its cause
+    assert done.returncode == 0, (done.returncode, said)  # a signal is below 0; the first missing case was its cause
     assert said.pop("sound").startswith("0 ")
     for kind, line in said.items():
         assert line.startswith("2 "), (kind, line)

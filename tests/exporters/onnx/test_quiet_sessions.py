@@ -1,4 +1,4 @@
-"""A session without the operator library prints nothing: no warning of ONNX Runtime about what an export wrote."""
+"""A session without the operator library prints no warning of ONNX Runtime about an exported file."""
 
 import numpy as np
 import onnxruntime
@@ -16,7 +16,7 @@ METHODS = {
 
 
 class Language(nn.Module):
-    """Positions, an encoder of torch, a tied head for each method: rows are looked up and multiplied with."""
+    """Positions, an encoder of torch, and a tied output layer for each method."""
 
     def __init__(self) -> None:
         super().__init__()

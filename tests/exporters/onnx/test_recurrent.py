@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN keep a dynamic batch and length, alone and with what models put after them."""
+"""LSTM, GRU and RNN keep a dynamic batch and length, alone and with the usual layers after them."""
 
 import itertools
 
@@ -21,13 +21,13 @@ LAYERS = {
 }
 
 
-# The reference evaluator of onnx 1.23 knows no Relu inside an RNN.
+# The reference evaluator of onnx 1.23 has no Relu inside an RNN.
 WAYS = dict.fromkeys(["LSTM", "GRU", "RNN_TANH"], ("library", "portable", "reference"))
 WAYS["RNN_RELU"] = ("library", "portable")
 
 
 class Recurrent(nn.Module):
-    """Embedding, recurrent layer, and what ``after`` says: nothing, residual, concat or attention."""
+    """Embedding, recurrent layer, and the layer that ``after`` names: nothing, residual, concat or attention."""
 
     def __init__(self, embedding: nn.Module, kind: str, layers: dict, after: str = "", state: bool = False) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ def check(export, model: Recurrent, example: tuple[int, int] = (2, 3)) -> None:
         inputs = model.inputs(batch, length)
         with torch.no_grad():
             expected = [output.numpy() for output in model(*inputs)]
-        # The same kernels of torch, with parameters that were copied: order of sums may differ, no more.
+        # Both sides run torch's kernels with copied parameters: only the order of sums may differ.
         for got, wanted in zip(exported.trained(*inputs), expected, strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
-        # Float32 sums of some 30 terms a step, by two libraries (seen: 1.2e-7 after 40 steps); no bound is known for
-        # their tanh and sigmoid, and a rounding of one step is in all later ones.
+        # Both libraries compute float32 sums of some 30 terms a step (measured: 1.2e-7 after 40 steps). Their tanh and
+        # sigmoid have no known bound, and a rounding of one step is in all later steps.
         for way in WAYS[model.recurrent.mode]:
             for got, wanted in zip(exported.run(way, *inputs), expected, strict=True):
                 assert got.shape == wanted.shape, (way, batch, length)
@@ -77,7 +77,7 @@ def check(export, model: Recurrent, example: tuple[int, int] = (2, 3)) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
-def test_recurrent_layer_without_a_step_gives_its_initial_state(export, make_table, kind):
+def test_recurrent_layer_without_step_gives_initial_state(export, make_table, kind):
     model = Recurrent(make_table(), kind, LAYERS["deep both ways"], state=True)
     exported = export(model, model.inputs(2, 3))
     for batch, way in itertools.product((0, 2), ("library", "portable")):
@@ -94,7 +94,7 @@ def test_recurrent_layer_with_fixed_sizes_has_no_guard(make_table, tmp_path):
     assert "Pad" not in {node.op_type for node in onnx.load(path).graph.node}
 
 
-# Every kind, option and follow-up at least once; every combination of the first two is in the slow test below.
+# Every kind, option and follow-up occurs at least once; the slow test below has all combinations of the first two.
 @pytest.mark.parametrize(
     ("kind", "layers", "after", "state"),
     [
@@ -106,7 +106,7 @@ def test_recurrent_layer_with_fixed_sizes_has_no_guard(make_table, tmp_path):
         ("relu", "without bias", "residual", True),
     ],
 )
-def test_dynamic_batch_and_length(export, make_table, kind, layers, after, state):
+def test_recurrent_layer_keeps_dynamic_batch_and_length(export, make_table, kind, layers, after, state):
     check(export, Recurrent(make_table(padding_idx=0), kind, LAYERS[layers], after, state))
 
 
@@ -116,18 +116,18 @@ AFTER = ["", "residual", "concat", "attention"]
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", LAYERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_dynamic_batch_and_length_in_every_combination(export, make_table, kind, layers):
+def test_recurrent_layer_keeps_dynamic_sizes_in_every_combination(export, make_table, kind, layers):
     first, second = list(KINDS).index(kind), list(LAYERS).index(layers)
     after, state = AFTER[(first + second) % 4], (first + second // 2) % 2 == 1  # each with every kind and layers
     check(export, Recurrent(make_table(), kind, LAYERS[layers], after, state))
 
 
 @pytest.mark.parametrize("kind", ["lstm", "tanh"])
-def test_example_of_one_id(export, make_table, kind):
+def test_recurrent_layer_with_one_example_id_stays_dynamic(export, make_table, kind):
     check(export, Recurrent(make_table().freeze(), kind, LAYERS["two"], "residual"), (1, 1))
 
 
-def test_two_recurrent_layers_in_a_row(export, make_table):
+def test_recurrent_layers_in_sequence_stay_dynamic(export, make_table):
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -147,7 +147,7 @@ def test_two_recurrent_layers_in_a_row(export, make_table):
             np.testing.assert_allclose(exported.run(way, ids)[0], expected, rtol=1e-5, atol=1e-6)  # as in `check`
 
 
-def test_a_fixed_size_is_listed_as_frozen(export, make_table):
+def test_fixed_size_is_listed_as_frozen(export, make_table):
     class Window(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -165,13 +165,13 @@ def test_a_fixed_size_is_listed_as_frozen(export, make_table):
     )  # fmt: skip
 
 
-def test_projections_are_refused(export, make_table):
+def test_lstm_projections_are_refused(export, make_table):
     model = Recurrent(make_table(), "lstm", {"proj_size": 3})
     with pytest.raises(BadInputError, match=r"proj_size=3 cannot be exported.*Linear"):
         export(model, model.inputs(2, 3))
 
 
-def test_packed_sequences_are_refused(export, make_table):
+def test_packed_sequences_are_refused_with_remedy(export, make_table):
     class PackedTable(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""What cannot be exported is refused with its name and the remedy, and nothing is written."""
+"""A model that cannot be exported is refused with the cause and the remedy, and nothing is written."""
 
 import pytest
 import torch
@@ -10,20 +10,20 @@ from edge_embed.workflow import check_target
 
 
 @pytest.mark.parametrize("model", [nn.Sequential(nn.Embedding(20, 4), nn.Linear(4, 2)), nn.Embedding(20, 4)])
-def test_a_model_without_a_compressed_table_is_told_of_compress(export, tmp_path, model):
+def test_model_without_compressed_table_names_compress_command(export, tmp_path, model):
     with pytest.raises(BadInputError, match=r"no compressed table.*edge-embed compress.*DPQEmbedding") as caught:
         export(model)
     assert ("embeddings found: 0" in str(caught.value)) == isinstance(model, nn.Sequential)
     assert not list(tmp_path.glob("**/*.onnx"))
 
 
-def test_a_model_without_any_table(export):
+def test_model_without_any_table_is_refused(export):
     with pytest.raises(BadInputError, match=r"no compressed table \(embeddings found: none at all\)"):
         export(nn.Linear(3, 2), torch.randn(4, 3))
 
 
 class After(nn.Module):
-    """A table, then a function of its rows."""
+    """A table followed by a function of its rows."""
 
     def __init__(self, table: nn.Module, function: object) -> None:
         super().__init__()
@@ -37,12 +37,12 @@ class After(nn.Module):
     ("function", "name"),
     [
         (lambda rows: torch.linalg.svd(rows)[1], r"aten\.linalg_svd"),  # refused when the saved program is read
-        # These can be read; ONNX has nothing for them.
+        # Saved programs with these operators can be read; ONNX has no equivalent.
         (lambda rows: torch.cummax(rows, -1)[0], r"operator aten\.cummax\.default has no equivalent there"),
         (lambda rows: rows.masked_select(rows > 0), r"operator aten\.masked_select\.default has no equivalent"),
     ],
 )
-def test_an_operator_without_equivalent_is_named(export, make_table, tmp_path, function, name):
+def test_operator_without_equivalent_is_named(export, make_table, tmp_path, function, name):
     with pytest.raises(BadInputError, match=name) as caught:
         export(After(make_table(), function))
     assert len(str(caught.value)) < 400
@@ -50,7 +50,7 @@ def test_an_operator_without_equivalent_is_named(export, make_table, tmp_path, f
     assert not list(tmp_path.glob("**/*.onnx"))
 
 
-def test_an_unknown_target_lists_the_known_ones():
+def test_target_unknown_lists_known_ones():
     with pytest.raises(BadInputError, match=r"unknown target 'tflight': did you mean 'tflite'\? expected one of onnx"):
         check_target("tflight")
     check_target("onnx")
@@ -61,14 +61,14 @@ def test_float_ids_are_refused_when_saving(export, make_table):
         export(make_table(), torch.zeros(2, 3))
 
 
-def test_example_ids_out_of_range_are_no_obstacle(export, make_table):
-    """Tracing looks at shapes only; a wrong example is caught where it is run."""
+def test_example_ids_out_of_range_are_accepted(export, make_table):
+    """Tracing reads shapes only; running a wrong example raises."""
     exported = export(make_table(), torch.tensor([[99, 3]]))
     exported.assert_bit_exact(torch.tensor([[1, 2, 3]]))
 
 
-def test_every_compression_method_has_its_onnx_part():
-    """A method that lowering knows and the exporter does not would fail at the user's."""
+def test_exporter_has_part_of_every_compression_method():
+    """A method of lowering without an exporter part would fail only on the user's machine."""
     from edge_embed.lowering import graph
 
     assert set(bodies.METHODS) == set(graph.METHODS)

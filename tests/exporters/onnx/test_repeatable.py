@@ -1,4 +1,4 @@
-"""The same model gives the same bytes anywhere, and nothing of the machine or the source is among them."""
+"""The same model gives the same bytes anywhere, and they hold no trace of the machine or the source."""
 
 import contextlib
 import getpass
@@ -58,7 +58,7 @@ export_onnx(lowered, Path("outside.onnx"), "always")
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The same script in two folders: as a process, with a seed of the hash function, and in this one, with another."""
+    """Run one script in two folders, with different hash seeds: in a new process and in this one."""
     made = [tmp_path_factory.mktemp(f"secretfolder{at}" * at) for at in (1, 2)]
     for at, folder in enumerate(made, 1):
         (folder / f"secret_script_{at}.py").write_text(_SCRIPT)
@@ -73,32 +73,32 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx", "outside.onnx.data"])
-def test_two_processes_write_the_same_bytes(folders, name):
+def test_export_in_two_processes_writes_same_bytes(folders, name):
     first, second = ((folder / name).read_bytes() for folder in folders)
     assert first == second
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx"])
-def test_no_trace_of_the_machine_or_the_source(folders, name):
-    """Neither folders, user, script, class, variables nor comments; archive members are stored uncompressed."""
+def test_export_holds_no_trace_of_machine_or_source(folders, name):
+    """No folders, user, script, class, variables or comments are found; archive members are stored uncompressed."""
     path = folders[0] / name
     content = path.read_bytes()
     if name.endswith(".pt"):
         with zipfile.ZipFile(path) as archive:
             assert all(member.compress_type == zipfile.ZIP_STORED for member in archive.infolist())
-    assert b"word" in content  # a control: what is searched is there as text
+    assert b"word" in content  # control: the search finds text that is there
     for trace in ("secret", "Secret", "__main__", str(folders[0]), "/tmp", str(Path.home()), ".py", "site-packages",
                   f"/{getpass.getuser()}", sys.prefix, "nn_module_stack", "stack_trace"):  # fmt: skip
         assert trace.encode() not in content, trace
 
 
-def test_exporting_twice_gives_the_same_bytes(one_table, tmp_path):
+def test_export_twice_gives_same_bytes(one_table, tmp_path):
     for name in ("a.onnx", "b.onnx"):
         export_onnx(one_table.lowered, tmp_path / name)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes() == one_table.path.read_bytes()
 
 
-def test_a_model_of_a_test_module_leaves_no_trace(export, make_table, add_up):
+def test_export_of_test_module_leaves_no_trace(export, make_table, add_up):
     exported = export(add_up(make_table(), make_table(16)))
     for path in (exported.path, exported.path.with_name("model.pt")):
         content = path.read_bytes()
@@ -106,7 +106,7 @@ def test_a_model_of_a_test_module_leaves_no_trace(export, make_table, add_up):
             assert trace.encode() not in content, (path.name, trace)
 
 
-def test_metadata_tells_tables_and_what_travels_with_the_model(folders):
+def test_metadata_holds_tables_and_vocabulary(folders):
     model = onnx.load(folders[0] / "model.onnx")
     properties = {item.key: item.value for item in model.metadata_props}
     assert {key.partition(".")[0] for key in properties} == {"edge_embed"}
@@ -118,7 +118,7 @@ def test_metadata_tells_tables_and_what_travels_with_the_model(folders):
     assert not model.graph.doc_string
 
 
-def test_the_exporter_says_nothing(one_table, tmp_path, capfd, recwarn, caplog):
+def test_exporter_prints_and_logs_nothing(one_table, tmp_path, capfd, recwarn, caplog):
     with caplog.at_level("WARNING"):
         export_onnx(one_table.lowered, tmp_path / "quiet.onnx")
     assert capfd.readouterr() == ("", "")
@@ -126,7 +126,7 @@ def test_the_exporter_says_nothing(one_table, tmp_path, capfd, recwarn, caplog):
     assert not caplog.records
 
 
-def test_the_exporter_leaves_the_model_as_it_was(export, make_table):
+def test_exporter_leaves_model_unchanged(export, make_table):
     layer = make_table().train()
     before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
     exported = export(torch.nn.Sequential(layer, torch.nn.Dropout().eval()).train(True))

@@ -1,4 +1,4 @@
-"""Rows by the portable bodies are those of the packed form, in ONNX Runtime and in the reference evaluator."""
+"""Rows of the portable bodies match the packed form, in ONNX Runtime and in the reference evaluator."""
 
 import numpy as np
 import onnx
@@ -70,7 +70,7 @@ DRAW = {"dpq": draw_dpq, "ant": draw_ant, "tt": draw_tt}
 @pytest.mark.parametrize("method", DRAW)
 @settings(max_examples=20)
 @given(st.data())
-def test_rows_are_those_of_the_packed_form(method, data):
+def test_row_bodies_match_packed_form(method, data):
     packed = DRAW[method](data)
     check_rows(packed, ids_of(packed, data.draw(shape_of_ids, "shape"), data.draw(id_types, "ids")))
 
@@ -79,12 +79,12 @@ def test_rows_are_those_of_the_packed_form(method, data):
 @pytest.mark.parametrize("method", DRAW)
 @settings(max_examples=200)
 @given(st.data())
-def test_rows_are_those_of_the_packed_form_in_many_examples(method, data):
-    test_rows_are_those_of_the_packed_form.hypothesis.inner_test(method, data)
+def test_row_bodies_match_packed_form_in_many_examples(method, data):
+    test_row_bodies_match_packed_form.hypothesis.inner_test(method, data)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_codes_of_two_bytes(shared):
+def test_codes_of_two_bytes_match_packed_form(shared):
     packed = dpq(n=6, codes=65536, groups=3, width=1, shared=shared, padding_idx=2)
     check_rows(packed, np.arange(6).reshape(2, 3))
 
@@ -93,8 +93,8 @@ def test_codes_of_two_bytes(shared):
     ("codes", "sizes", "padding_idx", "dtype"),
     pairwise([2, 3, 4, 13, 16, 60, 200, 256], [(8, 1), (8, 2), (3, 4), (8, 5)], [None, 3], ["float32", "int8"]),
 )
-def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, sizes, padding_idx, dtype):
-    """From 512 ids on, bytes are looked up whole, and element by element where they stand for few values."""
+def test_batches_small_and_large_give_same_rows(codes, sizes, padding_idx, dtype):
+    """Batches of 512 ids and more look bytes up whole, or by element if the bytes hold few values."""
     groups, width = sizes
     packed = dpq(n=40, codes=codes, groups=groups, width=width, padding_idx=padding_idx, dtype=dtype)
     for shape in ((511,), (512,), (513,), (16, 64)):
@@ -102,16 +102,16 @@ def test_small_and_large_batches_take_different_ways_to_the_same_rows(codes, siz
 
 
 @pytest.mark.parametrize(("codes", "padding_idx", "kept"), [(256, None, 0), (200, None, 1), (256, 3, 1), (200, 3, 2)])
-def test_a_session_drops_what_a_table_does_not_need(codes, padding_idx, kept, tmp_path):
-    """No code is clamped where every byte is one, and no zeros are scattered where there is no padding."""
+def test_session_drops_unneeded_clamp_and_padding(codes, padding_idx, kept, tmp_path):
+    """No code is clamped where every byte is valid, and no zeros are scattered without padding."""
     path = tmp_path / "optimized.onnx"
     session(rows_model(dpq(codes=codes, padding_idx=padding_idx), np.arange(2)), "ENABLE_BASIC", str(path))
     names = [(node.op_type, node.output[0].rpartition("Embedding_")[2]) for node in onnx.load(path).graph.node]
     assert sum(name in [("Min", "code"), ("ScatterND", "padded_rows")] for name in names) == kept
 
 
-def test_tables_of_different_bits_share_a_body():
-    """One function a node type, for all tables in a file: what differs comes from attributes and shapes."""
+def test_tables_of_different_bits_share_one_body():
+    """All tables of a file share one function a node type; attributes and shapes hold the differences."""
     tables = [dpq(codes=codes, groups=8, padding_idx=codes % 7, seed=codes) for codes in (3, 16, 100, 300)]
     ids = ids_of(tables[0], (2, 300))
     nodes = [node_of(table, "rows", ["ids"], f"rows_{at}", prefix=f"{at}.") for at, table in enumerate(tables)]

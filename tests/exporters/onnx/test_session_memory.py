@@ -1,4 +1,4 @@
-"""Memory that a session takes to be faster, by the sizes of a table and its use."""
+"""Session memory that makes a session faster, by the sizes of a table and its use."""
 
 from typing import get_args
 
@@ -8,7 +8,7 @@ from edge_embed.exporters.onnx.session_memory.method import least_session_bytes,
 from edge_embed.packed import ANTShape, DPQShape, TTShape
 from edge_embed.packed.packed_form import Use
 
-# What takes some, from how many bytes on, and what it takes without a limit.
+# Uses that take memory, the least number of bytes, and the number of bytes without a limit.
 SHAPES = [
     ("dpq", DPQShape(300, 24, 16, 12), ("logits", "topk"), 19 * 16 * 8, 19 * 16 * 8),
     ("dpq", DPQShape(300, 24, 256, 12), (), 0, 0),
@@ -19,7 +19,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("method", "shape", "takers", "least", "usual"), SHAPES, ids=str)
-def test_a_use_takes_memory_from_its_least_on(method, shape, takers, least, usual):
+def test_session_bytes_of_use_start_at_its_least(method, shape, takers, least, usual):
     for use in get_args(Use):
         needed = least if use in takers else 0
         assert least_session_bytes(method, shape, use) == needed, use
@@ -29,7 +29,7 @@ def test_a_use_takes_memory_from_its_least_on(method, shape, takers, least, usua
         assert use in memory_uses(method) or not needed, use
 
 
-def test_more_memory_serves_a_table_of_many_cores_better():
+def test_session_bytes_of_many_cores_grow_with_limit():
     shape = TTShape(600, (5, 5, 5, 5), (2, 2, 2, 2), (1, 8, 8, 8, 1))
     least = least_session_bytes("tt", shape, "rows")
     assert least == 4 * 25 * 8 * 4

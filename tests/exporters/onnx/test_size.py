@@ -1,4 +1,4 @@
-"""Files and sessions hold the packed tables and no second copy of them, and the kernel is what runs."""
+"""Files and sessions hold each packed table once, and the kernel runs."""
 
 import json
 import math
@@ -43,7 +43,7 @@ EXAMPLE = torch.tensor([[1, 2, 3], [4, 5, 0]]), torch.tensor([[7, 8, 9], [0, 1, 
 
 
 def rest_of(model: onnx.ModelProto) -> int:
-    """Bytes of the weights that belong to no table."""
+    """Return the bytes of the weights that belong to no table."""
     return sum(
         numpy_helper.to_array(tensor).nbytes
         for tensor in model.graph.initializer
@@ -52,8 +52,8 @@ def rest_of(model: onnx.ModelProto) -> int:
 
 
 @pytest.mark.parametrize("external_data", ["auto", "always"])
-def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, external_data):
-    """At every optimisation level, with the library and without: no dense table, no codes as int64."""
+def test_session_holds_tables_packed(export, optimize, count_bytes, external_data):
+    """No level, with or without the library, holds a dense table or codes as int64."""
     exported = export(Model(), EXAMPLE, external_data)
     packed = sum(table.nbytes for table in exported.lowered.tables.values())
     rest = rest_of(onnx.load(exported.path))
@@ -62,13 +62,13 @@ def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, 
         for portable in (False, True):
             seen = optimize(exported.path, level, portable)
             assert count_bytes(seen) <= 1.05 * packed + rest, (level, portable)
-            # With the library the node survives; without it nothing of ours is left.
+            # The node stays with the library; without the library no node or body of the domain edge_embed stays.
             assert node_names(seen) == ([] if portable else ["DPQEmbedding"] * 3), (level, portable)
             assert bool(seen.functions) is False
 
 
-def test_the_optimised_model_is_searched_for_constants_everywhere(count_bytes):
-    """A control: the sum above sees a table hidden in a Constant or in a loop body."""
+def test_count_bytes_finds_constants_in_subgraphs(count_bytes):
+    """The sum of the tests above includes a table in a Constant or in a loop body."""
     inner = onnx.parser.parse_graph("g (float x) => (float y) <float[4] w = {1,2,3,4}> { y = Identity(x) }")
     outer = onnx.parser.parse_graph("m (float x) => (float[2] c) { c = Constant<value = float[2] {1, 2}>() }")
     outer.node.append(onnx.helper.make_node("Loop", ["n", "c", "x"], ["z"], body=inner))
@@ -86,7 +86,7 @@ def bound(n: int, dim: int, codes: int, groups: int, shared: bool, value_bytes: 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_file_size_is_bounded(export, data):
+def test_file_size_stays_below_bound(export, data):
     groups, width = data.draw(st.integers(1, 16), "D"), data.draw(st.integers(1, 8), "s")
     codes = data.draw(st.sampled_from([2, 3, 16, 17, 100, 256, 257, 1000]), "K")
     n, shared = data.draw(st.integers(1, 5000), "n"), data.draw(st.booleans(), "shared")
@@ -101,12 +101,12 @@ def test_file_size_is_bounded(export, data):
 @pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_file_size_is_bounded_in_many_examples(export, data):
-    test_file_size_is_bounded.hypothesis.inner_test(export, data)
+def test_file_size_stays_below_bound_in_many_examples(export, data):
+    test_file_size_stays_below_bound.hypothesis.inner_test(export, data)
 
 
 @pytest.mark.parametrize("external_data", ["never", "always"])
-def test_file_size_of_a_whole_model(export, external_data):
+def test_file_size_of_whole_model_stays_below_bound(export, external_data):
     exported = export(Model(), EXAMPLE, external_data)
     weights = [p for name, p in exported.model.named_parameters() if name.startswith(("lstm", "head"))]
     rest = sum(weight.numel() * 4 for weight in weights)
@@ -115,8 +115,8 @@ def test_file_size_of_a_whole_model(export, external_data):
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_rows_of_the_optimised_file_are_the_same(export, make_table, optimize, portable):
-    """What ONNX Runtime saves after optimising still gives the rows."""
+def test_optimised_file_gives_same_rows(export, make_table, optimize, portable):
+    """The file that ONNX Runtime saves after optimising gives the same rows."""
     exported = export(make_table(num_codes=300, padding_idx=2))
     ids = np.arange(20).reshape(4, 5)
     for level in ("ENABLE_BASIC", "ENABLE_ALL"):
@@ -128,8 +128,8 @@ def test_rows_of_the_optimised_file_are_the_same(export, make_table, optimize, p
         assert session.run(None, {"ids": ids})[0].tobytes() == exported.trained(torch.from_numpy(ids))[0].tobytes()
 
 
-def test_the_kernel_not_the_body_ran(export, tmp_path):
-    """ONNX Runtime's profile names the nodes that it executed."""
+def test_profile_names_kernel_instead_of_body(export, tmp_path):
+    """ONNX Runtime's profile names the executed nodes."""
     exported = export(Model(), EXAMPLE)
     executed = {}
     for portable in (False, True):

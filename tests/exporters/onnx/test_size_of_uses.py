@@ -1,4 +1,4 @@
-"""Files and sessions hold ANT and TT tables packed and once, however they are used."""
+"""Files and sessions hold ANT and TT tables packed and once, for every use."""
 
 import onnx
 import pytest
@@ -22,7 +22,7 @@ def sparse(n: int, dim: int, anchors: int, **options) -> edge_embed.ANTEmbedding
 
 
 class Tied(nn.Module):
-    """A table looked up and multiplied with, and another reduced."""
+    """One table with a lookup and an output layer, and another with bags."""
 
     def __init__(self, words: nn.Module, bags: nn.Module) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def make(method: str) -> Tied:
 
 
 @pytest.mark.parametrize("method", ["ant", "dpq", "dpq int8", "tt", "tt ordered"])
-def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, method):
+def test_session_holds_tables_of_all_uses_packed(export, optimize, count_bytes, method):
     exported = export(make(method), torch.tensor([[1, 2, 3], [4, 5, 6]]))
     tables = exported.lowered.tables
     assert set(tables) == {"words", "bags"}
@@ -70,7 +70,7 @@ def test_an_open_session_holds_the_tables_packed(export, optimize, count_bytes, 
             assert own == ([] if portable else expected), (level, portable)
 
 
-def test_heads_of_fixed_size_keep_no_order_for_every_state(export, optimize, count_bytes):
+def test_output_layers_of_fixed_size_keep_no_row_order_per_state(export, optimize, count_bytes):
     class Head(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -95,7 +95,7 @@ def test_heads_of_fixed_size_keep_no_order_for_every_state(export, optimize, cou
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
-def test_file_size_of_ant_is_bounded(export, data):
+def test_file_size_of_ant_stays_below_bound(export, data):
     n, dim = data.draw(st.integers(1, 3000), "n"), data.draw(st.integers(1, 40), "d")
     anchors = data.draw(st.sampled_from([1, 7, 256, 257]), "A")
     weight_type, weight_bytes = data.draw(st.sampled_from([("float32", 4), ("float16", 2), ("int8", 1)]), "weights")
@@ -108,7 +108,7 @@ def test_file_size_of_ant_is_bounded(export, data):
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
-def test_file_size_of_tt_is_bounded(export, data):
+def test_file_size_of_tt_stays_below_bound(export, data):
     n, dim = data.draw(st.integers(1, 100_000), "n"), data.draw(st.sampled_from([1, 8, 60, 64]), "d")
     layer = edge_embed.TTEmbedding(n, dim, rank=data.draw(st.integers(1, 16), "R"))
     exported = export(layer, torch.zeros(1, 2, dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""The writer: aligned external weights, streamed inline ones, and what happens to files that exist."""
+"""The writer: aligned external weights, streamed inline weights, and existing files."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from edge_embed.exporters.onnx import storage
 from edge_embed.exporters.onnx.export import export_onnx
 
 DTYPES = [np.float32, np.float16, np.float64, ml_dtypes.bfloat16, np.int64, np.int32, np.uint8, np.int8, np.bool_]
-# Either side of the limits: 1,024 bytes to go outside, 64 KB to be streamed or to start on a page.
+# Sizes on either side of the limits: external from 1,024 bytes, streamed or page-aligned from 64 KB.
 SIZES = [0, 1, 255, 256, 257, 16_383, 16_384, 16_385]
 
 
@@ -51,7 +51,7 @@ def assert_holds(path: Path, expected: dict[str, np.ndarray]) -> None:
 
 
 def places(path: Path) -> dict[str, dict[str, int]]:
-    """Offset and length of every tensor that lies outside."""
+    """Return offset and length of every external tensor."""
     found = {}
     for tensor in onnx.load(path, load_external_data=False).graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -87,11 +87,11 @@ def test_external_weights_are_aligned_and_read_back_bit_for_bit(tmp_path):
 
 @pytest.fixture
 def lowered(large_table):
-    """A table with more than 64 KB of codes and few values."""
+    """Return a lowered table with more than 64 KB of codes and few values."""
     return large_table.lowered
 
 
-def test_external_data_of_an_export(lowered, tmp_path):
+def test_external_data_option_decides_weights_file(lowered, tmp_path):
     path = tmp_path / "x.onnx"
     for external_data, outside in (("auto", False), ("never", False), ("always", True)):
         written = export_onnx(lowered, path, external_data, force=True)
@@ -101,25 +101,25 @@ def test_external_data_of_an_export(lowered, tmp_path):
         onnx.checker.check_model(str(path), full_check=True)
 
 
-def test_auto_goes_outside_above_the_threshold(lowered, tmp_path, monkeypatch):
+def test_external_data_auto_goes_outside_above_threshold(lowered, tmp_path, monkeypatch):
     size = lowered.tables["embedding"].nbytes
     for threshold, count in ((size, 1), (size - 1, 2)):
         monkeypatch.setattr(storage, "AUTO_THRESHOLD", threshold)
         assert len(export_onnx(lowered, tmp_path / f"{threshold}.onnx").files) == count
 
 
-def test_never_refuses_what_protobuf_cannot_hold(lowered, tmp_path, monkeypatch):
+def test_external_data_never_is_refused_beyond_protobuf_limit(lowered, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "PROTOBUF_LIMIT", 1000)
     with pytest.raises(BadInputError, match=r"bytes of weights do not fit one ONNX file.*--external-data auto"):
         export_onnx(lowered, tmp_path / "x.onnx", "never")
     assert list(tmp_path.glob("x.onnx*")) == []
 
 
-def test_weights_too_small_to_go_outside_make_no_second_file(export, make_table):
+def test_external_data_of_small_weights_makes_no_second_file(export, make_table):
     assert len(export(make_table(num_codes=2), None, "always").file.files) == 1
 
 
-def test_a_forced_export_takes_the_old_weights_file_with_it(lowered, tmp_path):
+def test_export_forced_removes_old_weights_file(lowered, tmp_path):
     path = tmp_path / "x.onnx"
     export_onnx(lowered, path, "always")
     export_onnx(lowered, path, "never", force=True)
@@ -127,7 +127,7 @@ def test_a_forced_export_takes_the_old_weights_file_with_it(lowered, tmp_path):
 
 
 @pytest.mark.parametrize("before", [b"", b"no onnx file", None])
-def test_a_file_of_that_name_that_is_not_ours_stays(lowered, tmp_path, before):
+def test_foreign_file_with_weights_name_stays(lowered, tmp_path, before):
     path = tmp_path / "x.onnx"
     if before is not None:
         path.write_bytes(before)
@@ -145,12 +145,12 @@ def test_existing_files_are_refused_and_kept(lowered, tmp_path, existing):
     assert len(list(tmp_path.glob("x.onnx*"))) == 1
 
 
-def test_a_missing_folder_is_named(lowered, tmp_path):
+def test_missing_folder_is_named_in_error(lowered, tmp_path):
     with pytest.raises(BadInputError, match="nowhere is no existing directory; create it first"):
         export_onnx(lowered, tmp_path / "nowhere" / "x.onnx")
 
 
-def test_a_failed_write_leaves_the_old_file(lowered, tmp_path, monkeypatch):
+def test_failed_write_leaves_old_file(lowered, tmp_path, monkeypatch):
     path = tmp_path / "x.onnx"
     export_onnx(lowered, path, "always")
     before = path.read_bytes(), storage.weights_file(path).read_bytes()
@@ -165,8 +165,8 @@ def test_a_failed_write_leaves_the_old_file(lowered, tmp_path, monkeypatch):
         assert (path.read_bytes(), storage.weights_file(path).read_bytes()) == before
 
 
-def test_weights_of_other_types_beside_the_table(export, make_table):
-    """float16, float64 and bfloat16 layers are written as they are."""
+def test_weights_of_other_types_are_written_unchanged(export, make_table):
+    """float16, float64 and bfloat16 layers keep their bytes."""
 
     class Mixed(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Models whose output is made of table rows alone: the same bits on every path."""
+"""Models whose output consists of table rows only: the same bits on every path."""
 
 import numpy as np
 import onnx
@@ -28,7 +28,7 @@ def some_ids(shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> torch.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_table(export, make_table, shapes, kind):
+def test_table_alone_is_bit_exact(export, make_table, shapes, kind):
     exported = export(make_table(**KINDS[kind]))
     exported.assert_bit_exact(torch.arange(20).reshape(4, 5))
     for shape in shapes:
@@ -36,7 +36,7 @@ def test_one_table(export, make_table, shapes, kind):
     onnx.checker.check_model(str(exported.path), full_check=True)
 
 
-def test_versions_are_those_of_wide_reach(one_table):
+def test_versions_are_widely_supported_ones(one_table):
     model = onnx.load(one_table.path)
     assert model.ir_version == 10
     assert {opset.domain: opset.version for opset in model.opset_import} == {"": 18, "edge_embed": 1}
@@ -46,7 +46,7 @@ def test_versions_are_those_of_wide_reach(one_table):
     assert {node.domain for node in function.node} == {""}
 
 
-def test_the_node_says_how_to_read_the_table(one_table):
+def test_node_attributes_describe_packed_table(one_table):
     (node,) = onnx.load(one_table.path).graph.node
     assert (node.domain, node.op_type) == ("edge_embed", "DPQEmbedding")
     assert {attribute.name: attribute.i for attribute in node.attribute} == {
@@ -62,7 +62,7 @@ def test_codes_and_values_are_stored_as_packed(one_table):
     assert len(stored) == 2
 
 
-def test_two_tables_of_different_bits(export, make_table, add_up, shapes):
+def test_tables_of_different_bits_share_one_function(export, make_table, add_up, shapes):
     exported = export(add_up(make_table(5), make_table(300, num_groups=4, padding_idx=2)))
     exported.assert_bit_exact(torch.arange(20).reshape(4, 5))
     for shape in shapes:
@@ -70,7 +70,7 @@ def test_two_tables_of_different_bits(export, make_table, add_up, shapes):
     assert len(onnx.load(exported.path).functions) == 1
 
 
-def test_a_shared_table_is_stored_once(export, make_table):
+def test_shared_table_is_stored_once(export, make_table):
     class Siamese(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -88,7 +88,7 @@ def test_a_shared_table_is_stored_once(export, make_table):
 
 
 @pytest.mark.parametrize("padding_idx", [None, 4])
-def test_dense_beside_compressed(export, make_table, add_up, shapes, padding_idx):
+def test_dense_embedding_beside_compressed_table_is_exported(export, make_table, add_up, shapes, padding_idx):
     exported = export(add_up(make_table(), nn.Embedding(20, 12, padding_idx=padding_idx)))
     for shape in shapes:
         exported.assert_bit_exact(some_ids(shape))
@@ -96,7 +96,7 @@ def test_dense_beside_compressed(export, make_table, add_up, shapes, padding_idx
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_example_of_one_id_exports_just_as_dynamically(export, make_table, shapes, frozen):
+def test_example_of_one_id_exports_dynamic_sizes(export, make_table, shapes, frozen):
     layer = make_table(padding_idx=2)
     if frozen:
         layer.freeze()
@@ -107,20 +107,20 @@ def test_example_of_one_id_exports_just_as_dynamically(export, make_table, shape
         exported.assert_bit_exact(some_ids(shape))
 
 
-def test_rank_0_ids(export, make_table):
+def test_ids_of_rank_0_are_bit_exact(export, make_table):
     exported = export(make_table(padding_idx=3), torch.tensor(1))
     for item in range(20):
         exported.assert_bit_exact(torch.tensor(item))
     onnx.checker.check_model(str(exported.path), full_check=True)
 
 
-def test_ids_of_rank_4(export, make_table):
+def test_ids_of_rank_4_are_bit_exact(export, make_table):
     exported = export(make_table(), some_ids((1, 2, 1, 3)))
     exported.assert_bit_exact(some_ids((2, 1, 4, 2)))
     exported.assert_bit_exact(some_ids((2, 0, 4, 2)))
 
 
-def test_int32_ids_stay_int32(export, make_table):
+def test_ids_of_int32_stay_int32(export, make_table):
     exported = export(make_table(padding_idx=3), some_ids((2, 3), torch.int32))
     graph = onnx.load(exported.path).graph
     assert graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.INT32
@@ -131,7 +131,7 @@ def test_int32_ids_stay_int32(export, make_table):
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8], ids=str)
 def test_narrow_ids_keep_their_type_and_are_cast(export, make_table, dtype):
-    """The operator takes int32 and int64 only; the file widens ids by itself."""
+    """The operator accepts int32 and int64 only; the file widens ids with a Cast."""
     exported = export(make_table(), some_ids((2, 3), dtype))
     assert [node.op_type for node in onnx.load(exported.path).graph.node] == ["Cast", "DPQEmbedding"]
     assert exported.program.inputs[0].dtype == dtype
@@ -149,12 +149,12 @@ def assert_refused(exported, bad: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("bad", [-1, 20, -20, -(2**63), 2**63 - 1])
-def test_ids_out_of_range_are_errors_on_every_path(one_table, bad):
+def test_ids_out_of_range_raise_on_every_path(one_table, bad):
     assert_refused(one_table, bad, torch.int64)
     one_table.assert_bit_exact(some_ids((2, 2)))  # the sessions stay usable
 
 
-def test_narrow_ids_out_of_range(export, make_table):
+def test_narrow_ids_out_of_range_raise(export, make_table):
     exported = export(make_table(), some_ids((2, 3), torch.int32))
     for bad in (-1, 20, -(2**31), 2**31 - 1):
         assert_refused(exported, bad, torch.int32)
@@ -167,8 +167,8 @@ def test_padding_row_is_positive_zero_on_every_path(one_table):
         assert rows[0, 1].any()
 
 
-def test_frozen_from_a_packed_table(export):
-    """65,536 codes of two bytes: the widest there are."""
+def test_table_frozen_from_packed_form_is_bit_exact(export):
+    """65,536 codes of two bytes are the widest."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 65536, (20, 2))
     codes[0] = 65535
@@ -179,7 +179,7 @@ def test_frozen_from_a_packed_table(export):
     assert exported.run("portable", ids)[0].tobytes() == packed.rows(ids.numpy()).tobytes()
 
 
-def test_several_inputs_and_outputs_keep_their_names(export, make_table):
+def test_inputs_and_outputs_keep_their_names(export, make_table):
     class Pair(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -197,7 +197,7 @@ def test_several_inputs_and_outputs_keep_their_names(export, make_table):
     exported.assert_bit_exact(some_ids((5, 1)), some_ids((5,), torch.int32))
 
 
-def test_padding_that_the_model_masks_itself(export, make_table):
+def test_padding_masked_by_model_is_bit_exact(export, make_table):
     class Masked(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -211,8 +211,8 @@ def test_padding_that_the_model_masks_itself(export, make_table):
         exported.assert_bit_exact(some_ids(shape))
 
 
-def test_one_example_tensor_for_two_inputs(export, make_table):
-    """torch.export takes one tensor object given twice for one input; then half of the ids would be ignored."""
+def test_inputs_with_one_example_tensor_stay_separate(export, make_table):
+    """torch.export treats one tensor object given twice as one input, which would ignore half of the ids."""
 
     class Pair(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The portable bodies of the highest logits: order, ties and rounding are exact wherever they run."""
+"""The portable bodies of the largest logits: order, ties and rounding are exact in every runtime."""
 
 import subprocess
 import sys
@@ -19,12 +19,12 @@ from .bodies import LEVELS, TABLES, assert_close, dpq, session, topk_model, tt
 
 
 def runners(model: onnx.ModelProto) -> dict[str, Any]:
-    """Sessions at every level without any library of ours, and the reference evaluator."""
+    """Return sessions at every level without the operator library, and the reference evaluator."""
     return {level: session(model, level) for level in LEVELS} | {"reference": open_reference(model)}
 
 
 def check(packed: Any, hidden: Any, k: int, bias: Any = None) -> None:
-    """Values and ids are exactly those of the packed form: for tables whose logits no path rounds differently."""
+    """Assert exact values and ids, for tables whose logits no path rounds differently."""
     feeds = {"hidden": hidden, "bias": np.zeros(0, hidden.dtype) if bias is None else bias}
     expected = topk(packed, hidden, k, bias)
     for way, runner in runners(topk_model(packed, feeds, k)).items():
@@ -34,7 +34,7 @@ def check(packed: Any, hidden: Any, k: int, bias: Any = None) -> None:
 
 
 def whole_numbers(n: int, padding_idx: int | None = None, seed: int = 0) -> PackedDPQ:
-    """Nine different rows of small whole numbers: many ties, and products that are exact in every type."""
+    """Return a table with nine different rows of small whole numbers: many ties, and products exact in every type."""
     random = np.random.default_rng(seed)
     values = random.integers(-2, 3, (2, 3, 2)).astype(np.float32)
     return PackedDPQ.from_codes(random.integers(0, 3, (n, 2)), values, padding_idx)
@@ -42,7 +42,7 @@ def whole_numbers(n: int, padding_idx: int | None = None, seed: int = 0) -> Pack
 
 @settings(max_examples=40)
 @given(st.data())
-def test_order_and_ties_are_exact(data):
+def test_topk_order_and_ties_are_exact(data):
     n = data.draw(st.sampled_from([1, 2, 7, 40]), "n")
     packed = whole_numbers(n, data.draw(st.sampled_from([None, 0, n - 1]), "padding"), data.draw(st.integers(0, 9)))
     k, dtype = data.draw(st.integers(1, n), "k"), data.draw(st.sampled_from(["float16", "float32"]), "type")
@@ -59,7 +59,7 @@ def test_order_and_ties_are_exact(data):
 @pytest.mark.parametrize("method", TABLES)
 @pytest.mark.parametrize("kind", ["float16", "float32"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_they_are_those_of_the_packed_form(method, kind, dtype):
+def test_topk_bodies_match_packed_form(method, kind, dtype):
     packed = TABLES[method](dtype=kind, padding_idx=3)
     random = np.random.default_rng(0)
     hidden = random.standard_normal((2, 3, packed.embedding_dim)).astype(dtype)
@@ -70,20 +70,20 @@ def test_they_are_those_of_the_packed_form(method, kind, dtype):
     for way, runner in runners(model).items():
         got = runner.run(None, feeds)
         assert_close(got[0], values.astype(np.float64), np.abs(values) + 10, way, min(np.dtype(kind), np.dtype(dtype)))
-        np.testing.assert_array_equal(got[1], ids, err_msg=way)  # none of these is near another
+        np.testing.assert_array_equal(got[1], ids, err_msg=way)  # no two logits are near each other
 
 
 @pytest.mark.parametrize("n", [1000, 3000])
-def test_a_thousand_rows_over_several_blocks(n):
-    """524,288 numbers a block: of 1,024 rows here."""
+def test_topk_of_a_thousand_rows_over_several_blocks_is_exact(n):
+    """A block has 524,288 numbers, here 1,024 rows."""
     random = np.random.default_rng(0)
     values = random.integers(-1, 2, (4, 16, 128)).astype(np.float32)
     packed = PackedDPQ.from_codes(random.integers(0, 16, (n, 4)), values, n - 1)
     check(packed, random.integers(-1, 2, (2, 512)).astype(np.float32), 1000)
 
 
-def test_half_precision_is_rounded_before_and_after_the_bias():
-    """2049 is not one of float16; what drops a rounding puts other rows first."""
+def test_half_precision_is_rounded_before_and_after_bias():
+    """float16 has no 2049; without a rounding other rows come first."""
     values = np.array([[[2048.0], [2049.0], [-2047.0]]], np.float32)
     packed = PackedDPQ.from_codes(np.array([[0], [1], [0], [2]]), values)
     hidden = np.ones((1, 1), np.float16)
@@ -94,7 +94,7 @@ def test_half_precision_is_rounded_before_and_after_the_bias():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("k", [1, 7, 20])
-def test_states_that_are_no_numbers_give_some_different_ids(bad, k, monkeypatch):
+def test_nan_states_give_different_valid_ids(bad, k, monkeypatch):
     monkeypatch.setattr(row_blocks, "_BLOCK_NUMBERS", 12 * 5)
     packed = dpq()
     hidden = np.ones((3, 12), np.float32)
@@ -120,8 +120,8 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
-def test_the_logits_are_never_whole_in_memory(tmp_path):
-    """256 states and 100,000 rows: 98 MiB of logits, of which 1 MiB is there at a time."""
+def test_logits_are_never_materialised_whole(tmp_path):
+    """256 states and 100,000 rows have 98 MiB of logits; 1 MiB is in memory at a time."""
     packed = tt(100_000, (50, 50, 40), (8, 8, 8), 2)
     feeds = {"hidden": np.ones((256, 512), np.float32), "bias": np.zeros(0, np.float32)}
     path = tmp_path / "topk.onnx"

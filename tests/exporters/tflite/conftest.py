@@ -27,7 +27,7 @@ pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is no
 
 @dataclass
 class Exported:
-    """An exported file beside the model it came from."""
+    """An exported file and the model that it was exported from."""
 
     model: nn.Module
     lowered: LoweredProgram
@@ -47,7 +47,7 @@ class Exported:
         return read_tflite(self.path)
 
     def opened(self) -> Callable[..., np.ndarray]:
-        """One interpreter for many calls: arrays in the order of the inputs -> the first output."""
+        """Return a function on one interpreter: arrays in the order of the inputs -> the first output."""
         return open_litert(self.path, [declared.name for declared in self.lowered.program.inputs])
 
 
@@ -85,7 +85,7 @@ def export_model(folder: Path, model: nn.Module, example: Any = None, tflite_tab
 
 @pytest.fixture
 def export(tmp_path: Path) -> Callable[..., Exported]:
-    """A function: module and example inputs -> exported file, in a folder of its own."""
+    """Return a function that exports a module with example inputs into a new folder."""
     numbers = itertools.count()
 
     def run(*arguments: Any, **options: Any) -> Exported:
@@ -98,9 +98,9 @@ def export(tmp_path: Path) -> Callable[..., Exported]:
 
 @pytest.fixture(scope="module")
 def export_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Exported]:
-    """A function: words for a model, and what makes it with its example inputs -> exported file.
+    """Return a function that exports a model once: key of the model, function that makes model and inputs -> file.
 
-    Tests of a module that ask with the same words, such as one for each runtime, read one file.
+    Tests of a module that give the same key, such as one test for each runtime, read one file.
     """
     made: dict[Any, Exported] = {}
 
@@ -115,7 +115,7 @@ def export_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Expor
 
 @pytest.fixture(params=TARGETS, ids=lambda target: target.name)
 def run_file(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """A function that runs feeds on a runtime: file, list of feeds -> outputs of each, or the message of a refusal."""
+    """Return a function that runs a file on a runtime: file, feeds -> outputs of each, or the message of a refusal."""
     target = request.param
     if lacks := target.lacks():
         pytest.skip("; ".join(f"{lack.what}: {lack.remedy}" for lack in lacks))
@@ -131,7 +131,7 @@ def run_file(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 def packed_dpq(num_codes: int, num_groups: int, width: int = 3, rows: int = 50, shared: bool = False,
                value_type: str = "float32", padding_idx: int | None = None) -> PackedDPQ:  # fmt: skip
-    """A table of random codes and values, some of them -0.0."""
+    """Return a table of random codes and values, some of them -0.0."""
     random = np.random.default_rng(num_codes)
     values = random.normal(size=(1 if shared else num_groups, num_codes, width)).astype(np.float32)
     values[random.random(values.shape) < 0.1] = -0.0

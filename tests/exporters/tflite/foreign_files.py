@@ -11,7 +11,7 @@ from edge_embed.exporters.tflite.flatbuffer import ModelBuilder, load_schema
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 
 ROWS, DIM = 60, 12
-WORDS = "tower/words embedding;lookup"  # as converters name them
+WORDS = "tower/words embedding;lookup"  # names that converters give
 METADATA = {"TFLITE_METADATA": "what a library knows", "min_runtime_version": "1.5.0"}
 TABLE = np.random.default_rng(1).normal(size=(ROWS, DIM)).astype(np.float32)
 WEIGHTS = np.random.default_rng(2).normal(size=(3, DIM)).astype(np.float32)
@@ -20,7 +20,7 @@ Lookup = Callable[[Graph, Tensor, Tensor], Tensor]
 
 
 def mean_of_rows(graph: Graph, table: Tensor, ids: Tensor) -> Tensor:
-    """Answers [batch, 3] of ids [batch, length]."""
+    """Add the scores [batch, 3] of ids [batch, length] to a graph."""
     sums = graph.sum(graph.gather(table, ids), [1])
     return graph.products(sums, graph.table("head/weights", WEIGHTS))
 
@@ -33,7 +33,7 @@ def write_foreign(
     signatures: Sequence[str] = ("serving_default",),
     shape: Sequence[int] = (1, 4),
 ) -> Path:
-    """A file with a table, which each signature uses."""
+    """Write a file with a table that each signature uses."""
     builder = ModelBuilder()
     for name in signatures:
         prefix = f"{name}/" if len(signatures) > 1 else ""
@@ -45,7 +45,7 @@ def write_foreign(
 
 
 def attach(path: Path, **files: str) -> Path:
-    """Put an archive behind the model, as the metadata writer of TFLite Support does."""
+    """Append an archive to the model, as the metadata writer of TFLite Support does."""
     with zipfile.ZipFile(path, "a") as archive:
         for name, text in files.items():
             archive.writestr(f"{name}.txt", text)

@@ -1,4 +1,4 @@
-"""Rows of ANT and TT are those of the packed form within float32 rounding, in both layouts of ANT."""
+"""Rows of ANT and TT match the packed form within float32 rounding, in both layouts of ANT."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def write(case, path, dtype, rank):
 
 
 @pytest.mark.parametrize(("dtype", "rank"), [("int64", 2), ("int32", 1)])
-def test_rows_are_the_packed_ones(case, open_file, tmp_path, dtype, rank):
+def test_rows_match_packed_form_within_rounding(case, open_file, tmp_path, dtype, rank):
     _, packed, _ = case
     run = open_file(write(case, tmp_path / "model.tflite", dtype, rank), ["ids"])
     for shape in [(1, 1), (4, 7), (1, 1), (0, 3)] if rank == 2 else [(1,), (9,), (1,)]:
@@ -71,7 +71,7 @@ def test_rows_are_the_packed_ones(case, open_file, tmp_path, dtype, rank):
         assert not any(run(ids).tobytes())  # +0.0, not -0.0
 
 
-def test_ids_outside_are_refused(case, open_file, tmp_path):
+def test_ids_out_of_range_are_refused(case, open_file, tmp_path):
     n = case[1].num_embeddings
     for dtype, wrong in (("int64", (-1, n, -n, 2**32, -(2**32))), ("int32", (-1, n, -n))):
         run = open_file(write(case, tmp_path / f"{dtype}.tflite", dtype, 1), ["ids"])
@@ -81,12 +81,12 @@ def test_ids_outside_are_refused(case, open_file, tmp_path):
                 run(np.array([0, bad], dtype))
 
 
-def test_the_smaller_layout_is_chosen():
+def test_layout_auto_chooses_the_smaller():
     assert ANT.choose(ANT_TABLES["full"], "auto") == "fixed"
     assert ANT.choose(ant(500, 100, 4, 0.02), "auto") == "csr"
 
 
-def test_the_chosen_layout_is_no_larger_than_the_packed_form(tmp_path):
+def test_layout_chosen_is_no_larger_than_packed_form(tmp_path):
     for density in (0.02, 0.5, 1.0):
         packed = ant(2000, 100, 8, density)
         path = write((ANT, packed, ANT.choose(packed, "auto")), tmp_path / f"{density}.tflite", "int64", 1)

@@ -1,4 +1,4 @@
-"""Bags are those of the packed form, in every way in which a model gives their bounds."""
+"""Bags match the packed form for every way in which a model gives their bounds."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def close(got, table, ids, offsets, mode, weights=None):
     assert (np.abs(got - values) <= 1e-6 * magnitudes).all()
 
 
-# Each type with every method and every mode.
+# Each type occurs with every method and every mode.
 @pytest.mark.parametrize(
     ("method", "mode", "dtype"),
     [
@@ -32,17 +32,17 @@ def close(got, table, ids, offsets, mode, weights=None):
         for other, mode in enumerate(("sum", "mean", "max"))
     ],
 )
-def test_offsets_without_the_last(export, method, mode, dtype):
+def test_bags_of_offsets_without_last_match_packed_form(export, method, mode, dtype):
     exported = export(BAGS[method](mode=mode), (IDS.to(dtype), OFFSETS.to(dtype)))
     run = exported.opened()
     for lengths in LENGTHS:
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        ids = np.arange(offsets[-1]) % 20  # padding rows among them
+        ids = np.arange(offsets[-1]) % 20  # with padding rows
         got = run(ids.astype(str(dtype)[6:]), offsets[:-1].astype(str(dtype)[6:]))
         close(got, exported.table, ids, offsets, mode)
 
 
-def test_offsets_with_the_last_and_weights(export):
+def test_bags_of_offsets_with_last_and_weights_match_packed_form(export):
     layer = BAGS["dpq"](mode="sum", include_last_offset=True)
     exported = export(layer, (IDS, torch.tensor([0, 2, 3, 4]), torch.rand(4)))
     run = exported.opened()
@@ -51,8 +51,8 @@ def test_offsets_with_the_last_and_weights(export):
     close(run(ids, offsets, weights), exported.table, ids, offsets, "sum", weights)
 
 
-def test_long_bags_are_summed_up_as_well(export):
-    layer = BAGS["ant"](mode="sum")  # all weights positive: terms of one sign lose most
+def test_bags_of_many_ids_match_packed_form(export):
+    layer = BAGS["ant"](mode="sum")  # positive weights: terms of one sign lose most
     with torch.no_grad():
         layer.anchors.abs_()
     exported = export(layer, (IDS, OFFSETS))
@@ -62,7 +62,7 @@ def test_long_bags_are_summed_up_as_well(export):
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_one_bag_a_row(export, mode):
+def test_bags_of_one_per_row_match_packed_form(export, mode):
     exported = export(BAGS["dpq"](mode=mode))
     run = exported.opened()
     for shape in ((1, 1), (4, 9), (1, 1)):
@@ -82,7 +82,7 @@ def test_one_bag_a_row(export, mode):
         ([0, -1], [0, 1, 2]),
     ],
 )
-def test_bounds_and_ids_that_do_not_fit_are_refused(export_once, ids, offsets):
+def test_bags_with_invalid_bounds_or_ids_are_refused(export_once, ids, offsets):
     def make():
         return BAGS["dpq"](mode="mean", include_last_offset=True), (IDS, torch.tensor([0, 2, 3, 4]))
 

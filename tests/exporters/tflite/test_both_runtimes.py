@@ -1,4 +1,4 @@
-"""LiteRT and tflite-runtime: every operator that an export can contain runs on both, with the results of the oracle."""
+"""LiteRT and tflite-runtime run every operator that an export can contain, with the results of the oracle."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def bag_and_example(mode):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_rows(export_once, run_file, name):
+def test_rows_on_both_runtimes_match_packed_form(export_once, run_file, name):
     exported = export_once(name, lambda: (LAYERS[name],))
     *found, negative, beyond, wrapped = run_file(exported.path, [{"ids": ids} for ids in (*IDS, *BAD)])
     for ids, (rows,) in zip(IDS, found, strict=True):
@@ -62,7 +62,7 @@ def test_rows(export_once, run_file, name):
         assert "gather" in refusal.lower()
 
 
-def test_one_bag_a_row(export_once, run_file):
+def test_bags_of_one_per_row_match_packed_form_on_both_runtimes(export_once, run_file):
     exported = export_once("bag of a row", lambda: (edge_embed.DPQEmbeddingBag(20, 12, 16, 4, mode="sum"),))
     for ids, (bags,) in zip(IDS, run_file(exported.path, [{"ids": ids} for ids in IDS]), strict=True):
         values, magnitudes = bag(exported.table, ids.reshape(-1), ids.shape[1] * np.arange(len(ids) + 1), "sum")
@@ -70,7 +70,7 @@ def test_one_bag_a_row(export_once, run_file):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_bags(export_once, run_file, mode):
+def test_bags_on_both_runtimes_match_packed_form(export_once, run_file, mode):
     exported = export_once(mode, lambda: bag_and_example(mode))
     ids, offsets = np.arange(12) % 7, np.array([0, 3, 3])
     (bags,), refusal = run_file(exported.path, [{"ids": ids, "offsets": at} for at in (offsets, offsets + 1)])
@@ -79,7 +79,7 @@ def test_bags(export_once, run_file, mode):
     assert "gather" in refusal.lower()
 
 
-def test_the_sparse_layout_of_ant(run_file, tmp_path, export_once):
+def test_ant_sparse_layout_matches_packed_form_on_both_runtimes(run_file, tmp_path, export_once):
     packed = export_once("ant", lambda: (LAYERS["ant"],)).table
     graph = Graph()
     result = ANT.rows(graph, "table", packed, graph.input("ids", "int32", (-1,)), "csr")
@@ -89,7 +89,7 @@ def test_the_sparse_layout_of_ant(run_file, tmp_path, export_once):
     assert (np.abs(rows - packed.rows_float64(ids)) <= 1e-6 * packed.magnitudes(ids)).all()
 
 
-def test_integers_that_do_not_fit_are_refused(run_file, tmp_path):
+def test_ids_beyond_int32_are_refused(run_file, tmp_path):
     graph = Graph()
     graph.write(tmp_path / "model.tflite", {"narrow": graph.narrowed(graph.input("wide", "int64", (-1,)))}, {})
     fitting = np.array([-(2**31), -1, 0, 7, 2**31 - 1])
@@ -101,14 +101,14 @@ def test_integers_that_do_not_fit_are_refused(run_file, tmp_path):
     assert all("gather" in refusal.lower() for refusal in refusals)
 
 
-def test_these_files_contain_every_operator_that_an_export_can(export, export_once):
-    """So that none is in the list that was never run on both."""
+def test_exported_files_contain_every_operator_of_an_export(export, export_once):
+    """Every operator of the list runs on both runtimes in the tests above."""
     found = set()
     for name, layer in LAYERS.items():
         found |= export_once(name, lambda layer=layer: (layer,)).content.operators.keys()
     for mode in MODES:
         found |= export_once(mode, lambda mode=mode: bag_and_example(mode)).content.operators.keys()
     found |= export(edge_embed.DPQEmbeddingBag(20, 12, 16, 4)).content.operators.keys()
-    # Of heads: tests/exporters/tflite/test_heads.py.
+    # Files of output layers: tests/exporters/tflite/test_heads.py.
     found |= export(Best(), torch.ones(2, 12)).content.operators.keys()
-    assert found == OPERATORS.keys() - {"QUANTIZE", "TRANSPOSE"}  # in compressed files of other tools alone
+    assert found == OPERATORS.keys() - {"QUANTIZE", "TRANSPOSE"}  # only in compressed files of other tools

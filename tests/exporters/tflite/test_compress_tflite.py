@@ -1,4 +1,4 @@
-"""`edge-embed compress` of TFLite files that another tool made: in place, and with the reasons where that cannot be."""
+"""`edge-embed compress` of other tools' TFLite files: in place, or with the reasons why that is impossible."""
 
 import json
 import sys
@@ -58,14 +58,14 @@ def answers(path: Path, ids: np.ndarray) -> np.ndarray:
         ("low_rank", {"rank": 5}),
     ],
 )
-def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, tmp_path):
+def test_compressed_file_answers_with_packed_rows(method, sizes, dense, tmp_path):
     small = tmp_path / "small.tflite"
     path, report = edge_embed.compress(dense, method, output=small, **sizes)
     assert path == small
     (table,) = report.tables
     assert (table.name, table.uses) == (WORDS, 1)
     assert (report.dense_bytes, report.compressed_bytes) == (dense.stat().st_size, small.stat().st_size)
-    # What a file of the same rows as a dense table answers.
+    # The expected answers are those of a file with the same rows as a dense table.
     layer, _ = edge_embed.compress(nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS))), method, **sizes)
     same = write_foreign(tmp_path / "same.tflite", layer(torch.arange(600)).numpy())
     ids = np.array([[0, 599, 17, 17]], np.int32)
@@ -73,11 +73,11 @@ def test_a_file_answers_with_the_rows_of_its_packed_table(method, sizes, dense, 
     assert read_foreign(small).attached[0][0][1] == b"a\nb\n"
 
 
-# Every rank, and each type with few and with many of them.
+# Every rank occurs, and each type with few and with many of them.
 @pytest.mark.parametrize(
     ("shape", "value_type"), [((), "float16"), ((4,), "float32"), ((2, 4), "float32"), ((2, 1, 3), "float16")]
 )
-def test_rotated_rows_of_a_saved_model_stay_dynamic(value_type, shape, tmp_path):
+def test_rotated_rows_of_saved_model_stay_dynamic(value_type, shape, tmp_path):
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))
     edge_embed.save(model, tmp_path / "dense.pt", torch.zeros(shape, dtype=torch.int64))
     edge_embed.compress(tmp_path / "dense.pt", "opq", output=tmp_path / "small.pt", **SIZES, value_type=value_type)
@@ -86,7 +86,7 @@ def test_rotated_rows_of_a_saved_model_stay_dynamic(value_type, shape, tmp_path)
     assert edge_embed.validate(tmp_path / "small.pt", tmp_path / "small.tflite").passed
 
 
-def test_the_command_finds_a_setting_and_says_what_it_wrote(tmp_path):
+def test_compress_command_finds_setting_and_reports_it(tmp_path):
     rows = np.random.default_rng(6).normal(size=(3000, DIM)).astype(np.float32)
     np.save(tmp_path / "counts.npy", np.arange(3000.0))
     dense, small = write_foreign(tmp_path / "dense.tflite", rows), tmp_path / "small.tflite"
@@ -102,7 +102,7 @@ def test_the_command_finds_a_setting_and_says_what_it_wrote(tmp_path):
     assert found.num_embeddings == 3000
 
 
-def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
+def test_table_needed_as_a_whole_is_refused(tmp_path):
     def needed(graph, table, ids):
         rows = mean_of_rows(graph, table, ids)
         graph.sum(table, [0])
@@ -115,7 +115,7 @@ def test_a_table_that_is_needed_as_a_whole_stays(tmp_path):
     assert not (tmp_path / "small.tflite").exists()
 
 
-def test_compress_halves_without_dequantize_are_compressed(tmp_path):
+def test_compress_accepts_float16_rows_without_dequantize(tmp_path):
     def halves(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
@@ -124,7 +124,7 @@ def test_compress_halves_without_dequantize_are_compressed(tmp_path):
     assert report.tables[0].fidelity.dense_bytes == 600 * DIM * 2
 
 
-def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_path):
+def test_compress_names_size_operators_and_remedy_of_table_that_stays(tmp_path):
     def integers(graph, table, ids):
         return graph.cast(graph.gather(table, ids), "float32")
 
@@ -136,7 +136,7 @@ def test_compress_table_that_stays_is_named_with_size_operators_and_remedy(tmp_p
     assert "convert it to float32" in result.stderr
 
 
-def test_compress_file_without_lookups_names_its_largest_constants(tmp_path):
+def test_compress_names_largest_constants_of_file_without_lookups(tmp_path):
     def product(graph, table, ids):
         return graph.products(graph.cast(ids, "float32"), table)
 
@@ -155,13 +155,13 @@ def test_compress_file_without_lookups_names_its_largest_constants(tmp_path):
         ({"ratio": 4, "counts": {"absent": np.ones(600)}}, "counts: got some for absent"),
     ],
 )
-def test_what_cannot_be_is_told(wanted, message, dense, tmp_path):
+def test_compress_of_unfit_file_or_option_is_refused(wanted, message, dense, tmp_path):
     with pytest.raises(BadInputError, match=message):
         edge_embed.compress(dense, "dpq", output=tmp_path / "small.tflite", **wanted)
     assert not (tmp_path / "small.tflite").exists()
 
 
-def test_the_file_itself_is_kept(dense, tmp_path):
+def test_compress_onto_its_own_input_is_refused(dense, tmp_path):
     before = dense.read_bytes()
     assert "choose another path" in run("compress", dense, "-o", dense, "--ratio", 4, "--force").stderr
     with pytest.raises(BadInputError, match="output: got none"):
@@ -183,14 +183,14 @@ def _one_of_two(rank: int, dense: Path) -> None:
 
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
-def test_two_processes_write_the_file_of_one(dense, tmp_path):
+def test_processes_write_same_file_as_one_process(dense, tmp_path):
     run_processes(_one_of_two, (dense,))
     edge_embed.compress(dense, "dpq", output=tmp_path / "one.tflite", **SIZES)
     assert (tmp_path / "small.tflite").read_bytes() == (tmp_path / "one.tflite").read_bytes()
 
 
 @pytest.mark.parametrize("form", ["quantizer int8", "quantizer explicit int4", "tensorflow dynamic range"])
-def test_compress_quantised_table_counts_the_bytes_that_the_file_holds(form, tmp_path):
+def test_compress_of_quantised_table_counts_bytes_of_file(form, tmp_path):
     file = write_form(tmp_path / "dense.tflite", form)
     held = read_foreign(file).found["table"].held_bytes
     (dense,) = inspect_tflite(file, verify=False).dense
@@ -203,7 +203,7 @@ def test_compress_quantised_table_counts_the_bytes_that_the_file_holds(form, tmp
 
 
 @pytest.mark.slow
-def test_compress_file_of_litert_torch_answers_with_its_packed_rows(tmp_path):
+def test_compressed_file_of_litert_torch_answers_with_packed_rows(tmp_path):
     litert_torch = pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
 
     class Indexed(nn.Module):

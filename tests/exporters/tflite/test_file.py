@@ -1,4 +1,4 @@
-"""What is in a file: packed tables and nothing dense, operators that both runtimes have, aligned buffers, metadata."""
+"""Contents of a file: packed tables without a dense one, operators of both runtimes, aligned buffers, metadata."""
 
 import json
 
@@ -44,7 +44,7 @@ def exported(request, export):
     return export(large(request.param))
 
 
-def test_the_file_is_the_packed_form_and_the_table_that_was_chosen(exported):
+def test_file_holds_packed_form_and_chosen_table_only(exported):
     (added,) = (table.added_bytes for table in exported.file.tables)
     packed = exported.table.nbytes
     assert exported.path.stat().st_size <= 1.02 * packed + added + 8192
@@ -53,8 +53,8 @@ def test_the_file_is_the_packed_form_and_the_table_that_was_chosen(exported):
     assert max(content.nbytes for content in exported.content.tensors.values()) <= packed
 
 
-def test_no_operator_depends_on_constants_alone(exported):
-    """Nothing can be folded, by a runtime or by another tool."""
+def test_operators_never_depend_on_constants_only(exported):
+    """No runtime and no other tool can fold an operator."""
     schema = load_schema()
     model = schema.ModelT.InitFromPackedBuf(exported.path.read_bytes(), 0)
     (graph,) = model.subgraphs
@@ -64,7 +64,7 @@ def test_no_operator_depends_on_constants_alone(exported):
 
 
 def _operators(path):
-    """Name, and types of the inputs, of every operator."""
+    """Return name and input types of every operator."""
     schema = load_schema()
     names = {number: name for name, number in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
     kinds = {number: name.lower() for name, number in vars(schema.TensorType).items() if not name.startswith("_")}
@@ -77,7 +77,7 @@ def _operators(path):
 
 @pytest.mark.parametrize("value_type", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("num_codes", [5, 16, 200, 300])
-def test_no_arithmetic_is_on_types_that_would_be_quantised(export, num_codes, value_type):
+def test_operators_compute_on_types_that_are_not_quantised(export, num_codes, value_type):
     layer = edge_embed.DPQEmbedding(400, 12, num_codes, 3, padding_idx=0).eval()
     layer.freeze(value_type=value_type)
     found = list(_operators(export(layer).path))
@@ -87,7 +87,7 @@ def test_no_arithmetic_is_on_types_that_would_be_quantised(export, num_codes, va
             assert not {"int8", "uint8", "int16"} & set(types), name
 
 
-def test_buffers_are_aligned(exported):
+def test_buffers_are_aligned_to_64_bytes(exported):
     content = exported.path.read_bytes()
     model = load_schema().Model.GetRootAs(content, 0)
     for at in range(1, model.BuffersLength()):
@@ -97,14 +97,14 @@ def test_buffers_are_aligned(exported):
         assert data.nbytes
 
 
-def test_sizes_are_dynamic(exported):
+def test_sizes_of_inputs_and_outputs_are_dynamic(exported):
     (port,) = exported.content.inputs
     assert port.shape == [None, None]
     assert exported.content.outputs[0].shape == [None, None, 64]
     assert exported.file.dynamic["ids"] == ["batch", "sequence"]
 
 
-def test_a_table_used_twice_is_stored_once(export):
+def test_table_used_twice_is_stored_once(export):
     exported = export(Twice(), (torch.tensor([[1, 2]]), torch.tensor([[3, 4]], dtype=torch.int32)))
     assert [port.dtype for port in exported.content.inputs] == ["int64", "int32"]
     assert exported.path.stat().st_size < 1.5 * exported.table.nbytes
@@ -112,7 +112,7 @@ def test_a_table_used_twice_is_stored_once(export):
     assert exported.opened()(ids, ids.astype(np.int32)).tobytes() == exported.table.rows(ids).tobytes()
 
 
-def test_what_travels_is_in_the_metadata(export):
+def test_metadata_holds_manifest_vocabulary_and_own_values(export):
     options = {"vocabulary": [f"wörd{index}" for index in range(20)], "metadata": {"task": "words"}}
     exported = export(edge_embed.DPQEmbedding(20, 12, 16, 4), **options)
     metadata = exported.content.metadata
@@ -121,12 +121,12 @@ def test_what_travels_is_in_the_metadata(export):
     assert json.loads(metadata["edge_embed.metadata"]) == options["metadata"]
 
 
-def test_the_same_model_gives_the_same_bytes(export):
+def test_export_twice_gives_same_bytes(export):
     layer = edge_embed.DPQEmbedding(200, 12, 16, 4)
     assert export(layer).path.read_bytes() == export(layer).path.read_bytes()
 
 
-def test_what_does_not_fit_one_file_is_refused_and_nothing_is_left(export, monkeypatch, tmp_path):
+def test_model_too_large_for_one_file_is_refused_without_output(export, monkeypatch, tmp_path):
     monkeypatch.setattr(flatbuffer, "_MOST_BYTES", 10_000)
     with pytest.raises(BadInputError, match=r"do not fit one TFLite file \(limit 2 GB.*fewer bits a row.*target onnx"):
         export(edge_embed.DPQEmbedding(5000, 32, 16, 8))

@@ -1,4 +1,4 @@
-"""Heads: logits and the rows of the largest, from tables that are never dense, on both runtimes."""
+"""Output layers on both runtimes: logits and top-k of tables that are never dense."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def hidden(*leading):
     pairwise(list(LAYERS), [7, 4096, 4097], TARGETS),  # rows are decoded in blocks of 4,096
     indirect=["run_file"],
 )
-def test_logits(export_once, run_file, name, n):
+def test_logits_match_packed_form_within_rounding(export_once, run_file, name, n):
     states = hidden(2, 3)
     exported = export_once((name, n), lambda: (Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states)))
     ((found,),) = run_file(exported.path, [{"hidden": states}])
@@ -51,7 +51,7 @@ def test_logits(export_once, run_file, name, n):
     assert not found[..., 2].any()
 
 
-def test_one_state_alone(export_once, run_file):
+def test_logits_of_one_state_match_packed_form(export_once, run_file):
     exported = export_once("one state", lambda: (Head(LAYERS["dpq"](20)), torch.ones(12)))
     ((found,),) = run_file(exported.path, [{"hidden": hidden()}])
     values, magnitudes = logits(exported.table, hidden())
@@ -59,7 +59,7 @@ def test_one_state_alone(export_once, run_file):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_the_largest_logits(export_once, run_file, bias):
+def test_topk_ids_match_largest_logits(export_once, run_file, bias):
     states = hidden(4)
     exported = export_once(bias, lambda: (Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), torch.from_numpy(states)))
     ((values, ids),) = run_file(exported.path, [{"hidden": states}])
@@ -68,19 +68,19 @@ def test_the_largest_logits(export_once, run_file, bias):
     every, magnitudes = every + added, magnitudes + np.abs(added)
     rounding = 1e-6 * np.take_along_axis(magnitudes, ids, 1)
     assert (np.abs(values - np.take_along_axis(every, ids, 1)) <= rounding).all()
-    largest = np.sort(every)[:, :-10:-1]  # those that differ by less than rounding come in any order
+    largest = np.sort(every)[:, :-10:-1]  # logits within rounding come in any order
     assert (np.abs(values - largest) <= rounding).all()
     assert all(len(set(row)) == 9 for row in ids.tolist())
 
 
-def test_equal_logits_come_by_the_lowest_id(export_once, run_file):
+def test_topk_of_equal_logits_gives_lowest_ids(export_once, run_file):
     exported = export_once("best", lambda: (Head(LAYERS["dpq"](5000), k=3), torch.ones(2, 12)))
     ((values, ids),) = run_file(exported.path, [{"hidden": np.zeros((2, 12), np.float32)}])
     assert not values.any()
     assert (ids == [0, 1, 2]).all()
 
 
-def test_states_that_are_no_numbers_stay_so(export_once, run_file):
+def test_nan_states_give_nan_logits(export_once, run_file):
     exported = export_once("no numbers", lambda: (Head(LAYERS["dpq"](20)), torch.ones(2, 12)))
     states = hidden(2)
     states[0, 0] = np.nan
@@ -89,8 +89,8 @@ def test_states_that_are_no_numbers_stay_so(export_once, run_file):
     assert np.isfinite(found[1]).all()
 
 
-def test_no_tensor_is_the_dense_table(export):
-    """Rows are made from an input, block by block, so that no runtime can make all of them once and keep them."""
+def test_output_layer_holds_no_dense_table(export):
+    """Rows are computed from an input, block by block, so that no runtime computes them once and keeps them."""
     exported = export(Head(LAYERS["dpq"](40_000)), torch.ones(2, 12))
     assert exported.path.stat().st_size < 40_000 * 12 * 4 / 6
     (graph,) = load_schema().ModelT.InitFromPackedBuf(exported.path.read_bytes(), 0).subgraphs

@@ -1,4 +1,4 @@
-"""What is not exported to TFLite is refused with what is, and nothing is written."""
+"""Models that have no TFLite export are refused with the remedy, and nothing is written."""
 
 import sys
 
@@ -46,7 +46,7 @@ def saved(tmp_path_factory):
     return edge_embed.save(edge_embed.DPQEmbedding(20, 12, 16, 4), path, torch.tensor([[1, 2]]))
 
 
-def test_the_rest_of_a_model_without_its_converter(export, tmp_path, monkeypatch):
+def test_model_beyond_lookups_without_converter_names_extra(export, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litert_torch", None)
     with pytest.raises(EdgeEmbedError, match=r'more than looking up.*pip install "edge-embed\[tflite-models\]"'):
         export(Tagger())
@@ -62,7 +62,7 @@ def test_the_rest_of_a_model_without_its_converter(export, tmp_path, monkeypatch
         (Sorted, r"needs the operators .*STABLEHLO_SORT, which not every runtime of TFLite has: use --target onnx"),
     ],
 )
-def test_operators_that_the_converter_or_a_runtime_has_not(export, tmp_path, model, message):
+def test_operators_without_converter_or_runtime_are_refused(export, tmp_path, model, message):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     with pytest.raises(BadInputError, match=message):
         export(model())
@@ -82,7 +82,7 @@ def test_operators_that_the_converter_or_a_runtime_has_not(export, tmp_path, mod
         ({"batch": []}, r"got \[\] for batch, expected sizes"),
     ],
 )
-def test_sizes_that_no_signature_can_have(export, tmp_path, sizes, message):
+def test_sizes_that_no_signature_can_have_are_refused(export, tmp_path, sizes, message):
     with pytest.raises(BadInputError, match=message):
         export(edge_embed.DPQEmbedding(20, 12, 16, 4), tflite_sizes=sizes)
     assert not list(tmp_path.rglob("*.tflite"))
@@ -97,13 +97,13 @@ class Positions(Tagger):
         return self.words(ids) + self.positions(torch.arange(ids.shape[1]))
 
 
-def test_a_size_beyond_a_table_of_positions(export, tmp_path):
+def test_size_beyond_table_of_positions_is_refused(export, tmp_path):
     with pytest.raises(BadInputError, match=r"does not run at batch=2, sequence=9: IndexError: .*expected sizes"):
         export(Positions(), tflite_sizes={"sequence": [8, 9]})
     assert not list(tmp_path.rglob("*.tflite"))
 
 
-def test_a_model_without_a_compressed_table(export):
+def test_model_without_compressed_table_is_refused(export):
     with pytest.raises(BadInputError, match="no compressed table"):
         export(nn.Embedding(20, 12))
 
@@ -118,21 +118,21 @@ def test_a_model_without_a_compressed_table(export):
         ("onnx", {"tflite_sizes": {"batch": [1]}}),
     ],
 )
-def test_an_option_of_the_other_target(saved, tmp_path, target, option):
+def test_option_of_other_target_is_refused(saved, tmp_path, target, option):
     (name,) = option
     with pytest.raises(BadInputError, match=f"{name}: got one for target {target}, expected it with"):
         edge_embed.export(saved, target, tmp_path / "model", **option)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_report_says_how_tables_lie_in_the_file(saved, tmp_path):
+def test_report_names_layout_of_tables(saved, tmp_path):
     report = edge_embed.export(saved, "tflite", tmp_path / "model.tflite", tflite_table="pairs").to_json()
     (table,) = report["tables"]
     assert (table["layout"], table["added_bytes"]) == ("pairs", 256 * 12 * 4 - 16 * 12 * 4)
     assert report["frozen"] == {"ids": [], "output": ["12"]}
 
 
-def test_without_the_package_it_says_how_to_get_it(saved, tmp_path, monkeypatch):
+def test_export_without_flatbuffers_package_names_extra(saved, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.schema_py_generated", None)
     with pytest.raises(EdgeEmbedError, match=r'pip install "edge-embed\[tflite\]"'):
         edge_embed.export(saved, "tflite", tmp_path / "model.tflite")

@@ -1,4 +1,4 @@
-"""Tables of files that another tool made: packed ones answer as they should, the rest stays as it was."""
+"""Replaced tables of other tools' files: packed tables give the expected answers, and the rest of the file stays."""
 
 import hashlib
 import os
@@ -62,7 +62,7 @@ def rows_of(packed):
 
 
 def open_with_delegate(path):
-    """An interpreter, and how many kernels of the delegate it has."""
+    """Return an interpreter, and the number of kernels that the delegate took over."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
     delegate = [load_delegate(str(edge_embed.get_delegate_path()))]
@@ -91,12 +91,12 @@ def packed(make_packed):
 
 
 class TestAnswers:
-    """Those of the same file whose dense table holds the rows of the packed one."""
+    """Answers match the same file whose dense table holds the rows of the packed one."""
 
     @pytest.mark.parametrize(
         ("kind", "ids_type", "run_file"), pairwise(list(PACKED), ["int32", "int64"], TARGETS), indirect=["run_file"]
     )
-    def test_in_both_runtimes(self, tmp_path, make_packed, run_file, kind, ids_type):
+    def test_answers_on_both_runtimes_match_packed_rows(self, tmp_path, make_packed, run_file, kind, ids_type):
         packed, table = PACKED[kind](make_packed)
         expected = write_foreign(tmp_path / "expected.tflite", rows_of(packed), ids_type)
         foreign, replaced = write_foreign(tmp_path / "foreign.tflite", TABLE, ids_type), tmp_path / "replaced.tflite"
@@ -108,7 +108,7 @@ class TestAnswers:
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("kind", [kind for kind in PACKED if kind != "dpq float16"])
-    def test_with_the_delegate(self, tmp_path, make_packed, foreign, kind):
+    def test_answers_with_delegate_match_packed_rows(self, tmp_path, make_packed, foreign, kind):
         packed, table = PACKED[kind](make_packed)
         replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed}, table)
         interpreter, kernels = open_with_delegate(tmp_path / "replaced.tflite")
@@ -116,7 +116,7 @@ class TestAnswers:
         expected, _ = open_with_delegate(write_foreign(tmp_path / "expected.tflite", rows_of(packed)))
         np.testing.assert_allclose(answers(interpreter, IDS), answers(expected, IDS), rtol=1e-5, atol=1e-5)
 
-    def test_rows_that_are_the_output_are_those_of_the_table(self, tmp_path, packed):
+    def test_answers_of_rows_as_output_are_rows_of_table(self, tmp_path, packed):
         foreign = write_foreign(tmp_path / "a.tflite", make=lambda graph, table, ids: graph.gather(table, ids))
         replace_tables(foreign, tmp_path / "b.tflite", {WORDS: packed})
         interpreter, kernels = open_with_delegate(tmp_path / "b.tflite")
@@ -125,12 +125,12 @@ class TestAnswers:
         before, _ = open_with_delegate(foreign)
         assert interpreter.get_output_details()[0]["name"] == before.get_output_details()[0]["name"]
 
-    def test_an_id_that_is_no_row_is_an_error(self, tmp_path, foreign, packed, run_file):
+    def test_answers_to_id_out_of_range_are_errors(self, tmp_path, foreign, packed, run_file):
         replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed})
         (refused,) = run_file(tmp_path / "replaced.tflite", [{"ids": np.array([[0, 1, ROWS, 2]], np.int32)}])
         assert isinstance(refused, str)
 
-    def test_several_tables_and_signatures(self, tmp_path, make_packed):
+    def test_answers_of_several_tables_and_signatures_match(self, tmp_path, make_packed):
         other = np.random.default_rng(5).normal(size=(9, DIM)).astype(np.float32)
 
         def two(graph, table, ids):
@@ -153,13 +153,13 @@ class TestAnswers:
 
 
 class TestTheRest:
-    def test_dense_tables_are_found(self, foreign):
+    def test_dense_tables_of_file_are_found(self, foreign):
         ((name, rows),) = read_dense_tables(foreign).items()
         assert name == WORDS
         assert rows.dtype == np.float32
         assert rows.tobytes() == TABLE.tobytes()
 
-    def test_the_dense_rows_are_gone(self, tmp_path, foreign, packed):
+    def test_dense_rows_are_gone_after_replacing(self, tmp_path, foreign, packed):
         replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed})
         content = (tmp_path / "replaced.tflite").read_bytes()
         assert TABLE[7].tobytes() in foreign.read_bytes()
@@ -177,7 +177,7 @@ class TestTheRest:
         found = {entry.name.decode(): bytes(models[1].buffers[entry.buffer].data) for entry in models[1].metadata}
         assert METADATA.items() <= {name: content.decode() for name, content in found.items()}.items()
 
-    def test_attached_files_stay(self, tmp_path, foreign, packed):
+    def test_attached_files_stay_readable(self, tmp_path, foreign, packed):
         replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed})
         with zipfile.ZipFile(foreign) as before, zipfile.ZipFile(tmp_path / "replaced.tflite") as after:
             assert after.namelist() == ["vocab.txt", "labels.txt"]
@@ -189,14 +189,14 @@ class TestTheRest:
                 assert (kept.date_time, kept.compress_type) == (entry.date_time, entry.compress_type)
 
     def test_operators_keep_their_order(self, tmp_path, foreign, packed):
-        """What a model keeps between its runs depends on it."""
+        """A model's state between its runs depends on the order."""
         replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed})
         names = [operator["op_name"] for operator in open_with_delegate(foreign)[0]._get_ops_details()]
         interpreter, _ = open_with_delegate(tmp_path / "replaced.tflite")
         kept = [operator["op_name"] for operator in interpreter._get_ops_details()]
         assert [name for name in kept if name in names[1:]] == names[1:]
 
-    def test_inspect_verifies_it(self, tmp_path, foreign, packed):
+    def test_inspect_verifies_replaced_table(self, tmp_path, foreign, packed):
         layouts = replace_tables(foreign, tmp_path / "replaced.tflite", {WORDS: packed}, "pairs")
         report = inspect_tflite(tmp_path / "replaced.tflite", verify=True)
         assert report.differences == []
@@ -208,14 +208,14 @@ class TestTheRest:
         (tmp_path / "other.tflite").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         assert inspect_tflite(tmp_path / "other.tflite", verify=True).differences
 
-    def test_the_same_input_gives_the_same_bytes(self, tmp_path, foreign, packed):
+    def test_replace_tables_twice_gives_same_bytes(self, tmp_path, foreign, packed):
         for name in "ab":
             replace_tables(foreign, tmp_path / name, {WORDS: packed})
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def refuse(source, tables, message, **options):
-    """It is refused, and nothing is written."""
+    """Assert that the tables are refused and that nothing is written."""
     output = source.parent / "replaced.tflite"
     with pytest.raises(BadInputError, match=message):
         replace_tables(source, output, tables, **options)
@@ -227,16 +227,16 @@ def quantised(graph, table, ids):
 
 
 class TestRefusals:
-    def test_a_name_that_is_not_there(self, foreign, packed):
+    def test_name_of_absent_table_is_refused(self, foreign, packed):
         refuse(foreign, {"words": packed}, f"got a table for 'words', expected one of: {WORDS}$")
 
-    def test_rows_of_another_shape(self, foreign, make_packed):
+    def test_rows_of_another_shape_are_refused(self, foreign, make_packed):
         refuse(foreign, {WORDS: make_packed(16, 4, rows=59)}, r"got packed rows \[59, 12\], expected \[60, 12\]")
 
-    def test_a_layout_that_the_table_cannot_have(self, foreign, make_packed):
+    def test_layout_that_table_cannot_have_is_refused(self, foreign, make_packed):
         refuse(foreign, {WORDS: make_packed(5, 4, rows=ROWS)}, "got 'pairs' for 4 groups", tflite_table="pairs")
 
-    def test_integers_without_scales(self, tmp_path, packed):
+    def test_integers_without_scales_are_refused(self, tmp_path, packed):
         foreign = write_foreign(tmp_path / "foreign.tflite", TABLE.astype(np.int8), make=quantised)
         refuse(
             foreign,
@@ -245,13 +245,13 @@ class TestRefusals:
         )
         assert read_dense_tables(foreign) == {}
 
-    def test_a_table_that_is_needed_as_a_whole(self, tmp_path, packed):
+    def test_table_needed_as_a_whole_is_refused(self, tmp_path, packed):
         def scaled(graph, table, ids):
             return graph.binary("MUL", graph.slice(graph.gather(table, graph.flatten(ids)), 0, 1), table)
 
         refuse(write_foreign(tmp_path / "a.tflite", make=scaled), {WORDS: packed}, "got one that MUL reads too")
 
-    def test_a_table_that_another_signature_needs_as_a_whole(self, tmp_path, packed):
+    def test_table_needed_as_a_whole_by_another_signature_is_refused(self, tmp_path, packed):
         def looked_up_once(graph, table, ids):
             once.append(True)
             return mean_of_rows(graph, table, ids) if len(once) == 1 else graph.sum(table, [0])
@@ -260,24 +260,24 @@ class TestRefusals:
         foreign = write_foreign(tmp_path / "a.tflite", make=looked_up_once, signatures=("one", "two"))
         refuse(foreign, {WORDS: packed}, "got one that SUM reads too")
 
-    def test_tables_that_were_replaced_already(self, tmp_path, foreign, packed):
+    def test_tables_replaced_before_are_refused(self, tmp_path, foreign, packed):
         replace_tables(foreign, tmp_path / "a.tflite", {WORDS: packed})
         foreign.unlink()
         refuse(tmp_path / "a.tflite", {WORDS: packed}, "has compressed tables already: replace all at once")
 
-    def test_no_tflite_file(self, tmp_path, packed):
+    def test_file_of_another_format_is_refused(self, tmp_path, packed):
         (tmp_path / "a.tflite").write_bytes(b"PK\3\4 something else altogether")
         refuse(tmp_path / "a.tflite", {WORDS: packed}, r"expected b'TFL3': is it a TFLite model\?")
 
-    def test_a_file_that_is_not_there(self, tmp_path, packed):
+    def test_file_that_is_absent_is_refused(self, tmp_path, packed):
         with pytest.raises(BadInputError, match="there is no such file, expected a TFLite model"):
             replace_tables(tmp_path / "absent.tflite", tmp_path / "out.tflite", {WORDS: packed})
 
-    def test_what_does_not_fit_one_file(self, foreign, packed, monkeypatch):
+    def test_tables_too_large_for_one_file_are_refused(self, foreign, packed, monkeypatch):
         monkeypatch.setattr(flatbuffer, "_MOST_BYTES", 100)
         refuse(foreign, {WORDS: packed}, "do not fit one TFLite file")
 
-    def test_an_existing_output_is_kept(self, tmp_path, foreign, packed):
+    def test_existing_output_is_kept_without_force(self, tmp_path, foreign, packed):
         (tmp_path / "out.tflite").write_bytes(b"kept")
         with pytest.raises(BadInputError, match="exists"):
             replace_tables(foreign, tmp_path / "out.tflite", {WORDS: packed})
@@ -285,7 +285,7 @@ class TestRefusals:
         replace_tables(foreign, tmp_path / "out.tflite", {WORDS: packed}, force=True)
         assert [table.name for table in inspect_tflite(tmp_path / "out.tflite", verify=True).tables] == [STORED]
 
-    def test_the_file_itself_is_no_output(self, foreign, packed):
+    def test_replace_tables_onto_its_own_input_is_refused(self, foreign, packed):
         refuse_itself = pytest.raises(BadInputError, match="is read by this command")
         before = foreign.read_bytes()
         with refuse_itself:
@@ -294,27 +294,27 @@ class TestRefusals:
 
 
 class TestDamage:
-    """A damaged file is an error of ours, or is read as the other model that it then is."""
+    """A damaged file raises `BadInputError`, or is read as the valid model that it has become."""
 
     @pytest.mark.parametrize("share", np.linspace(0.001, 0.999, 40))
-    def test_a_file_that_was_cut(self, tmp_path, packed, share):
+    def test_file_cut_anywhere_is_refused(self, tmp_path, packed, share):
         source = write_foreign(tmp_path / "whole.tflite")
         content = source.read_bytes()
         source.unlink()
         (tmp_path / "cut.tflite").write_bytes(content[: int(share * len(content))])
         refuse(tmp_path / "cut.tflite", {WORDS: packed}, "is damaged|TFLite model|expected one of")
 
-    def test_an_archive_that_was_cut(self, foreign, packed):
+    def test_archive_that_was_cut_is_refused(self, foreign, packed):
         foreign.write_bytes(foreign.read_bytes()[:-30])
         refuse(foreign, {WORDS: packed}, "the zip archive behind the model has no end")
 
-    def test_an_archive_that_was_changed(self, foreign, packed):
+    def test_archive_that_was_changed_is_refused(self, foreign, packed):
         content = foreign.read_bytes()
         foreign.write_bytes(content.replace(b"<PAD> 0", b"<PAD> 1"))
         refuse(foreign, {WORDS: packed}, "the zip archive behind the model is damaged")
 
     @pytest.mark.parametrize("seed", range(8))
-    def test_bytes_that_were_changed(self, tmp_path, packed, seed):
+    def test_file_with_changed_bytes_is_refused_or_read(self, tmp_path, packed, seed):
         random = np.random.default_rng(seed)
         whole = write_foreign(tmp_path / "whole.tflite").read_bytes()
         structure = [
@@ -333,8 +333,8 @@ class TestDamage:
 
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 @pytest.mark.parametrize("name", ["movie_review", "nl_classifier_regex", "regex_one_embedding"])
-def test_published_classifiers(tmp_path, make_packed, run_file, name):
-    """Their table replaced by an exact one, they answer as before; their words and labels are still there."""
+def test_published_classifiers_answer_as_before(tmp_path, make_packed, run_file, name):
+    """Their table is replaced by an exact one; their words and labels stay."""
     with tarfile.open(Path(DATA) / "tflite-nlclassifier.tar.xz") as files:
         files.extractall(tmp_path, filter="data")
     source = tmp_path / "tflite-nlclassifier" / f"{name}.tflite"

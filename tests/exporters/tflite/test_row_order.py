@@ -1,4 +1,4 @@
-"""Tables of TT and TR with an order of their own: every use on both runtimes, by operators and with the delegate."""
+"""TT and TR tables with a row order: every use on both runtimes, by operators and with the delegate."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ IDS = np.array([[0, 3, 29], [7, 0, 1]])
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows(export_once, run_file, name, dtype):
+def test_rows_of_ordered_table_match_packed_form(export_once, run_file, name, dtype):
     exported = export_once((name, dtype), lambda: (LAYERS[name](), torch.from_numpy(IDS.astype(dtype))))
     feeds = [{"ids": IDS.astype(dtype)}, *({"ids": np.array([[0, wrong]], dtype)} for wrong in (-1, N))]
     (found,), *refused = run_file(exported.path, feeds)
@@ -32,7 +32,7 @@ def test_rows(export_once, run_file, name, dtype):
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags(export_once, run_file, mode):
+def test_bags_of_ordered_table_match_packed_form(export_once, run_file, mode):
     def make():
         return edge_embed.TTEmbeddingBag(N, D, 3, padding_idx=PADDING, row_order=ORDER, mode=mode), torch.from_numpy(
             IDS
@@ -57,7 +57,7 @@ class Head(nn.Module):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_heads(export_once, run_file, name, bias):
+def test_output_layers_of_ordered_table_match_packed_form(export_once, run_file, name, bias):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     states = np.random.default_rng(0).normal(size=(2, D)).astype(np.float32)
     exported = export_once((name, bias), lambda: (Head(LAYERS[name](), bias), torch.from_numpy(states)))
@@ -69,8 +69,8 @@ def test_heads(export_once, run_file, name, bias):
     np.testing.assert_array_equal(top, np.take_along_axis(scores, ids, 1))
 
 
-def test_equal_logits_come_by_the_lowest_id(export_once, run_file):
-    """Not by the lowest row: the delegate is asked for logits, and the largest are found behind it."""
+def test_topk_of_equal_logits_gives_lowest_ids(export_once, run_file):
+    """Rows have another order than ids: the delegate computes logits, and top-k follows it."""
 
     class Best(nn.Module):
         def __init__(self):
@@ -86,13 +86,13 @@ def test_equal_logits_come_by_the_lowest_id(export_once, run_file):
     np.testing.assert_array_equal(ids, [range(5)] * 2)
 
 
-def test_the_delegate_takes_over_the_plain_use_behind_the_gather(export_once):
+def test_delegate_takes_plain_use_behind_gather(export_once):
     line = export_once("tt", lambda: (LAYERS["tt"](),)).content.metadata[DELEGATE_KEY].splitlines()[1]
     assert line.startswith("rows tt ids=gather_")
 
 
-def test_the_file_keeps_the_table(export_once):
-    """Its size too: the order is 4 bytes a row there."""
+def test_file_holds_row_order_unchanged(export_once):
+    """The order takes 4 bytes a row in the file too."""
     exported = export_once("tt", lambda: (LAYERS["tt"](),))
     stored = exported.content.tensors["embedding.row_order"]
     np.testing.assert_array_equal(stored.view(np.int32), exported.table.tensors()["row_order"])

@@ -1,4 +1,4 @@
-"""DPQ tables whose rows have scales, or whose last group is narrower: every use on both runtimes, by operators."""
+"""DPQ tables with row scales or with a narrower last group: every use on both runtimes, by operators."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def packed(num_codes: int, value_type: str, scales: bool = True, unused: int = 1
     return replace(table, unused_columns=unused, **rows)
 
 
-TABLES = {  # by how codes become rows: a byte each, pairs of a byte, across bytes
+TABLES = {  # codes of a byte each, pairs of a byte, across bytes
     "direct": packed(256, "float32"),
     "pairs": packed(16, "float32", unused=0),
     "byte": packed(7, "int8", unused=2),
@@ -48,7 +48,7 @@ TABLES = {  # by how codes become rows: a byte each, pairs of a byte, across byt
 @pytest.mark.parametrize(
     ("name", "dtype", "run_file"), pairwise(list(TABLES), [np.int32, np.int64], TARGETS), indirect=["run_file"]
 )
-def test_rows(export_once, run_file, name, dtype):
+def test_rows_with_scales_match_packed_form(export_once, run_file, name, dtype):
     table = TABLES[name]
     exported = export_once((name, dtype), lambda: (ScaledDPQEmbedding(table), torch.from_numpy(IDS.astype(dtype))))
     feeds = [{"ids": IDS.astype(dtype)}, *({"ids": np.array([[0, wrong]], dtype)} for wrong in (-1, N))]
@@ -58,7 +58,7 @@ def test_rows(export_once, run_file, name, dtype):
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags(export_once, run_file, mode):
+def test_bags_with_scales_match_packed_form(export_once, run_file, mode):
     table = TABLES["direct"]
     exported = export_once(mode, lambda: (ScaledDPQEmbeddingBag(table, mode=mode), torch.from_numpy(IDS)))
     ((found,),) = run_file(exported.path, [{"ids": IDS}])
@@ -76,7 +76,7 @@ class Head(nn.Module):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_heads(export_once, run_file, name):
+def test_output_layers_with_scales_match_packed_form(export_once, run_file, name):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     table = TABLES[name]
     states = np.random.default_rng(0).normal(size=(2, table.embedding_dim)).astype(np.float32)
@@ -88,12 +88,12 @@ def test_heads(export_once, run_file, name):
     np.testing.assert_array_equal(top, np.take_along_axis(scores, ids, 1))
 
 
-def test_the_delegate_is_not_asked_for_what_no_kernel_does(export_once):
+def test_delegate_gets_no_use_without_kernel(export_once):
     content = export_once("direct", lambda: (ScaledDPQEmbedding(TABLES["direct"]),)).content
     assert content.metadata[DELEGATE_KEY].splitlines()[1:] == []
 
 
-def test_the_file_keeps_the_table(export_once):
+def test_file_holds_tensors_unchanged(export_once):
     exported = export_once("direct", lambda: (ScaledDPQEmbedding(TABLES["direct"]),))
     for name in ("row_scale_codes", "row_scales"):
         stored = exported.content.tensors[f"embedding.{name}"]

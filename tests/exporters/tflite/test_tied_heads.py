@@ -1,4 +1,4 @@
-"""Output layers that share a table in TFLite files of other tools follow it: nothing dense is left."""
+"""Output layers that share a table in other tools' TFLite files follow the table: nothing dense stays."""
 
 import sys
 from pathlib import Path
@@ -76,7 +76,7 @@ def packed_of(make, method):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("method", ["dpq", "ant", "tt"])
-def test_tied_head_gives_the_products_with_the_packed_rows(form, method, make_packed, tmp_path):
+def test_tied_output_layer_gives_products_with_packed_rows(form, method, make_packed, tmp_path):
     packed = packed_of(make_packed, method)
     source = write_foreign(tmp_path / "in.tflite", make=FORMS[form])
     rows = packed.rows(np.arange(ROWS)).astype(np.float32)
@@ -90,7 +90,7 @@ def test_tied_head_gives_the_products_with_the_packed_rows(form, method, make_pa
 
 
 @pytest.mark.parametrize("form", ["BATCH_MATMUL", "with a bias and ReLU", "that keeps three axes"])
-def test_tied_head_of_a_file_without_fixed_sizes_takes_other_sizes(form, make_packed, tmp_path):
+def test_tied_output_layer_without_fixed_sizes_takes_other_sizes(form, make_packed, tmp_path):
     packed = make_packed(16, 4, rows=ROWS)
     rows = packed.rows(np.arange(ROWS)).astype(np.float32)
     source = write_foreign(tmp_path / "in.tflite", make=FORMS[form], shape=(-1, -1))
@@ -128,7 +128,7 @@ def test_compressed_tied_table_validates_against_its_original(form, method, tmp_
         ),
     ],
 )
-def test_table_that_something_else_takes_as_a_whole_stays(make, reader, tmp_path):
+def test_table_needed_as_a_whole_elsewhere_stays(make, reader, tmp_path):
     def both(graph, table, ids):
         graph.gather(table, ids)
         return make(graph, table, ids)
@@ -151,7 +151,7 @@ def compressed(file):
 
 
 @pytest.mark.parametrize("form", UNTIED)
-def test_an_untied_output_layer_is_listed_with_its_size(form, tmp_path):
+def test_output_layer_untied_is_listed_with_size(form, tmp_path):
     file = write_foreign(tmp_path / "dense.tflite", TABLE, make=UNTIED[form])
     (layer,) = (table for table in compressed(file).tables if table.reason)
     assert (layer.name, layer.num_embeddings, layer.embedding_dim) == ("head", 40, DIM)
@@ -161,7 +161,7 @@ def test_an_untied_output_layer_is_listed_with_its_size(form, tmp_path):
     assert any(note.startswith("head is an output layer") for note in inspected.notes)
 
 
-def test_a_layer_within_a_model_is_not_listed(tmp_path):
+def test_layer_within_model_is_not_listed(tmp_path):
     def two(graph, table, ids):
         inner = graph.products(summed(graph, table, ids), graph.table("inner", HEAD))
         return graph.products(inner, graph.table("outer", np.ones((5, 40), np.float32)))

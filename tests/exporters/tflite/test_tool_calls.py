@@ -27,7 +27,7 @@ TABLES = {
 
 
 def branches(path, table="float32", other=None, whole=False):
-    """TensorFlow's tf.cond: both branches take the table as an argument, the second looks up ids + 1."""
+    """Write TensorFlow's tf.cond: both branches take the table as an argument, the second looks up ids + 1."""
     file, (make, kind) = ToolFile(), TABLES[table]
     condition, ids = file.tensor("condition", "bool", []), file.tensor("ids", "int32", [1, 4])
     given = [condition, make(file), ids]
@@ -53,7 +53,7 @@ def branches(path, table="float32", other=None, whole=False):
 
 
 def loop(path, changes=False):
-    """TensorFlow's tf.while_loop: a sum of rows, the table as an argument that goes through."""
+    """Write TensorFlow's tf.while_loop: a sum of rows, with the table as an argument that each step returns."""
     file = ToolFile()
     ids, table = file.tensor("ids", "int32", [1, 4]), file.constant("table", TABLE)
     first, zeros = file.constant("first", np.array(0, np.int32)), file.constant("zeros", np.zeros((1, DIM), np.float32))
@@ -79,7 +79,7 @@ def loop(path, changes=False):
 
 
 def composite(path):
-    """A StableHLO composite: a runtime may have a kernel of that name, and runs the decomposition else."""
+    """Write a StableHLO composite: a runtime uses its kernel of that name, or runs the decomposition."""
     file = ToolFile()
     ids, table = file.tensor("ids", "int32", [1, 4]), file.constant("table", TABLE)
     made = file.add("STABLEHLO_COMPOSITE", [ids, table], [1, 4, DIM])
@@ -108,7 +108,7 @@ def answers_of(path, *values):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_replace_tables_table_given_to_branches_answers_as_before(tmp_path, table):
+def test_replaced_table_given_to_branches_answers_as_before(tmp_path, table):
     file, replaced = branches(tmp_path / "file.tflite", table), tmp_path / "replaced.tflite"
     ((name, rows),) = read_dense_tables(file).items()
     assert name == "table"
@@ -120,8 +120,8 @@ def test_replace_tables_table_given_to_branches_answers_as_before(tmp_path, tabl
     assert INT8[:8].tobytes() not in replaced.read_bytes()
 
 
-def test_replace_tables_each_branch_with_a_table_of_its_own_answers_as_before(tmp_path):
-    """The second branch takes the first one's table as an argument, and does not use it."""
+def test_replaced_tables_of_separate_branches_answer_as_before(tmp_path):
+    """The second branch receives the first one's table as an argument and does not use it."""
     file, replaced = branches(tmp_path / "file.tflite", other=TABLE[::-1].copy()), tmp_path / "replaced.tflite"
     tables = read_dense_tables(file)
     assert set(tables) == {"table", "other"}
@@ -131,22 +131,22 @@ def test_replace_tables_each_branch_with_a_table_of_its_own_answers_as_before(tm
         assert got.tobytes() == expected.tobytes()
 
 
-def test_read_foreign_table_that_is_given_to_branches_and_summed_stays(tmp_path):
+def test_table_given_to_branches_and_summed_stays(tmp_path):
     assert read_foreign(branches(tmp_path / "file.tflite", whole=True)).found["table"].readers == ["SUM"]
 
 
-def test_replace_tables_table_of_a_loop_answers_as_before(tmp_path):
+def test_replaced_table_of_loop_answers_as_before(tmp_path):
     file, replaced = loop(tmp_path / "file.tflite"), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {"table": exact(TABLE)})
     assert same(file, replaced)
     np.testing.assert_allclose(answer(replaced)[0][0], TABLE[[0, 7, 5, 9]].sum(0), rtol=1e-5)
 
 
-def test_read_foreign_table_that_a_loop_changes_is_none(tmp_path):
+def test_constant_changed_by_loop_is_no_table(tmp_path):
     assert read_foreign(loop(tmp_path / "file.tflite", changes=True)).found == {}
 
 
-def test_replace_tables_table_of_a_composite_answers_as_before(tmp_path):
+def test_replaced_table_of_composite_answers_as_before(tmp_path):
     file, replaced = composite(tmp_path / "file.tflite"), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {"table": exact(TABLE)})
     assert same(file, replaced)
@@ -198,7 +198,7 @@ def _rename(name):
 
 @pytest.mark.parametrize("name", [None, b"", b"same"])
 @pytest.mark.parametrize("make", [branches, loop])
-def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp_path, make, name):
+def test_replaced_table_without_unique_tensor_names_answers_as_before(tmp_path, make, name):
     file, replaced = change(make(tmp_path / "file.tflite"), _rename(name)), tmp_path / "replaced.tflite"
     replace_tables(file, replaced, {table: exact(rows) for table, rows in read_dense_tables(file).items()})
     ids = [[0, 7, 58, 3]]
@@ -207,15 +207,15 @@ def test_replace_tables_tensors_without_names_of_their_own_answers_as_before(tmp
         got, expected = (answers_of(path, *values) for path in (replaced, file))
         assert got.tobytes() == expected.tobytes()
         assert got.any()
-    assert read_tflite(replaced).metadata[DELEGATE_KEY].count("\n") == 1  # no line that names what several have
+    assert read_tflite(replaced).metadata[DELEGATE_KEY].count("\n") == 1  # no line names what several tensors share
 
 
 @pytest.mark.parametrize("reason", STAY)
-def test_read_foreign_table_that_stays_has_its_reason(tmp_path, reason):
+def test_table_that_stays_has_its_reason(tmp_path, reason):
     assert reason in one_table(tmp_path / "file.tflite", STAY[reason]).unread
 
 
-def test_read_foreign_tables_of_one_name_are_told_apart(tmp_path):
+def test_tables_of_one_name_are_told_apart(tmp_path):
     file = ToolFile()
     ids = file.tensor("ids", "int32", [1, 4])
     made = [gather(file, ids, file.constant("table", rows)) for rows in (TABLE, TABLE[::-1].copy())]

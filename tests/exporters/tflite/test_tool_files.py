@@ -1,4 +1,4 @@
-"""Tables as Google's tools hold them: rows are those of the runtime, and packed look-ups give what the file gave."""
+"""Tables as Google's tools store them: rows match the runtime, and packed lookups give the file's results."""
 
 import sys
 from pathlib import Path
@@ -23,12 +23,12 @@ IDS = np.array([[0, 7, 5, 9]], np.int32)
 
 
 def exact(rows):
-    """A packed table with a code for every row."""
+    """Return a packed table with a code for every row."""
     return edge_embed.PackedDPQ.from_codes(np.arange(len(rows), dtype=np.uint16)[:, np.newaxis], rows[np.newaxis])
 
 
 def answer(path, ids=IDS):
-    """The outputs of a file, or None where it refuses the ids."""
+    """Return the outputs of a file, or None if it refuses the ids."""
     interpreter = Interpreter(str(path))
     interpreter.allocate_tensors()
     (given,) = interpreter.get_input_details()
@@ -41,7 +41,7 @@ def answer(path, ids=IDS):
 
 
 def same(path, other, ids=IDS):
-    """Whether two files answer alike, with the same numbers."""
+    """Return whether two files give the same numbers."""
     one, two = answer(path, ids), answer(other, ids)
     if one is None or two is None:
         return one is two
@@ -55,12 +55,12 @@ def operators(path):
 
 @pytest.mark.parametrize("form", FORMS)
 class TestForms:
-    def test_read_dense_tables_each_form_gives_rows_of_runtime(self, tmp_path, form):
+    def test_dense_table_of_each_form_has_rows_of_runtime(self, tmp_path, form):
         file = write_form(tmp_path / "file.tflite", form)
         ((name, rows),) = read_dense_tables(file).items()
         assert (name, rows.dtype, rows.shape) == ("table", np.float32, (ROWS, DIM))
         if "one_hot" in form or "gather_nd of two" in form or "integers" in form:
-            return  # what these make is no row as it is: the test of answers compares them
+            return  # these outputs are no plain rows: the test of answers compares them
         order = (form.endswith(("columns", "columns int8")) and [1, 2, 0]) or (
             form.endswith("middle axis") and [1, 2, 0, 3]
         )
@@ -69,7 +69,7 @@ class TestForms:
             made = made.transpose(order) if order else made
             assert made.reshape(4, DIM).tobytes() == rows[first : first + 4].tobytes()
 
-    def test_replace_tables_each_form_answers_as_before(self, tmp_path, form):
+    def test_replaced_table_of_each_form_answers_as_before(self, tmp_path, form):
         file, replaced = write_form(tmp_path / "file.tflite", form), tmp_path / "replaced.tflite"
         ((name, rows),) = read_dense_tables(file).items()
         replace_tables(file, replaced, {name: exact(rows)})
@@ -80,7 +80,7 @@ class TestForms:
         assert ("table" in read_dense_tables(replaced)) is False
         assert inspect_tflite(replaced, verify=True).differences == []
 
-    def test_replace_tables_each_form_drops_the_stored_numbers(self, tmp_path, form, make_packed):
+    def test_replaced_table_of_each_form_drops_stored_numbers(self, tmp_path, form, make_packed):
         file, replaced = write_form(tmp_path / "file.tflite", form), tmp_path / "replaced.tflite"
         table = read_foreign(file).found["table"]
         content = bytes(table._model.buffers[table.buffer].data)
@@ -91,7 +91,7 @@ class TestForms:
 
 
 @pytest.mark.parametrize("form", ["tensorflow one_hot", "tensorflow float16", "tensorflow batch of one"])
-def test_replace_tables_ids_of_int64_answer_as_before(tmp_path, form):
+def test_replaced_table_with_int64_ids_answers_as_before(tmp_path, form):
     file, replaced = write_form(tmp_path / "file.tflite", form, "int64"), tmp_path / "replaced.tflite"
     ((name, rows),) = read_dense_tables(file).items()
     replace_tables(file, replaced, {name: exact(rows)})
@@ -99,7 +99,7 @@ def test_replace_tables_ids_of_int64_answer_as_before(tmp_path, form):
         assert same(file, replaced, np.array([ids], np.int64)), ids
 
 
-def test_replace_tables_batch_of_tables_answers_as_before(tmp_path):
+def test_replaced_batch_of_tables_answers_as_before(tmp_path):
     file = ToolFile()
     ids = file.tensor("ids", "int32", [2, 3])
     made = gather(file, ids, file.constant("table", TABLE.reshape(2, 3, 10, DIM)), (2, 3, 3, DIM), axis=2, batchDims=1)
@@ -111,8 +111,8 @@ def test_replace_tables_batch_of_tables_answers_as_before(tmp_path):
         assert same(tmp_path / "file.tflite", tmp_path / "replaced.tflite", np.array(ids)), ids
 
 
-def test_replace_tables_quantised_rows_taken_twice_are_quantised_again(tmp_path, make_packed):
-    """What takes them as integers gets the nearest ones; ``DEQUANTIZE`` beside it stays."""
+def test_replaced_rows_read_as_integers_are_quantised_again(tmp_path, make_packed):
+    """The operator that reads integers gets the nearest ones; ``DEQUANTIZE`` beside it stays."""
     from tool_files import Scales
 
     file, scales = ToolFile(), Scales(0.03, (4,))
@@ -130,7 +130,7 @@ def test_replace_tables_quantised_rows_taken_twice_are_quantised_again(tmp_path,
 
 class TestOutside:
     @pytest.mark.parametrize("form", ["quantizer int4", "tensorflow dynamic range", "tensorflow one_hot"])
-    def test_read_foreign_contents_behind_the_flatbuffer_are_read(self, tmp_path, form):
+    def test_contents_behind_flatbuffer_are_read(self, tmp_path, form):
         inside, behind = write_form(tmp_path / "a.tflite", form), write_form(tmp_path / "b.tflite", form)
         move_behind(behind)
         assert same(inside, behind)
@@ -141,8 +141,8 @@ class TestOutside:
             replace_tables(file, output, {"table": exact(rows)})
         assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
-    def test_inspect_tables_of_ours_behind_the_flatbuffer_are_verified(self, tmp_path, make_packed):
-        """As when ai-edge-quantizer wrote a file of ours again."""
+    def test_packed_tables_behind_flatbuffer_are_verified(self, tmp_path, make_packed):
+        """The file of a compressed model after ai-edge-quantizer has written it again is verified."""
         file = write_form(tmp_path / "a.tflite", "litert-torch")
         replace_tables(file, tmp_path / "b.tflite", {"table": make_packed(16, 4, rows=ROWS)})
         move_behind(tmp_path / "b.tflite", least=64)
@@ -150,7 +150,7 @@ class TestOutside:
         assert (report.differences, report.tables[0].hash_status) == ([], "matches")
 
     @pytest.mark.parametrize("change", [{"offset": 1 << 20}, {"size": 1 << 40}, {"offset": (1 << 64) - 8}])
-    def test_read_foreign_contents_behind_the_file_are_damage(self, tmp_path, change):
+    def test_contents_behind_end_of_file_are_damage(self, tmp_path, change):
         from foreign_files import change as changed
 
         def move(model):
@@ -161,7 +161,7 @@ class TestOutside:
             read_foreign(changed(write_form(tmp_path / "a.tflite", "litert-torch"), move))
 
     @pytest.mark.parametrize("axes", [3, 1 << 25, -1])
-    def test_read_foreign_gather_nd_of_more_axes_than_the_table_has_is_damage(self, tmp_path, axes):
+    def test_gather_nd_of_more_axes_than_table_is_damage(self, tmp_path, axes):
         from foreign_files import change as changed
 
         def index(model):
@@ -172,7 +172,7 @@ class TestOutside:
         with pytest.raises(BadInputError, match=f"is damaged .*GATHER_ND along {axes} axes of 2"):
             read_foreign(changed(write_form(tmp_path / "a.tflite", "tensorflow gather_nd"), index))
 
-    def test_read_foreign_external_buffer_is_read_from_its_file(self, tmp_path, external):
+    def test_external_buffer_is_read_from_its_file(self, tmp_path, external):
         rows = read_dense_tables(external("weights.bin"))["table"]
         assert rows.tobytes() == TABLE.tobytes()
         assert read_foreign(tmp_path / "a.tflite").files == (tmp_path / "a.tflite", tmp_path / "weights.bin")
@@ -181,11 +181,11 @@ class TestOutside:
         assert same(write_form(tmp_path / "inside.tflite", "litert-torch"), tmp_path / "b.tflite")
 
     @pytest.mark.parametrize("name", ["../weights.bin", "/weights.bin", "", "absent.bin"])
-    def test_read_foreign_external_buffer_elsewhere_is_refused(self, tmp_path, external, name):
+    def test_external_buffer_in_another_folder_is_refused(self, tmp_path, external, name):
         with pytest.raises(BadInputError, match="beside the model"):
             read_foreign(external(name))
 
-    def test_replace_tables_external_file_is_never_written_over(self, tmp_path, external):
+    def test_external_buffer_file_is_never_overwritten(self, tmp_path, external):
         with pytest.raises(BadInputError, match="is read by this command"):
             replace_tables(external("weights.bin"), tmp_path / "weights.bin", {"table": exact(TABLE)}, force=True)
         assert (tmp_path / "weights.bin").stat().st_size == 32 + TABLE.nbytes

@@ -1,4 +1,4 @@
-"""Whole models: their body converted by litert-torch, their tables packed, before it and behind it."""
+"""Whole models: litert-torch converts their body, packed tables are attached before and behind it."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ VOCABULARY, WIDTH = 3000, 32
 
 
 class Encoder(nn.Module):
-    """A look-up, a transformer, the same table as its head."""
+    """A lookup, a transformer, and the same table as output layer."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Encoder(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Ids that the model computes with, a recurrent layer, the best words with a bias."""
+    """Ids that the model computes with, a recurrent layer, and the top-k words with a bias."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ class Recurrent(nn.Module):
 
 
 class Bags(nn.Module):
-    """Two tables, of which one is given in bags, beside features that pass by both."""
+    """Two tables, one of them for bags, beside features that pass both."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ class Bags(nn.Module):
 
 
 class Zeros(nn.Module):
-    """What the converter leaves out: zeros that are added to rows before the head, and a bias that has not learned."""
+    """Zeros that the converter drops: an addition to rows before the output layer, and an untrained bias."""
 
     def __init__(self):
         super().__init__()
@@ -72,7 +72,7 @@ class Zeros(nn.Module):
 
 
 class Narrow(nn.Module):
-    """Ids that the model makes int32 itself, which the converter has made already, and a hash of others."""
+    """Ids that the model casts to int32, which the converter has cast already, and a hash of other ids."""
 
     def __init__(self):
         super().__init__()
@@ -98,13 +98,13 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def bodies():
-    """What the converter made of each model that `files` has exported."""
+    """Return the converted body of each model that `files` has exported."""
     return {}
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory, bodies):
-    """Every model, exported once: model, path of what was saved, path of the file, report."""
+    """Return a function that exports each model once: model, path of the saved file, path of the export, report."""
     made = {}
 
     def get(name):
@@ -124,14 +124,14 @@ def files(tmp_path_factory, bodies):
 
 
 def inputs_of(program, sizes):
-    """Inputs of these sizes, of the types of the model."""
+    """Yield inputs of the given sizes and of the model's types."""
     for declared in program.inputs:
         shape = declared.sizes(sizes)
         yield ids(*shape, n=500).to(declared.dtype) if declared.holds_integers else torch.rand(shape)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_outputs_are_those_of_the_model(files, run_file, name):
+def test_outputs_match_those_of_model(files, run_file, name):
     model, saved, path, report = files(name)
     program = load(saved)
     cases = [list(inputs_of(program, sizes)) for sizes in report.signatures.values()]
@@ -146,7 +146,7 @@ def test_the_outputs_are_those_of_the_model(files, run_file, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_ids_outside_a_table_are_refused(files, run_file, name):
+def test_ids_out_of_range_are_refused(files, run_file, name):
     _, saved, path, report = files(name)
     program, sizes = load(saved), next(iter(report.signatures.values()))
     for bad in (-2, VOCABULARY, 2**32 + 1, -(2**32) + 1):
@@ -158,8 +158,8 @@ def test_ids_outside_a_table_are_refused(files, run_file, name):
         assert "gather" in refusal.lower()
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "zeros"])  # whose body is all but empty
-def test_no_table_is_dense_and_no_weight_is_there_twice(files, bodies, name):
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "zeros"])  # its body is almost empty
+def test_file_holds_no_dense_table_and_each_weight_once(files, bodies, name):
     _, saved, path, report = files(name)
     packed = sum(table.packed_bytes + table.added_bytes for table in report.tables)
     sizes = packed + len(bodies[name])
@@ -168,7 +168,7 @@ def test_no_table_is_dense_and_no_weight_is_there_twice(files, bodies, name):
         assert table.rows(np.arange(5)).tobytes() not in path.read_bytes()
 
 
-def test_every_operator_is_one_that_both_runtimes_have(files):
+def test_operators_of_whole_models_run_on_both_runtimes(files):
     from edge_embed.inspection.tflite_file import read_tflite
 
     for name in MODELS:
@@ -177,16 +177,16 @@ def test_every_operator_is_one_that_both_runtimes_have(files):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_validate_finds_nothing(files, name, monkeypatch):
+def test_validation_of_whole_models_passes(files, name, monkeypatch):
     _, saved, path, _ = files(name)
-    if name == "bags":  # what is made again is the same: tests make the others once
+    if name == "bags":  # a second conversion is equal: other models have one
         monkeypatch.setattr(whole_model, "convert_body", convert_body)
     report = validate(saved, path, options=ValidationOptions(iterations=0))
     assert (report.exit_code, report.failures()) == (0, [])
 
 
-def test_validate_finds_nothing_in_heads_over_float16(tmp_path):
-    """Their states are float32: there is no arithmetic on float16 that it could try them with."""
+def test_validation_of_output_layers_over_float16_passes(tmp_path):
+    """Their states are float32, and TFLite has no float16 arithmetic to test them with."""
 
     class Halves(nn.Module):
         def __init__(self):
@@ -207,7 +207,7 @@ def test_validate_finds_nothing_in_heads_over_float16(tmp_path):
     assert (report.exit_code, report.failures()) == (0, [])
 
 
-def test_the_signatures_are_named_by_what_varies(files):
+def test_signatures_are_named_by_varying_sizes(files):
     _, _, _, report = files("encoder")
     assert report.signatures == {
         "sequence_8": {"batch": 1, "sequence": 8},
@@ -218,14 +218,14 @@ def test_the_signatures_are_named_by_what_varies(files):
     assert report.signatures == {"serving_default": {"batch": 2, "sequence": 6}}  # of the example
 
 
-def test_integers_beyond_int32_are_no_others_to_a_model_that_computes_with_them(files, run_file):
+def test_ids_beyond_int32_are_refused_by_model_that_computes_with_them(files, run_file):
     for bad in (2**31, -(2**31) - 1, 2**32, 3 * 10**9):
         (refusal,) = run_file(files("narrow")[2], [{"ids": np.ones((2, 3), np.int64), "raw": np.full((2, 3), bad)}])
         assert isinstance(refusal, str)
         assert "gather" in refusal.lower()
 
 
-def test_the_inputs_have_the_types_of_the_model(files):
+def test_inputs_have_types_of_model(files):
     from edge_embed.inspection.tflite_file import read_tflite
 
     expected = {"recurrent": {"ids": "int64"}, "bags": {"tags": "int64", "user": "int32", "features": "float32"}}
@@ -242,7 +242,7 @@ def test_inputs_of_other_sizes_are_refused(files, run_file):
 
 
 @pytest.mark.parametrize("name", ["encoder", "bags"])
-def test_the_delegate_takes_every_use_in_every_signature(files, name):
+def test_delegate_takes_every_use_in_every_signature(files, name):
     from ai_edge_litert.interpreter import Interpreter, OpResolverType, load_delegate
 
     model, saved, path, report = files(name)

@@ -1,4 +1,4 @@
-"""Small TFLite files that hold tables as Google's tools write them: litert-torch, ai-edge-quantizer, TensorFlow.
+"""Small TFLite files with tables as Google's tools write them: litert-torch, ai-edge-quantizer, TensorFlow.
 
 Each form was read out of a file of the tool that it names, written by litert-torch 0.10, ai-edge-quantizer 0.10 or the
 converter of TensorFlow 2.21.
@@ -19,12 +19,12 @@ INT8 = RANDOM.integers(-127, 128, (ROWS, DIM)).astype(np.int8)
 SCALES = (RANDOM.random(ROWS) / 50 + 0.001).astype(np.float32)
 BIAS = RANDOM.normal(size=DIM).astype(np.float32)
 
-# Of what the types here need; others are 1.
+# Operators that need a version above 1; others have 1.
 VERSIONS = {"DEQUANTIZE": 6, "EMBEDDING_LOOKUP": 4, "GATHER": 5, "FULLY_CONNECTED": 5, "BATCH_MATMUL": 1}
 
 
 class Scales(NamedTuple):
-    """How integers become numbers."""
+    """Scales and zero points that turn integers into numbers."""
 
     scale: Any
     zeros: Any = (0,)
@@ -32,7 +32,7 @@ class Scales(NamedTuple):
 
 
 class ToolFile:
-    """A file that grows by an operator a call; tensors are their numbers."""
+    """A file that gets one operator with each call; a call gives a tensor's number."""
 
     def __init__(self) -> None:
         self.builder = ModelBuilder()
@@ -59,7 +59,7 @@ class ToolFile:
         return self.tensor(name, array.dtype.name, array.shape, scales, buffer)
 
     def bits(self, name: str, array: np.ndarray, bits: int, scales: Scales | None = None) -> int:
-        """Integers of 4 or 2 bits, the first in the lowest bits of a byte."""
+        """Add integers of 4 or 2 bits, the first in the lowest bits of a byte."""
         parts = (array.reshape(-1, 8 // bits).astype(np.uint8) & (1 << bits) - 1) << np.arange(
             0, 8, bits, dtype=np.uint8
         )
@@ -89,25 +89,25 @@ class ToolFile:
 
 
 def embedding_lookup(file: ToolFile, ids: int, table: int) -> int:
-    """litert-torch: ids flat, the table second."""
+    """Add litert-torch's form: flat ids, the table second."""
     flat = file.add("RESHAPE", [ids, file.constant("flat", np.array([4], np.int32))], [4], "int32")
     return file.add("EMBEDDING_LOOKUP", [flat, table], [4, DIM])
 
 
 def gather(file: ToolFile, ids: int, table: int, shape: Sequence[int] = (1, 4, DIM), **given: Any) -> int:
-    """TensorFlow's converter: tf.gather, nn.embedding_lookup, Keras' Embedding."""
+    """Add the form of TensorFlow's converter: tf.gather, nn.embedding_lookup, Keras' Embedding."""
     kinds = {name: given.pop(name) for name in ("kind", "scales") if name in given}
     values = {"axis": 0, "batchDims": 0, **given}
     return file.add("GATHER", [table, ids], shape, options="GatherOptions", **kinds, **values)
 
 
 def dequantized(file: ToolFile, table: int, shape: Sequence[int] = (ROWS, DIM)) -> int:
-    """ai-edge-quantizer with explicit_dequantize, TensorFlow with float16 weights."""
+    """Add the form of ai-edge-quantizer with explicit_dequantize, or TensorFlow with float16 weights."""
     return file.add("DEQUANTIZE", [table], shape)
 
 
 def _in_blocks(file: ToolFile, ids: int) -> int:
-    """ai-edge-quantizer, BLOCKWISE: scales are a tensor of float16 [n, blocks]."""
+    """Add ai-edge-quantizer's BLOCKWISE: scales are a tensor of float16 [n, blocks]."""
     table = file.bits("table", INT8 >> 4, 4)
     scales = file.constant("table_scales", RANDOM.random((ROWS, 3)).astype(np.float16))
     made = file.schema.QuantizationParametersT()
@@ -119,13 +119,13 @@ def _in_blocks(file: ToolFile, ids: int) -> int:
 
 
 def _whole_integers(file: ToolFile, ids: int) -> int:
-    """TensorFlow, full integer quantisation: rows go on as int8."""
+    """Add TensorFlow's full integer quantisation: rows stay int8."""
     scales = Scales(0.03, (9,))
     return gather(file, ids, file.constant("table", INT8, scales), kind="int8", scales=scales)
 
 
 def _then_dequantized(file: ToolFile, ids: int, **given: Any) -> int:
-    """TensorFlow, dynamic range quantisation: rows are looked up as int8, and dequantised behind that."""
+    """Add TensorFlow's dynamic range quantisation: rows are looked up as int8 and dequantised afterwards."""
     scales = Scales(0.03, (given.pop("zero", 0),))
     stored, shape = given.pop("stored", INT8), given.pop("shape", (1, 4, DIM))
     table = file.constant("table", stored, scales)
@@ -140,26 +140,26 @@ def _one_hot(file: ToolFile, ids: int) -> int:
 
 
 def _one_hot_product(file: ToolFile, ids: int) -> int:
-    """TensorFlow: tf.matmul(tf.one_hot(ids, n), table) + bias, then relu."""
+    """Add TensorFlow's tf.matmul(tf.one_hot(ids, n), table) + bias, then relu."""
     inputs = [_one_hot(file, ids), file.constant("table", TABLE.T.copy()), file.constant("bias", BIAS)]
     return file.add("FULLY_CONNECTED", inputs, [1, 4, DIM], options="FullyConnectedOptions", keepNumDims=True,
                     fusedActivationFunction=1)  # fmt: skip
 
 
 def _flat_product(file: ToolFile, ids: int) -> int:
-    """The same without bias, with rows one after the other."""
+    """Add the same product without bias, with rows one after the other."""
     inputs = [_one_hot(file, ids), file.constant("table", TABLE.T.copy()), -1]
     return file.add("FULLY_CONNECTED", inputs, [4, DIM], options="FullyConnectedOptions", keepNumDims=False)
 
 
 def _batch_product(file: ToolFile, ids: int, stored: np.ndarray = TABLE[np.newaxis], **options: Any) -> int:
-    """TensorFlow: tf.matmul of tf.one_hot with a table of three axes."""
+    """Add TensorFlow's tf.matmul of tf.one_hot with a table of three axes."""
     inputs = [_one_hot(file, ids), file.constant("table", stored)]
     return file.add("BATCH_MATMUL", inputs, [1, 4, DIM], options="BatchMatMulOptions", **options)
 
 
 def _gather_nd(file: ToolFile, ids: int, stored: np.ndarray, shape: Sequence[int], made: Sequence[int]) -> int:
-    """litert-torch of w[ids], and tf.gather_nd."""
+    """Add litert-torch's form of w[ids], or tf.gather_nd."""
     shaped = file.add("RESHAPE", [ids, file.constant("sizes", np.array(shape, np.int32))], shape, "int32")
     return file.add("GATHER_ND", [file.constant("table", stored), shaped], made)
 
@@ -215,14 +215,14 @@ FORMS: dict[str, Callable[[ToolFile, int], int]] = {
 
 
 def write_form(path: Path, form: str, ids_type: str = "int32") -> Path:
-    """A file that looks rows up in one form; its output is what the look-up makes."""
+    """Write a file that looks rows up in one form; its output is the lookup's result."""
     file = ToolFile()
     ids = file.tensor("ids", ids_type, [1, 4])
     return file.write(path, [ids], [FORMS[form](file, ids)])
 
 
 def move_behind(path: Path, least: int = 1) -> Path:
-    """Put contents behind the flatbuffer, as ai-edge-quantizer does from 256 KiB on, and converters from 2 GB on."""
+    """Move contents behind the flatbuffer, as ai-edge-quantizer does from 256 KiB and converters from 2 GB."""
     import flatbuffers
 
     schema = load_schema()

@@ -1,4 +1,4 @@
-"""Tables of ANT, alone and mixed, TT and TR as a user has them after training, in each of their modes."""
+"""Tables of ANT (alone and mixed), TT and TR as they are after training, in each of their modes."""
 
 from collections.abc import Callable
 
@@ -32,12 +32,12 @@ def new_tr(num_embeddings: int = N, **options: object) -> TREmbedding:
 
 
 def used_ant(num_embeddings: int = N, **options: object) -> ANTEmbedding:
-    """With anchors of both signs, and a transform that is sparse as after training; row 6 is empty."""
+    """Return a table with anchors of both signs and a transform as sparse as after training; row 6 is empty."""
     return as_after_training(new_ant(num_embeddings, **options))
 
 
 def used_mixture(num_embeddings: int = N, **options: object) -> ANTMixtureEmbedding:
-    """The same of two sets; row 6 is the sum of their means."""
+    """Return such a table with two anchor sets; row 6 is the sum of their means."""
     return as_after_training(new_mixture(num_embeddings, **options))
 
 
@@ -84,7 +84,7 @@ MODES = ["trainable-train", "trainable-eval", "frozen-train", "frozen-eval"]
 
 @pytest.fixture(params=MODES)
 def make_mode(request: pytest.FixtureRequest, make: Callable[..., CompressedEmbedding]) -> Callable[..., object]:
-    """Makes a table in each of its four modes."""
+    """Return a function that makes a table in each of its four modes."""
     state, mode = request.param.split("-")
 
     def made(**options: object) -> CompressedEmbedding:

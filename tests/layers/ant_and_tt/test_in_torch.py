@@ -1,4 +1,4 @@
-"""Tables of ANT, TT and TR under what torch does to modules: other types, devices, autocast, compilation, capture."""
+"""Tables of ANT, TT and TR in other dtypes, on other devices, under autocast, compilation and capture."""
 
 import copy
 
@@ -30,27 +30,27 @@ def test_dtype_of_rows_follows_the_layer(make_mode, dtype):
             layer.to_packed()
 
 
-def test_there_and_back_in_float64_keeps_rows(make_mode):
+def test_layer_cast_to_float64_and_back_keeps_rows(make_mode):
     layer = make_mode()
     before = rows_of(layer)
     assert torch.equal(rows_of(layer.double().float()), before)
 
 
-def test_meta_device(make_mode):
+def test_layer_on_meta_device_gives_meta_rows(make_mode):
     layer = make_mode().to("meta")
     rows = layer(torch.zeros(3, 2, dtype=torch.int64, device="meta"))
     assert rows.shape == (3, 2, DIM)
     assert rows.device.type == "meta"
 
 
-def test_materialised_from_meta(method):
+def test_layer_materialised_from_meta_gives_finite_rows(method):
     layer = NEW[method](device="meta").to_empty(device="cpu")
     layer.reset_parameters()
     assert layer(IDS).isfinite().all()
     assert layer(IDS).any()
 
 
-def test_autocast_keeps_the_type_of_rows(make):
+def test_autocast_keeps_dtype_of_rows(make):
     layer = make()
     with torch.autocast("cpu", torch.bfloat16):
         rows = layer(IDS)
@@ -67,7 +67,7 @@ def test_repr_names_sizes_and_state(make):
 
 
 @pytest.mark.parametrize(("method", "state", "training"), pairwise(list(USED), ["trainable", "frozen"], [True, False]))
-def test_compiles_as_one_graph(method, state, training):
+def test_layer_compiles_as_one_graph(method, state, training):
     torch._dynamo.reset()
     layer = USED[method](padding_idx=2).train(training)
     if state == "frozen":
@@ -87,8 +87,8 @@ def test_compiles_as_one_graph(method, state, training):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_captured_as_one_opaque_operator(make, frozen):
-    """Whatever saves a model finds the table in one place, with ids of any number."""
+def test_layer_is_captured_as_one_opaque_operator(make, frozen):
+    """Exporters find the table in one node, with ids of any number."""
     layer = make(padding_idx=2).eval()
     if frozen:
         layer.freeze()
@@ -99,8 +99,8 @@ def test_captured_as_one_opaque_operator(make, frozen):
     torch.testing.assert_close(program.module()(torch.arange(5)), layer(torch.arange(5)))
 
 
-def test_training_never_makes_the_dense_table(method):
-    """No tensor of a step, forward or backward, is as large as n d."""
+def test_training_never_materialises_dense_table(method):
+    """No tensor of a training step is as large as n d, forward or backward."""
     n = 8000
     layer = NEW[method](n)
     with LargestTensor() as largest:

@@ -1,4 +1,4 @@
-"""What a user of nn.Embedding relies on when a layer of ANT, TT or TR takes its place: rows and gradients."""
+"""Layers of ANT, TT and TR in place of nn.Embedding: rows and gradients."""
 
 import copy
 
@@ -22,7 +22,7 @@ EPS = {torch.float32: 2.0**-23, torch.float16: 2.0**-10}
     pairwise(list(USED), MODES, INTEGERS, [(), (1,), (4,), (1, 1), (2, 3), (2, 1, 3, 2)]),
     indirect=["make_mode"],
 )
-def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
+def test_ids_of_any_integer_dtype_and_rank_give_rows(make_mode, dtype, shape):
     layer = make_mode()
     ids = torch.randint(0, N, shape)
     rows = layer(ids.to(dtype))
@@ -31,7 +31,7 @@ def test_ids_of_any_integer_dtype_and_rank(make_mode, dtype, shape):
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0, 2)])
-def test_empty_batches_give_empty_rows_and_teach_nothing(make_mode, shape):
+def test_empty_batches_give_empty_rows_and_no_gradient(make_mode, shape):
     layer = make_mode(padding_idx=1)
     rows = layer(torch.zeros(shape, dtype=torch.int64))
     assert rows.shape == (*shape, DIM)
@@ -42,16 +42,16 @@ def test_empty_batches_give_empty_rows_and_teach_nothing(make_mode, shape):
 
 
 @pytest.mark.parametrize("bad", [-1, N, 2**31, -(2**40), 2**63 - 1])
-def test_ids_out_of_range_are_named_with_the_bound(make_mode, bad):
+def test_ids_out_of_range_are_named_with_bound(make_mode, bad):
     layer = make_mode()
     with pytest.raises(IdOutOfRangeError, match=rf"id {bad} is out of range: expected 0 to 19"):
         layer(torch.tensor([[3, bad]]))
-    with pytest.raises(IndexError):  # what code written for nn.Embedding catches
+    with pytest.raises(IndexError):  # the error that code for nn.Embedding catches
         layer(torch.tensor(bad))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool], ids=str)
-def test_ids_that_are_no_integers_are_refused_with_the_remedy(make_mode, dtype):
+def test_ids_that_are_no_integers_are_refused_with_remedy(make_mode, dtype):
     with pytest.raises(BadInputError, match=rf"got {dtype}: .*ids\.long\(\)"):
         make_mode()(torch.zeros(3, dtype=dtype))
 
@@ -63,7 +63,7 @@ def test_padding_row_is_exactly_zero_in_every_mode(make_mode, given):
     assert layer.padding_idx == padding
     ids = torch.tensor([[padding, (padding + 1) % N, padding]])
     rows = layer(ids).detach()
-    assert rows[0, [0, 2]].numpy().tobytes() == bytes(2 * DIM * 4)  # not -0.0 either
+    assert rows[0, [0, 2]].numpy().tobytes() == bytes(2 * DIM * 4)  # and not -0.0
     assert rows[0, 1].any()
     assert layer.to_packed().rows(ids.numpy())[0, 0].tobytes() == bytes(DIM * 4)
     hidden = torch.randn(2, DIM)
@@ -82,13 +82,13 @@ def test_padding_gets_no_gradient_and_changes_no_other(make):
         torch.testing.assert_close(got.grad, expected.grad, rtol=1e-12, atol=1e-14)
 
 
-def test_a_batch_of_padding_only_teaches_nothing(make):
+def test_batch_of_padding_only_gives_no_gradient(make):
     layer = make(padding_idx=0)
     layer(torch.zeros(4, dtype=torch.int64)).sum().backward()
     assert all(not parameter.grad.any() for parameter in layer.parameters())
 
 
-def test_gradients_are_those_of_finite_differences(make):
+def test_gradients_match_finite_differences(make):
     layer = make(padding_idx=3, dtype=torch.float64)
     if isinstance(layer, ANTEmbedding):
         with torch.no_grad():
@@ -114,7 +114,7 @@ def test_gradients_are_those_of_finite_differences(make):
         torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
 
 
-def test_every_path_is_within_the_tolerance_of_the_oracle(make):
+def test_rows_of_every_path_are_within_tolerance_of_oracle(make):
     layer = make(padding_idx=3)
     packed, ids = layer.to_packed(), IDS.reshape(4, 5)
     oracle, tolerance = packed.rows_float64(ids.numpy()), 4 * EPS[torch.float32] * packed.magnitudes(ids.numpy())

@@ -1,4 +1,4 @@
-"""Frozen, packed, saved, loaded and copied, a table of ANT, TT or TR is what it was."""
+"""Tables of ANT, TT and TR keep their rows when they are frozen, packed, saved, loaded and copied."""
 
 import copy
 import io
@@ -27,7 +27,7 @@ def saved_and_loaded(thing: object) -> object:
     return torch.load(buffer, weights_only=True)
 
 
-def test_frozen_float16_is_its_own_oracle_and_keeps_the_type_of_rows(make):
+def test_frozen_float16_table_matches_oracle_and_keeps_dtype_of_rows(make):
     layer = make().freeze(value_type="float16")
     packed = layer.to_packed()
     assert packed.shape.value_type == "float16"
@@ -37,16 +37,16 @@ def test_frozen_float16_is_its_own_oracle_and_keeps_the_type_of_rows(make):
     assert layer.half()(IDS).dtype == torch.float16
 
 
-def test_frozen_holds_no_parameters_and_still_looks_up_in_training_mode(make):
+def test_frozen_table_has_no_parameters_and_still_gives_rows_in_training_mode(make):
     layer = make().freeze()
     assert layer.frozen
     assert not list(layer.parameters())
     assert not layer.train()(IDS).requires_grad
     assert torch.equal(layer.train()(IDS), layer.eval()(IDS))
-    assert torch.equal(layer.freeze()(IDS), layer(IDS))  # a second time changes nothing
+    assert torch.equal(layer.freeze()(IDS), layer(IDS))  # a second call changes nothing
 
 
-def test_freezing_more_narrowly_later_is_freezing_so_at_once(make):
+def test_freeze_to_narrower_type_later_equals_freezing_at_once(make):
     layer = make(padding_idx=3)
     at_once = copy.deepcopy(layer).freeze(value_type="float16").to_packed()
     later = layer.freeze().freeze(value_type="float16").to_packed()
@@ -55,7 +55,7 @@ def test_freezing_more_narrowly_later_is_freezing_so_at_once(make):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e6])
-def test_what_cannot_be_stored_is_refused_and_nothing_is_lost(make, bad):
+def test_freeze_of_unstorable_numbers_is_refused_and_loses_nothing(make, bad):
     layer = make()
     with torch.no_grad():
         next(layer.parameters()).view(-1)[-1] = bad
@@ -68,7 +68,7 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_lost(make, bad):
     assert not layer.frozen
 
 
-def test_packed_round_trip(make):
+def test_packed_round_trip_keeps_rows(make):
     source = make(padding_idx=1)
     packed = source.to_packed()
     layer = type(source).from_packed(packed)
@@ -81,7 +81,7 @@ def test_packed_round_trip(make):
     assert torch.equal(rows_of(layer), before)
 
 
-def test_state_dict_round_trip(make_mode):
+def test_state_dict_round_trip_keeps_rows(make_mode):
     source, target = make_mode(padding_idx=2), make_mode(padding_idx=2)
     assert not torch.equal(rows_of(target), rows_of(source))
     keys = target.load_state_dict(saved_and_loaded(source.state_dict()))
@@ -92,7 +92,7 @@ def test_state_dict_round_trip(make_mode):
 
 @pytest.mark.parametrize(("device", "assign"), [("cpu", False), ("cpu", True), ("meta", True)])
 @pytest.mark.parametrize("value_type", [None, "float16"])
-def test_frozen_checkpoint_into_a_model_built_anew(method, assign, device, value_type):
+def test_frozen_checkpoint_loads_into_new_model(method, assign, device, value_type):
     source = nn.ModuleDict({"table": USED[method]().freeze(value_type=value_type), "dense": nn.Linear(2, 2)})
     with torch.device(device):
         target = nn.ModuleDict({"table": NEW[method](), "dense": nn.Linear(2, 2)})
@@ -109,12 +109,12 @@ def test_checkpoint_of_another_size_is_refused(make):
         make().load_state_dict(make(num_embeddings=45).freeze().state_dict())
 
 
-def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make, make_mode):
+def test_frozen_checkpoint_that_is_refused_leaves_layer_unchanged(make, make_mode):
     model = nn.ModuleDict({"words": make_mode()})
     layer = model["words"]
     before, frozen, parameters = rows_of(layer).clone(), layer.frozen, list(model.parameters())
     state = nn.ModuleDict({"words": make(num_embeddings=45).freeze()}).state_dict()
-    for stored in (state, dict(state)):  # with the number of rows that is noted for cores, and without
+    for stored in (state, dict(state)):  # with and without the number of rows that cores store
         for strict in (True, False):
             with pytest.raises(RuntimeError, match="size mismatch for words") as caught:
                 model.load_state_dict(stored, strict=strict)
@@ -128,12 +128,12 @@ def test_a_frozen_checkpoint_that_is_refused_leaves_the_layer_as_it_was(make, ma
     assert all(one is other for one, other in zip(model.parameters(), parameters, strict=True))
 
 
-def test_trainable_checkpoint_does_not_thaw_a_frozen_layer(make):
+def test_trainable_checkpoint_is_refused_by_frozen_layer(make):
     with pytest.raises(RuntimeError, match=r"Missing key.*(row_offsets|core_0)"):
         make().freeze().load_state_dict(make().state_dict())
 
 
-def test_deepcopy_is_independent(make_mode):
+def test_deepcopy_shares_no_memory_with_original(make_mode):
     layer = make_mode(padding_idx=3)
     before = rows_of(layer)
     clone = copy.deepcopy(layer)
@@ -144,7 +144,7 @@ def test_deepcopy_is_independent(make_mode):
     assert torch.equal(rows_of(layer), before)
 
 
-def test_whole_module_loads_with_an_allow_list(make_mode):
+def test_whole_module_loads_with_allow_list(make_mode):
     layer = make_mode(padding_idx=3)
     classes = [ANTEmbedding, ANTMixtureEmbedding, TTEmbedding, TREmbedding, nn.ParameterList]
     with torch.serialization.safe_globals(classes):
@@ -155,7 +155,7 @@ def test_whole_module_loads_with_an_allow_list(make_mode):
 
 
 @pytest.mark.parametrize("layer", [ANTEmbedding, ANTMixtureEmbedding, DPQEmbedding, TTEmbedding, TREmbedding])
-def test_the_form_of_another_method_is_refused(layer):
+def test_packed_form_of_another_method_is_refused(layer):
     ant, tt = (made(3, 2, 1).to_packed() for made in (ANTEmbedding, TTEmbedding))
     other = tt if issubclass(layer, ANTEmbedding) else ant
     with pytest.raises(BadInputError, match=f"packed: got a {type(other).__name__}, expected a Packed"):

@@ -1,4 +1,4 @@
-"""Models for onnxruntime-web, and the targets that run them where they can."""
+"""Models for onnxruntime-web, and the targets that run them if they can."""
 
 import tempfile
 from pathlib import Path
@@ -35,7 +35,7 @@ QUICK = RunOptions(iterations=2, time_limit=60)
 
 @pytest.fixture(scope="session")
 def ready() -> dict[str, str]:
-    """Why each target cannot run here, empty where it can."""
+    """Return why each target cannot run here, empty if it can."""
     reasons = {}
     for name in NAMES:
         lacks = make_target(name).lacks()
@@ -64,14 +64,14 @@ def browser(ready):
 
 @pytest.fixture
 def temporary(monkeypatch):
-    """The folder that everything temporary goes to, and that thus is in the command line of every process."""
-    with tempfile.TemporaryDirectory(prefix="ee", dir="/tmp") as folder:  # a long one is another test
+    """Redirect everything temporary to one folder, which is thus in the command line of every process."""
+    with tempfile.TemporaryDirectory(prefix="ee", dir="/tmp") as folder:  # another test has a long path
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield Path(folder)
 
 
 def processes(folder: Path, word: str = "") -> list[int]:
-    """Processes that live, with a folder and a word in their command lines."""
+    """Return the ids of live processes with a folder and a word in their command lines."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -102,7 +102,7 @@ class HalfTagger(Tagger):
 
 
 class Half(nn.Module):
-    """Hands float16 out, too."""
+    """A model with float16 outputs too."""
 
     def __init__(self):
         super().__init__()
@@ -149,7 +149,7 @@ MODELS = {
 
 @pytest.fixture(scope="session")
 def subjects(tmp_path_factory):
-    """Exported models, made when first asked for."""
+    """Return a function that exports each model at its first call."""
     made = {}
 
     def make(name):

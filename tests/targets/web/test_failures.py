@@ -1,4 +1,4 @@
-"""Under Node.js and in Chromium, plain failures, and nothing left behind."""
+"""Failures under Node.js and in Chromium: clear messages, and no processes or files left."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from .conftest import NAMES, ONE, compare, processes, run
 
 
 def seconds_used(process: int) -> float:
-    """Processor time; 0 if it is gone."""
+    """Return the processor time of a process; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -37,7 +37,7 @@ def wait_for(condition, seconds: float = 30.0):
 
 
 class TestFailures:
-    def test_what_the_runtime_refuses_is_told_in_its_words(self, target, subjects, tmp_path):
+    def test_error_of_runtime_is_reported_literally(self, target, subjects, tmp_path):
         model = onnx.load(subjects("DPQ and GRU").model)
         del model.functions[:]
         onnx.save(model, tmp_path / "bodiless.onnx")
@@ -46,18 +46,18 @@ class TestFailures:
         assert "edge_embed:DPQEmbedding" in result.detail
         assert "is not a registered function/op" in result.detail
 
-    def test_an_id_that_no_row_has_is_refused(self, target, subjects):
+    def test_id_out_of_range_is_refused(self, target, subjects):
         subject = subjects("DPQ and GRU")
         with pytest.raises(RunFailedError, match="indices element out of data bounds"):
             run(target, subject.model, subject.program.output_names, {"ids": np.array([[1, 600]])})
 
-    def test_external_data_that_is_missing_is_told(self, target, subjects):
+    def test_missing_external_data_is_reported(self, target, subjects):
         subject = subjects("DPQ and GRU, external data")
         result = compare(target, Subject(subject.model, subject.program))
         assert result.status == "failed"
         assert "external data" in result.detail.lower()
 
-    def test_an_endless_model_ends_by_the_time_limit(self, target, endless, temporary):
+    def test_endless_model_is_ended_by_time_limit(self, target, endless, temporary):
         start = time.monotonic()
         with pytest.raises(NotRunError, match=r"took more than 2 s, the time limit"):
             run(target, endless, ["y"], ONE, RunOptions(time_limit=2))
@@ -66,7 +66,7 @@ class TestFailures:
         assert list(temporary.iterdir()) == []
 
     @pytest.mark.slow
-    def test_a_tab_that_crashes_is_told(self, browser, endless, temporary):
+    def test_crashed_tab_is_reported(self, browser, endless, temporary):
         def busy_renderers():
             return [found for found in processes(temporary, "--type=renderer") if seconds_used(found) > 2]
 
@@ -84,7 +84,7 @@ class TestFailures:
         assert processes(temporary) == []
 
     @pytest.mark.slow
-    def test_the_browser_ends_with_the_process_that_started_it(self, browser, endless, temporary):
+    def test_browser_ends_with_process_that_started_it(self, browser, endless, temporary):
         code = f"""
 import numpy as np, pathlib, types
 from edge_embed.targets.catalog import make_target
@@ -102,12 +102,12 @@ with make_target("browser").prepare(subject, RunOptions()) as prepared:
             process.wait()
         assert wait_for(lambda: not processes(temporary))
 
-    def test_a_long_path_for_temporary_files_is_no_problem(self, browser, subjects, monkeypatch, tmp_path):
+    def test_long_path_for_temporary_files_is_accepted(self, browser, subjects, monkeypatch, tmp_path):
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         assert len(str(tmp_path)) > 60
         assert compare(browser, subjects("DPQ and GRU")).status == "passed"
 
-    def test_a_browser_that_does_not_start_is_not_run(self, browser, endless, monkeypatch, tmp_path):
+    def test_browser_that_does_not_start_is_not_run(self, browser, endless, monkeypatch, tmp_path):
         (tmp_path / "chromium").write_text("#!/bin/sh\necho 'no usable sandbox' >&2\nexit 3\n")
         (tmp_path / "chromium").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -116,7 +116,7 @@ with make_target("browser").prepare(subject, RunOptions()) as prepared:
 
 
 class TestWhatIsMissing:
-    def test_absent_programs_are_named_with_their_commands(self, monkeypatch, tmp_path):
+    def test_missing_programs_are_named_with_their_commands(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         commands = {name: [problem.remedy for problem in make_target(name).lacks()] for name in NAMES}
@@ -125,7 +125,7 @@ class TestWhatIsMissing:
             "browser": ["apt-get install chromium", "apt-get install npm"],
         }
 
-    def test_without_a_connection_nothing_is_installed(self, monkeypatch, tmp_path, endless):
+    def test_package_without_connection_is_not_installed(self, monkeypatch, tmp_path, endless):
         if not shutil.which("npm"):
             pytest.skip("npm is missing (Debian: apt-get install npm)")
         cache = tmp_path / "cache"

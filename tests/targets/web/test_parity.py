@@ -1,4 +1,4 @@
-"""onnxruntime-web under Node.js and in Chromium: the same numbers as in training."""
+"""onnxruntime-web under Node.js and in Chromium gives the numbers of the training form."""
 
 import json
 import threading
@@ -15,9 +15,9 @@ from .conftest import MODELS, NAMES, compare, processes, run, small_model
 
 class TestParity:
     @pytest.mark.parametrize("name", MODELS)
-    def test_a_model_gives_what_it_gave_in_training(self, target, subjects, name, request):
+    def test_outputs_of_model_match_training_form(self, target, subjects, name, request):
         subject = subjects(name)
-        temporary = request.getfixturevalue("temporary")  # empty: what torch leaves there is no concern here
+        temporary = request.getfixturevalue("temporary")  # late: torch's files do not count
         result = compare(target, subject)
         assert (result.status, result.evidence) == ("passed", "executed-native"), result.detail
         assert [output.status for output in result.outputs] == ["passed"] * len(result.outputs)
@@ -32,7 +32,7 @@ class TestParity:
         assert result.counters["wasm_heap_bytes"] > 1 << 20
         assert (processes(temporary), list(temporary.iterdir())) == ([], [])
 
-    def test_values_of_every_type_come_through(self, target, tmp_path):
+    def test_values_of_every_type_are_returned(self, target, tmp_path):
         feeds = {name: np.array([[0, 1, 100]], name) for name in (
             "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
         )}  # fmt: skip
@@ -56,7 +56,7 @@ class TestParity:
             np.testing.assert_array_equal(got, expected)
 
     @pytest.mark.slow
-    def test_two_at_once(self, ready, subjects):
+    def test_targets_at_once_give_same_results(self, ready, subjects):
         names = [name for name in NAMES if not ready[name]]
         if not names:
             pytest.skip(ready["node"])

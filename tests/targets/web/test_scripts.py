@@ -16,7 +16,7 @@ class TestScripts:
 
     @pytest.fixture
     def reread(self, tmp_path):
-        """Reads files by JavaScript, and writes them anew or tells why not."""
+        """Return a function that reads files by JavaScript, and writes them again or returns the error."""
         if not shutil.which("node"):
             pytest.skip("node is missing (Debian: apt-get install nodejs)")
         (tmp_path / "reread.mjs").write_text(
@@ -47,12 +47,12 @@ for (const path of process.argv.slice(2)) {{
         write_tensors(path, {"a": np.arange(6).reshape(2, 3), "b": np.array(["x", "yz"]), "c": np.float16([1, 2])})
         return path
 
-    def test_both_sides_write_the_same_bytes(self, reread, sound):
+    def test_tensors_have_same_bytes_on_both_sides(self, reread, sound):
         assert reread([sound]) == ["read"]
         assert sound.with_name("sound.out").read_bytes() == sound.read_bytes()
         assert read_tensors(sound)["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
-    def test_a_file_cut_anywhere_is_an_error(self, reread, sound, tmp_path):
+    def test_file_cut_anywhere_is_an_error(self, reread, sound, tmp_path):
         whole, paths = sound.read_bytes(), []
         for size in range(len(whole)):
             paths.append(tmp_path / f"cut{size}")
@@ -64,7 +64,7 @@ for (const path of process.argv.slice(2)) {{
             with pytest.raises((ValueError, OSError)):
                 read_tensors(path)
 
-    def test_sizes_out_of_all_proportion_are_errors(self, reread, sound, tmp_path):
+    def test_sizes_out_of_proportion_are_errors(self, reread, sound, tmp_path):
         whole, paths = sound.read_bytes(), []
         for at in range(8, len(whole) - 8):
             paths.append(tmp_path / f"wrong{at}")

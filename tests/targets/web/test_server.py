@@ -1,4 +1,4 @@
-"""The server that hands a page its job."""
+"""The server that gives a page its job."""
 
 import urllib.error
 import urllib.request
@@ -17,7 +17,7 @@ class TestServer:
             yield server
 
     @pytest.mark.parametrize("path", ["model.onnx", "{wrong}model.onnx", "{base}secret", "{base}../secret", ""])
-    def test_only_its_page_gets_only_its_files(self, server, path):
+    def test_server_gives_its_page_only_its_files(self, server, path):
         origin = f"http://127.0.0.1:{server.server_port}"
         with urllib.request.urlopen(f"{origin}{server.base}model.onnx") as answer:
             assert answer.read() == b"the model"
@@ -29,7 +29,7 @@ class TestServer:
             assert refused.value.code == 404
         assert not server.ended
 
-    def test_a_result_that_cannot_be_stored_ends_the_job(self, server, tmp_path):
+    def test_result_that_cannot_be_stored_ends_job(self, server, tmp_path):
         (tmp_path / "result.json").mkdir()
         with pytest.raises(OSError, match=r"closed|reset|refused"):
             url = server.url.replace("page.html", "result.json")

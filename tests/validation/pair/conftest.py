@@ -16,7 +16,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def _without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resident memory is measured in processes of their own, which cost a second each."""
+    """Replace the measurement of resident memory, whose processes take a second each."""
 
     def not_measured(*_: object) -> None:
         raise NotRunError("left out")

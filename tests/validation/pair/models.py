@@ -1,4 +1,4 @@
-"""Small ONNX files of other tools, compressed in place, and changes to what was written."""
+"""Small ONNX files of other tools, compressed in place, and changes to the written files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ make_node = helper.make_node
 
 
 def classifier(**options: Any) -> onnx.ModelProto:
-    """Means of rows over a mask, and scores of three classes; there is a constant inside a node too."""
+    """Return a model of masked means of rows and scores of three classes, with a constant inside a node."""
     nodes = [
         look_up(),
         make_node("Unsqueeze", ["mask", "last"], ["wide"], "widen"),
@@ -42,7 +42,7 @@ def classifier(**options: Any) -> onnx.ModelProto:
 
 
 def pair(folder: Path, made: onnx.ModelProto | None = None, **wanted: Any) -> tuple[Path, Path]:
-    """An original and what compress makes of it."""
+    """Write an original and compress it."""
     original = saved(classifier() if made is None else made, folder, "original.onnx")
     return original, compressed(original, **wanted)
 
@@ -59,7 +59,7 @@ def validate(original: Path, small: Path, **options: Any) -> ValidationReport:
 
 
 def changed(small: Path, change: Callable[[onnx.ModelProto], object]) -> Path:
-    """A copy with a planted fault."""
+    """Write a copy with a planted fault."""
     made = onnx.load(small, load_external_data=False)
     change(made)
     path = small.with_name("changed.onnx")
@@ -76,7 +76,7 @@ def tensor(made: onnx.ModelProto, name: str) -> TensorProto:
 
 
 def flip(found: TensorProto, byte: int = 0) -> None:
-    """The lowest bit of one byte becomes another."""
+    """Flip the lowest bit of one byte."""
     content = bytearray(found.raw_data)
     content[byte] ^= 1
     found.raw_data = bytes(content)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("_without_processes")
 Change = Callable[[onnx.ModelProto], object]
 
 
-def test_a_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Path]) -> None:
+def test_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Path]) -> None:
     original, small = files
     report = validate(original, small)
     assert (report.exit_code, report.failures(), report.original) == (0, [], str(original))
@@ -48,7 +48,7 @@ def test_a_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Pat
     json.dumps(report.to_json(), allow_nan=False)
 
 
-def test_latency_is_measured_beside_the_original(files: tuple[Path, Path]) -> None:
+def test_latency_is_measured_beside_original(files: tuple[Path, Path]) -> None:
     report = validate(*files, iterations=2, warmup=0)
     assert {found.peer for found in report.latency.results if found.subject == "model"} == {"portable body", "original"}
 
@@ -115,7 +115,7 @@ def _a_number_too_many(made: onnx.ModelProto) -> None:
 
 
 def _no_negative_ids(made: onnx.ModelProto) -> None:
-    """Ids go straight to the look-up."""
+    """Pass the ids to the lookup without the branch for negative ones."""
     look = next(each for each in made.graph.node if each.op_type == "DPQEmbedding")
     look.input[0] = "ids"
 
@@ -147,7 +147,7 @@ _STRUCTURE: dict[Change, str] = {
 
 
 @pytest.mark.parametrize("change", _STRUCTURE)
-def test_structure_that_is_not_what_compress_writes_is_named(files: tuple[Path, Path], change: Change) -> None:
+def test_structure_that_compress_does_not_write_is_named(files: tuple[Path, Path], change: Change) -> None:
     with open_pair(files[0], changed(files[1], change)) as (program, _):
         failed = [check for check in program.pair.structure if check.status == "failed"]
     assert failed
@@ -155,19 +155,19 @@ def test_structure_that_is_not_what_compress_writes_is_named(files: tuple[Path, 
 
 
 @pytest.mark.parametrize("change", [_other_bias, _without_an_output, _another_code, _another_value])
-def test_a_changed_file_ends_with_3(files: tuple[Path, Path], change: Change) -> None:
+def test_changed_file_exits_with_3(files: tuple[Path, Path], change: Change) -> None:
     report = validate(files[0], changed(files[1], change))
     assert report.exit_code == 3
 
 
 @pytest.mark.parametrize("change", [_another_code, _another_value])
-def test_a_bit_of_a_packed_tensor_differs_from_its_hash(files: tuple[Path, Path], change: Change) -> None:
+def test_packed_tensor_with_flipped_bit_differs_from_its_hash(files: tuple[Path, Path], change: Change) -> None:
     report = validate(files[0], changed(files[1], change))
     assert any("manifest" in failure for failure in report.failures())
 
 
-def test_a_table_of_other_rows_is_not_as_compress_reported(files: tuple[Path, Path], tmp_path: Path) -> None:
-    """The same model with another table: all else agrees, hashes too."""
+def test_table_with_other_rows_differs_from_compress_report(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """The model is the same except for its table: everything else agrees, hashes too."""
     other = classifier()
     tensor(other, "words.weight").CopyFrom(onnx.numpy_helper.from_array(table(seed=9), "words.weight"))
     report = validate(saved(other, tmp_path), files[1])
@@ -175,7 +175,7 @@ def test_a_table_of_other_rows_is_not_as_compress_reported(files: tuple[Path, Pa
     assert any("rows as compress reported them" in failure for failure in report.failures())
 
 
-def test_a_file_that_says_nothing_of_its_rows_is_measured(files: tuple[Path, Path]) -> None:
+def test_file_without_report_of_rows_is_measured(files: tuple[Path, Path]) -> None:
     def forget(made: onnx.ModelProto) -> None:
         (item,) = (item for item in made.metadata_props if item.key == FIDELITY_KEY)
         made.metadata_props.remove(item)
@@ -187,24 +187,24 @@ def test_a_file_that_says_nothing_of_its_rows_is_measured(files: tuple[Path, Pat
 
 
 class TestWrongPairs:
-    def test_the_same_file_twice(self, files: tuple[Path, Path]) -> None:
+    def test_pair_of_one_file_twice_is_refused(self, files: tuple[Path, Path]) -> None:
         with pytest.raises(BadInputError, match="is the same file"):
             validate(files[0], files[0])
 
-    def test_the_other_way_round(self, files: tuple[Path, Path]) -> None:
+    def test_pair_in_reverse_order_is_refused(self, files: tuple[Path, Path]) -> None:
         with pytest.raises(BadInputError, match="the file that was compressed, then"):
             validate(files[1], files[0])
 
-    def test_no_table_in_either(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_pair_without_compressed_table_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="has no compressed table that"):
             validate(files[0], saved(classifier(producer_version="2"), tmp_path))
 
-    def test_of_another_model(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_pair_of_another_model_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         made = model([look_up("other")], {"other": table(50)}, {"rows": ["batch", "sequence", COLUMNS]})
         with pytest.raises(BadInputError, match=r"no dense one that it was made of .it has other \[50, 16\]"):
             validate(saved(made, tmp_path), files[1])
 
-    def test_without_a_manifest(self, files: tuple[Path, Path]) -> None:
+    def test_pair_without_manifest_is_refused(self, files: tuple[Path, Path]) -> None:
         def forget(made: onnx.ModelProto) -> None:
             (item,) = (item for item in made.metadata_props if item.key == MANIFEST_KEY)
             made.metadata_props.remove(item)
@@ -212,7 +212,7 @@ class TestWrongPairs:
         with pytest.raises(BadInputError, match="has no compressed table that"):
             validate(files[0], changed(files[1], forget))
 
-    def test_of_two_kinds(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_pair_of_two_kinds_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         other = tmp_path / "model.tflite"
         other.write_bytes(b"\x1c\0\0\0TFL3" + bytes(64))
         for one, two in ((files[0], other), (other, files[0])):
@@ -220,19 +220,19 @@ class TestWrongPairs:
                 validate(one, two)
 
     @pytest.mark.parametrize("name", ["none.onnx", "none.tflite"])
-    def test_a_file_that_is_not_there(self, files: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    def test_missing_file_is_named(self, files: tuple[Path, Path], tmp_path: Path, name: str) -> None:
         gone = tmp_path / name
         for one, two in ((gone, files[1]), (gone, gone)):
             with pytest.raises(BadInputError, match=rf"{name}: there is no such file, expected an original"):
                 validate(one, two)
 
-    def test_a_saved_model_that_comes_second(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_saved_model_in_second_place_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         ids = torch.tensor([[1, 2]])
         model = edge_embed.save(edge_embed.TTEmbedding(20, 8, rank=2), tmp_path / "model.pt", ids)
         with pytest.raises(BadInputError, match=r"model\.pt: is a saved model .* stands behind the saved model"):
             validate(files[1], model)
 
-    def test_a_text_of_the_rows_that_is_none(self, files: tuple[Path, Path]) -> None:
+    def test_invalid_report_of_rows_is_refused(self, files: tuple[Path, Path]) -> None:
         def garble(made: onnx.ModelProto) -> None:
             next(item for item in made.metadata_props if item.key == FIDELITY_KEY).value = '{"words":{"table":1e999}}'
 
@@ -281,7 +281,7 @@ def test_pairs_of_every_kind_pass(made: onnx.ModelProto, wanted: dict[str, Any],
     assert report.exit_code == 0
 
 
-def test_weights_may_lie_beside_the_original(tmp_path: Path) -> None:
+def test_weights_may_lie_beside_original(tmp_path: Path) -> None:
     original = tmp_path / "original.onnx"
     onnx.save(classifier(), original, save_as_external_data=True, location="weights.bin", size_threshold=100)
     report = validate(original, compressed(original))
@@ -290,7 +290,7 @@ def test_weights_may_lie_beside_the_original(tmp_path: Path) -> None:
     assert set(report.sizes.original.files) == {"original.onnx", "weights.bin"}
 
 
-def test_a_table_that_was_compressed_before_stays(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_table_compressed_before_is_not_compared_again(files: tuple[Path, Path], tmp_path: Path) -> None:
     first = saved(_two_tables(), tmp_path, "original.onnx")
     second = first.with_name("second.onnx")
     edge_embed.compress(first, "rows", bits=8, modules=["words"], output=first.with_name("small.onnx"))
@@ -301,7 +301,7 @@ def test_a_table_that_was_compressed_before_stays(files: tuple[Path, Path], tmp_
     assert validate(first, second).failures() == []
 
 
-def test_a_report_with_counts_promises_what_needs_none(tmp_path: Path) -> None:
+def test_report_with_counts_is_checked_where_counts_do_not_matter(tmp_path: Path) -> None:
     import torch
 
     original = saved(classifier(), tmp_path, "original.onnx")
@@ -309,7 +309,7 @@ def test_a_report_with_counts_promises_what_needs_none(tmp_path: Path) -> None:
     assert validate(original, small).failures() == []
 
 
-def test_inputs_may_be_given(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_inputs_from_file_are_compared(files: tuple[Path, Path], tmp_path: Path) -> None:
     given = tmp_path / "inputs.npz"
     np.savez(given, **{"0/ids": np.array([[-1, 5, 299]]), "0/mask": np.ones((1, 3), np.float32)})
     report = validate(*files, inputs=given)

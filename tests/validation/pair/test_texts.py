@@ -1,4 +1,4 @@
-"""Pairs of files that take texts, and give texts."""
+"""Pairs of files that read texts and return texts."""
 
 import re
 from collections.abc import Callable
@@ -32,13 +32,13 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("make", [normalizer, compared_in_a_branch])
-def test_a_pair_that_takes_texts_passes(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+def test_pair_that_reads_texts_passes(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     report = validate(*pair(tmp_path, make()))
     assert (report.exit_code, report.failures(), report.model.left_out) == (0, [], ())
     assert len(report.model.cases) == 4
 
 
-def test_texts_that_come_out_are_compared_and_speeds_measured(texts: tuple[Path, Path]) -> None:
+def test_texts_of_outputs_are_compared_and_speeds_measured(texts: tuple[Path, Path]) -> None:
     report = validate(*texts, iterations=2, warmup=0)
     assert report.failures() == []
     labels = [output for path in report.model.paths for output in path.outputs if output.name == "label"]
@@ -47,14 +47,14 @@ def test_texts_that_come_out_are_compared_and_speeds_measured(texts: tuple[Path,
     assert {found.peer for found in report.latency.results if found.subject == "model"} == {"portable body", "original"}
 
 
-def test_a_target_of_torch_takes_no_texts_and_is_not_run(texts: tuple[Path, Path]) -> None:
+def test_torch_target_is_not_run_on_texts(texts: tuple[Path, Path]) -> None:
     report = validate(*texts, targets=("torch-cpu",))
     assert [(target.status, target.detail) for target in report.targets] == [
         ("not run", "torch takes no texts, as input text has")
     ]
 
 
-def test_a_model_that_refuses_unknown_texts_is_run_on_those_it_knows_again_and_again(tmp_path: Path) -> None:
+def test_model_that_refuses_unknown_texts_runs_on_known_ones_repeatably(tmp_path: Path) -> None:
     files = pair(tmp_path, classifier(default=STRICT))
     saved = tmp_path / "inputs.npz"
     report = validate(*files, save_inputs=saved)
@@ -65,7 +65,7 @@ def test_a_model_that_refuses_unknown_texts_is_run_on_those_it_knows_again_and_a
     assert validate(*files, inputs=saved, seed=9).model == report.model
 
 
-def test_another_label_fails(texts: tuple[Path, Path]) -> None:
+def test_label_that_differs_fails(texts: tuple[Path, Path]) -> None:
     def swap(made: onnx.ModelProto) -> None:
         (labels,) = (item for item in node(made, "decode").attribute if item.name == "values_strings")
         labels.strings[:] = [b"ja", b"no", "Größe".encode()]
@@ -84,7 +84,7 @@ class TestInputsFromAFile:
         return validate(*texts, inputs=path)
 
     @pytest.mark.parametrize("given", [[["w1", "東京"]], [[b"w1", "東京".encode()]]], ids=["str", "bytes"])
-    def test_texts_are_taken(self, texts: tuple[Path, Path], tmp_path: Path, given: Any) -> None:
+    def test_texts_from_file_are_read(self, texts: tuple[Path, Path], tmp_path: Path, given: Any) -> None:
         report = self.load(texts, tmp_path, np.array(given))
         assert (report.exit_code, report.model.cases) == (0, ("case 0",))
 
@@ -92,12 +92,12 @@ class TestInputsFromAFile:
         with pytest.raises(BadInputError, match="expected numbers or texts"):
             self.load(texts, tmp_path, np.array([["w1"]], object))
 
-    def test_numbers_are_refused(self, texts: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_numbers_in_place_of_texts_are_refused(self, texts: tuple[Path, Path], tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="input text: got int64, expected texts"):
             self.load(texts, tmp_path, np.array([[1]]))
 
 
-def test_a_tflite_pair_of_texts_passes(tmp_path: Path) -> None:
+def test_tflite_pair_of_texts_passes(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     original, saved = write_hash_table(tmp_path / "original.tflite"), tmp_path / "inputs.npz"
     report = validate(original, compressed(original), save_inputs=saved)
@@ -108,11 +108,11 @@ def test_a_tflite_pair_of_texts_passes(tmp_path: Path) -> None:
         assert set(WORDS) & set(archive["0/text"].flat)
 
 
-def test_texts_of_a_model_are_those_in_its_branches_too() -> None:
+def test_texts_of_model_include_those_in_branches() -> None:
     assert texts_of_onnx(compared_in_a_branch()).known == ["secret"]
 
 
-def test_texts_drawn_are_known_ones_and_others() -> None:
+def test_texts_drawn_are_known_and_unknown_ones() -> None:
     drawn = Texts(["known"]).draw(np.random.default_rng(0), (20, 5))
     assert {"known", "", "東京 🙂"} <= set(drawn.flat)
     assert set(Texts(["known"], ()).draw(np.random.default_rng(0), (9,)).flat) == {"known"}

@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return original, compressed(original)
 
 
-def test_a_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Path]) -> None:
+def test_pair_passes_and_reports_rows_changes_and_sizes(files: tuple[Path, Path]) -> None:
     report = validate(*files)
     assert (report.exit_code, report.failures(), report.original) == (0, [], str(files[0]))
     assert report.tables[0].fidelity is not None
@@ -57,20 +57,20 @@ def test_pairs_of_every_method_pass(wanted: dict[str, Any], tmp_path: Path) -> N
     assert validate(original, compressed(original, **wanted)).failures() == []
 
 
-def test_several_signatures(tmp_path: Path) -> None:
+def test_pair_with_several_signatures_passes(tmp_path: Path) -> None:
     original = write_foreign(tmp_path / "original.tflite", signatures=SEVERAL)
     assert validate(original, compressed(original)).failures() == []
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_signature_with_other_names_of_outputs_is_told_by_its_name(tmp_path: Path, rows: int) -> None:
+def test_signature_with_other_output_names_is_named_in_error(tmp_path: Path, rows: int) -> None:
     def renamed(model: Any) -> None:
         for signature, name in zip(model.signatureDefs, (b"a1", b"b1"), strict=True):
             signature.outputs[0].name = name
         model.subgraphs[1].tensors[model.subgraphs[1].inputs[0]].shape = [rows, 4]
 
     model = LiteRtModel(change(write_foreign(tmp_path / "original.tflite", signatures=SEVERAL), renamed))
-    assert len(model.call({"ids": np.zeros((1, 4), np.int32)})) == 1  # the signature whose names are the first one's
+    assert len(model.call({"ids": np.zeros((1, 4), np.int32)})) == 1  # the signature with the first one's names
     if rows > 1:
         with pytest.raises(ValueError, match="no signature with outputs a1, as the first has: long gives b1"):
             model.call({"ids": np.zeros((2, 4), np.int32)})
@@ -111,7 +111,7 @@ def _other_output(model: Any) -> None:
         (_other_output, "signatureDefs"),
     ],
 )
-def test_what_compress_does_not_write_fails_by_name(
+def test_change_that_compress_does_not_make_fails_by_name(
     files: tuple[Path, Path], planted: Change, words: str, tmp_path: Path
 ) -> None:
     small = tmp_path / "small.tflite"
@@ -124,7 +124,7 @@ def test_what_compress_does_not_write_fails_by_name(
 
 
 class _Refusing:
-    """A runtime that takes some files only."""
+    """A runtime that accepts some files only."""
 
     name, evidence, tokenizer = "old runtime", "executed-native", "cannot run"
 
@@ -146,7 +146,7 @@ class _Refusing:
 
 
 @pytest.mark.parametrize(("takes_original", "status"), [(False, "not run"), (True, "failed")])
-def test_a_runtime_that_does_not_run_the_original_is_not_run(
+def test_runtime_that_refuses_original_is_not_run(
     files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, takes_original: bool, status: str
 ) -> None:
     runtime = _Refusing(*([files[0]] if takes_original else []))
@@ -160,7 +160,7 @@ def test_a_runtime_that_does_not_run_the_original_is_not_run(
 
 
 @pytest.mark.parametrize("name", [None, b"", b"same"])
-def test_inputs_and_outputs_without_names_of_their_own_are_told_apart(name: bytes | None, tmp_path: Path) -> None:
+def test_inputs_and_outputs_without_unique_names_are_told_apart(name: bytes | None, tmp_path: Path) -> None:
     def changed(model: Any) -> None:
         (graph,), model.signatureDefs = model.subgraphs, []
         (factor,) = (at for at, tensor in enumerate(graph.tensors) if tensor.name == b"factor")
@@ -181,20 +181,20 @@ def _with_a_factor(graph: Graph, table: Tensor, ids: Tensor) -> Tensor:
 
 
 class TestWrongPairs:
-    def test_the_other_way_round(self, files: tuple[Path, Path]) -> None:
+    def test_pair_in_reverse_order_is_refused(self, files: tuple[Path, Path]) -> None:
         with pytest.raises(BadInputError, match="has no compressed table that"):
             validate(files[1], files[0])
 
-    def test_no_table_in_either(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_pair_without_compressed_table_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         with pytest.raises(BadInputError, match="has no compressed table that"):
             validate(files[0], write_foreign(tmp_path / "other.tflite"))
 
-    def test_of_another_model(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_pair_of_another_model_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         other = write_foreign(tmp_path / "other.tflite", np.ones((ROWS + 1, DIM), np.float32))
         with pytest.raises(BadInputError, match="no dense one that it was made of"):
             validate(other, files[1])
 
-    def test_of_other_rows(self, files: tuple[Path, Path], tmp_path: Path) -> None:
+    def test_table_with_other_rows_differs_from_compress_report(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         random = np.random.default_rng(5)
         other = attach(
             write_foreign(tmp_path / "other.tflite", random.normal(size=(ROWS, DIM)).astype(np.float32)),
@@ -203,6 +203,6 @@ class TestWrongPairs:
         report = validate(other, files[1])
         assert any("rows as compress reported them" in failure for failure in report.failures())
 
-    def test_the_same_file_twice(self, files: tuple[Path, Path]) -> None:
+    def test_pair_of_one_file_twice_is_refused(self, files: tuple[Path, Path]) -> None:
         with pytest.raises(BadInputError, match="is the same file"):
             validate(files[1], files[1])

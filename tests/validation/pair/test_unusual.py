@@ -1,4 +1,4 @@
-"""Pairs of originals that are unlike an export: tables in bodies only, odd names, files that the checker refuses."""
+"""Pairs whose originals differ from exports: tables in bodies only, odd names, files that the checker refuses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ WIDE = ["batch", "sequence", COLUMNS]
 
 
 def _body(seed: int) -> GraphProto:
-    """A table of its own; the names are those of every other body."""
+    """Return a body with a table of its own and the same names as every other body."""
     rows = make_value("rows", TensorProto.FLOAT, None)
     tensors = [numpy_helper.from_array(table(seed=seed), "words.weight")]
     return helper.make_graph([look_up()], "body", [], [rows], tensors)
@@ -34,7 +34,7 @@ def branches() -> onnx.ModelProto:
 
 
 def scan() -> onnx.ModelProto:
-    """A sum of rows so far."""
+    """Return a Scan that sums the rows so far."""
     nodes = [
         look_up(ids="id"),
         make_node("Add", ["before", "rows"], ["after"]),
@@ -50,7 +50,7 @@ def scan() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("make", [branches, scan])
-def test_tables_that_are_in_bodies_only_pass(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+def test_tables_in_bodies_only_pass(make: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     report = validate(*pair(tmp_path, make()))
     assert (report.exit_code, report.failures()) == (0, [])
     nodes = [check for found in report.tables for check in found.checks if check.name == "node"]
@@ -59,7 +59,7 @@ def test_tables_that_are_in_bodies_only_pass(make: Callable[[], onnx.ModelProto]
 
 
 @pytest.mark.parametrize("name", ["äöü 東京", "..", "__init__", '"a"\n'])
-def test_a_table_may_have_any_name(name: str, tmp_path: Path) -> None:
+def test_table_may_have_any_name(name: str, tmp_path: Path) -> None:
     made = model([look_up(name)], {name: table()}, {"rows": WIDE})
     with open_pair(*pair(tmp_path, made)) as (program, lowered):
         assert all(check.status == "passed" for check in program.pair.structure)
@@ -86,16 +86,14 @@ def _refused_by_the_checker(change: Callable[[onnx.ModelProto], object], folder:
 
 
 @pytest.mark.parametrize("change", [_not_sorted, _without_a_name])
-def test_what_the_checker_refuses_of_the_original_too_passes(
-    change: Callable[[onnx.ModelProto], object], tmp_path: Path
-) -> None:
+def test_checker_errors_of_original_too_pass(change: Callable[[onnx.ModelProto], object], tmp_path: Path) -> None:
     original = _refused_by_the_checker(change, tmp_path)
     report = edge_embed.check(original, compressed(original))
     assert (report.exit_code, report.failures()) == (0, [])
     assert "the ONNX checker refuses it as it does the original" in report.validation.structure[0].detail
 
 
-def test_what_the_checker_refuses_of_the_compressed_file_alone_fails(tmp_path: Path) -> None:
+def test_checker_errors_of_compressed_file_only_fail(tmp_path: Path) -> None:
     original, small = pair(tmp_path)
     made = onnx.load(small)
     _without_a_name(made)
@@ -113,7 +111,7 @@ def test_what_the_checker_refuses_of_the_compressed_file_alone_fails(tmp_path: P
     ],
     ids=["both", "one", "positions"],
 )  # fmt: skip
-def test_sizes_that_the_graph_fixes_are_found(node: Any, constant: Any, sizes: dict[str, int], tmp_path: Path) -> None:
+def test_sizes_fixed_by_graph_are_found(node: Any, constant: Any, sizes: dict[str, int], tmp_path: Path) -> None:
     made = model([look_up(), node], {"words.weight": table(), "given": constant}, {"result": [None] * 2})
     if node.op_type == "Add":
         made.graph.output[0].type.tensor_type.shape.dim.add()
@@ -122,7 +120,7 @@ def test_sizes_that_the_graph_fixes_are_found(node: Any, constant: Any, sizes: d
         assert program.run(*program.example_inputs)
 
 
-def test_a_map_that_comes_out_is_compared_by_its_values(tmp_path: Path) -> None:
+def test_map_output_is_compared_by_its_values(tmp_path: Path) -> None:
     nodes = [
         look_up(),
         make_node("ZipMap", ["rows"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=range(COLUMNS)),
@@ -137,7 +135,7 @@ def test_a_map_that_comes_out_is_compared_by_its_values(tmp_path: Path) -> None:
         assert np.array_equal(scores, table()[program.example_inputs[0]])
 
 
-def test_a_model_that_computes_with_its_ids_is_timed_on_those_that_it_takes(tmp_path: Path) -> None:
+def test_model_that_computes_with_ids_is_timed_on_accepted_ones(tmp_path: Path) -> None:
     made = model(
         [make_node("Add", ["ids", "step"], ["shifted"]), look_up(ids="shifted")],
         {"words.weight": table(), "step": np.int64(ROWS - 4)},

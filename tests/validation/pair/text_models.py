@@ -1,4 +1,4 @@
-"""Small files that take texts, and give texts, as makers of pipelines write them."""
+"""Small files that read and return texts, as authors of pipelines write them."""
 
 import struct
 import sys
@@ -20,7 +20,7 @@ TEXTS = {"text": (TensorProto.STRING, ["batch", "sequence"])}
 
 
 def encoder(text: str = "text", default: int = ROWS - 1) -> NodeProto:
-    """Ids of words; what is unknown gets one of its own."""
+    """Return a node that gives the ids of words; unknown words share an id of their own."""
     ids = list(range(ROWS - 1))
     return make_node(
         "LabelEncoder", [text], ["ids"], "encode", domain="ai.onnx.ml",
@@ -37,7 +37,7 @@ def of_texts(
 
 
 def classifier(default: int = ROWS - 1) -> onnx.ModelProto:
-    """Words to scores, and to the word of a class."""
+    """Return a model from words to scores, and to the word of a class."""
     nodes = [
         encoder(default=default),
         look_up(),
@@ -53,7 +53,7 @@ def classifier(default: int = ROWS - 1) -> onnx.ModelProto:
 
 
 def normalizer() -> onnx.ModelProto:
-    """Lower case, stop words left out: as many words come back as are left."""
+    """Return a model that lowers case and drops stop words; its output has the remaining words."""
     nodes = [
         make_node("StringNormalizer", ["text"], ["kept"], locale="C", stopwords=["w3"], case_change_action="LOWER"),
         encoder("kept"),
@@ -63,7 +63,7 @@ def normalizer() -> onnx.ModelProto:
 
 
 def compared_in_a_branch() -> onnx.ModelProto:
-    """A text that is only a constant of a branch, beside an input of numbers."""
+    """Return a model with a text as constant of a branch, beside a numeric input."""
     key = numpy_helper.from_array(np.array(["secret"], object), "key")
     branch = helper.make_graph(
         [make_node("Constant", [], ["key"], value=key),
@@ -84,7 +84,7 @@ def compared_in_a_branch() -> onnx.ModelProto:
 
 
 def write_hash_table(path: Path) -> Path:
-    """TensorFlow's StaticHashTable: filled once by a subgraph of its own; rows and labels come out."""
+    """Write TensorFlow's StaticHashTable, filled once by a subgraph of its own; its outputs are rows and labels."""
     from tool_files import ROWS, TABLE, ToolFile, gather
 
     file = ToolFile()

@@ -21,7 +21,8 @@ from edge_embed.validation import tokenizer as tokenizer_check
 from edge_embed.validation.tokenizer_texts import HARD
 
 ROWS = 700
-TEXTS = [*(Path(__file__).parents[4] / "README.md").read_text(encoding="utf-8").splitlines(), *HARD, *HARD]
+GLOSSARY = Path(__file__).parents[4] / "docs" / "reference" / "glossary.md"
+TEXTS = [*GLOSSARY.read_text(encoding="utf-8").splitlines(), *HARD, *HARD]
 
 
 def byte_level() -> Tokenizer:
@@ -97,7 +98,7 @@ MEAN_EXAMPLE = {"ids": torch.tensor([[1, 2, 3], [4, 5, 6]]), "attention_mask": t
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_texts_run_once() -> Iterator[None]:
-    """Every export runs its tokenizer on hundreds of texts in a process of its own: here once for each."""
+    """Cache the tokenizer check, which every export would run on hundreds of texts in a process of its own."""
     run, found = tokenizer_check._run, dict[tuple[object, ...], list[dict[str, Any]]]()
 
     def run_once(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any]]:
@@ -114,7 +115,7 @@ def _same_texts_run_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The file of a kind of tokenizer."""
+    """Return a function that gives the file of a kind of tokenizer."""
     folder = tmp_path_factory.mktemp("tokenizers")
 
     def made(kind: str) -> Path:
@@ -128,7 +129,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def changed(saved: Callable[[str], Path], tmp_path: Path) -> Callable[..., Path]:
-    """The file of a kind with some parts replaced, by ``path.to.part=value``."""
+    """Return a function that writes the file of a kind with parts replaced by ``path.to.part=value``."""
 
     def made(kind: str, parts: dict[str, Any]) -> Path:
         content = json.loads(saved(kind).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""An exported model with a tokenizer gives on texts what the training form gives on the ids of the library."""
+"""An exported model with a tokenizer gives on texts the training form's results on the library's ids."""
 
 import json
 import os
@@ -24,7 +24,7 @@ DATA = os.environ.get("EDGE_EMBED_DATA")
 
 
 class Identity(nn.Module):
-    """Gives its ids back, beside a table that is looked up with them."""
+    """A module that returns its ids, beside a table lookup of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def export(model: nn.Module, example: object, tokenizer: Path, folder: Path, **o
 
 @pytest.fixture(scope="module")
 def identity(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The file of `Identity` behind a kind of tokenizer."""
+    """Return the file of `Identity` behind a kind of tokenizer."""
     done: dict[str, Path] = {}
     example = {"ids": torch.tensor([[1, 2], [3, 4]]), "lengths": torch.tensor([2, 1])}
 
@@ -54,7 +54,7 @@ def identity(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Callable
 
 
 def different(path: Path, tokenizer: Path, texts: list[str], batch: int) -> list[str]:
-    """Texts for which the file makes other ids than the library."""
+    """Return the texts for which the file makes other ids than the library."""
     library, session = Tokenizer.from_file(str(tokenizer)), edge_embed.create_session(path)
     found = []
     for at in range(0, len(texts), batch):
@@ -68,7 +68,7 @@ def different(path: Path, tokenizer: Path, texts: list[str], batch: int) -> list
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestHardTexts:
-    def test_every_id_is_that_of_the_library(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
+    def test_ids_of_hard_texts_match_library(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
         assert different(identity(kind), saved(kind), list(HARD), batch=1) == []
         assert different(identity(kind), saved(kind), list(HARD), batch=len(HARD)) == []
 
@@ -76,7 +76,9 @@ class TestHardTexts:
     @pytest.mark.skipif(
         DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)"
     )
-    def test_real_sentences_too(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
+    def test_ids_of_real_sentences_match_library(
+        self, kind: str, identity: Callable[[str], Path], saved: Saved
+    ) -> None:
         sentences = []
         for name in ("multi30k/val.lc.norm.tok.de", "wikitext2-valtest/wiki.valid.txt"):
             with tarfile.open(Path(DATA or "") / f"{name.split('/')[0]}.tar.xz") as archive:
@@ -88,13 +90,15 @@ class TestHardTexts:
 
 
 @pytest.mark.parametrize("kind", ["BPE", "RoBERTa"])
-def test_a_text_may_end_like_an_added_token_begins(kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
+def test_text_ending_like_an_added_token_matches_library(
+    kind: str, identity: Callable[[str], Path], saved: Saved
+) -> None:
     texts = [f"I {begin}{sign}" for begin in ("<", "<|", "<s", "</", "<mas") for sign in ("", "3", "\u00e9", " ", "<")]
     assert different(identity(kind), saved(kind), texts, batch=1) == []
 
 
 class TestWholeModel:
-    def test_texts_give_what_ids_give(self, saved: Saved, tmp_path: Path) -> None:
+    def test_outputs_from_texts_match_outputs_from_ids(self, saved: Saved, tmp_path: Path) -> None:
         torch.manual_seed(0)
         model, texts = Mean(), ["Ünïcode [MASK] text", "", "a"]
         path = export(model, MEAN_EXAMPLE, saved("BERT uncased"), tmp_path)
@@ -106,14 +110,14 @@ class TestWholeModel:
             (got,) = edge_embed.create_session(path, portable).run(None, {"text": np.array(texts, dtype=object)})
             np.testing.assert_allclose(got, model.eval()(ids, mask).detach(), atol=1e-6)  # a mean of some rows
 
-    def test_two_exports_are_the_same_bytes(self, saved: Saved, tmp_path: Path) -> None:
+    def test_export_twice_gives_same_bytes(self, saved: Saved, tmp_path: Path) -> None:
         model, files = Mean(), []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             files.append(export(model, MEAN_EXAMPLE, saved("words and signs"), tmp_path / name).read_bytes())
         assert files[0] == files[1]
 
-    def test_external_data_works_behind_a_tokenizer(self, saved: Saved, tmp_path: Path) -> None:
+    def test_external_data_works_behind_tokenizer(self, saved: Saved, tmp_path: Path) -> None:
         model = Mean()
         path = export(model, MEAN_EXAMPLE, saved("BPE"), tmp_path, external_data="always")
         assert (tmp_path / "out.onnx.data").exists()
@@ -121,7 +125,7 @@ class TestWholeModel:
         options = ValidationOptions(iterations=0, tokenizer=saved("BPE"))
         assert edge_embed.validate(program, path, options=options).passed
 
-    def test_a_bag_takes_ids_and_offsets(self, saved: Saved, tmp_path: Path) -> None:
+    def test_bag_behind_tokenizer_takes_ids_and_offsets(self, saved: Saved, tmp_path: Path) -> None:
         class Bags(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -144,7 +148,7 @@ class TestWholeModel:
 class TestSettingsOfTheFile:
     @pytest.mark.parametrize("side", ["left", "right"])
     @pytest.mark.parametrize("kind", ["RoBERTa", "BERT cased"])
-    def test_padding_and_truncation(self, saved: Saved, tmp_path: Path, kind: str, side: str) -> None:
+    def test_padding_and_truncation_match_library(self, saved: Saved, tmp_path: Path, kind: str, side: str) -> None:
         library = Tokenizer.from_file(str(saved(kind)))
         library.enable_truncation(6, direction=side)
         library.enable_padding(direction=side, pad_id=1, length=6)
@@ -158,7 +162,7 @@ class TestSettingsOfTheFile:
         assert ids.tolist() == [one.ids for one in expected]
         assert lengths.tolist() == [sum(one.attention_mask) for one in expected]
 
-    def test_the_manifest_says_which_tokenizer(self, identity: Callable[[str], Path], saved: Saved) -> None:
+    def test_manifest_names_tokenizer(self, identity: Callable[[str], Path], saved: Saved) -> None:
         from edge_embed.inspection.inspect import inspect_file
 
         about = inspect_file(identity("RoBERTa")).tokenizer

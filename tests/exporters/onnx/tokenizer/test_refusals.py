@@ -1,4 +1,4 @@
-"""What a tokenizer file may not be: clear words, exit code 2, no output, and no crash, whatever is in the file."""
+"""Tokenizer files that are refused: with a clear message, exit code 2, no output and no crash, for any content."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Changed = Callable[[str, dict[str, Any]], Path]
 
 
 def refused(model: nn.Module, example: Any, tokenizer: Path, match: str, **options: Any) -> None:
-    """An export that ends with clear words and leaves nothing behind."""
+    """Assert that an export ends with a clear message and writes nothing."""
     output = tokenizer.parent / "refused.onnx"
     with pytest.raises(BadInputError, match=match):
         edge_embed.export(model, "onnx", output, example, tokenizer=tokenizer, **options)
@@ -51,16 +51,18 @@ class TestTokenizers:
                                                 "direction": "Right"}}, "strategy 'OnlySecond'"),
         ],
     )  # fmt: skip
-    def test_what_would_differ_is_named(self, kind: str, parts: dict[str, Any], match: str, changed: Changed) -> None:
+    def test_tokenizer_part_that_would_differ_is_named(
+        self, kind: str, parts: dict[str, Any], match: str, changed: Changed
+    ) -> None:
         refused(Mean(), MEAN_EXAMPLE, changed(kind, parts), match)
 
-    def test_a_byte_without_a_token_is_counted(self, changed: Changed, saved: Saved) -> None:
+    def test_tokenizer_bytes_without_token_are_counted(self, changed: Changed, saved: Saved) -> None:
         model = json.loads(saved("BPE").read_text(encoding="utf-8"))["model"]
         del model["vocab"]["Ā"]
         model["merges"] = [pair for pair in model["merges"] if "Ā" not in "".join(pair)]
         refused(Mean(), MEAN_EXAMPLE, changed("BPE", {"model": model}), "lacks 1 of the 256 bytes")
 
-    def test_other_ids_than_the_library_are_counted(self, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_texts_with_other_ids_than_library_are_counted(self, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
         library_feeds = tokenizer_check.library_feeds
 
         def one_off(*arguments: Any) -> Any:
@@ -69,7 +71,7 @@ class TestTokenizers:
         monkeypatch.setattr(tokenizer_check, "library_feeds", one_off)
         refused(Mean(), MEAN_EXAMPLE, saved("BERT cased"), r"other ids .* for \d+ of \d+ texts")
 
-    def test_an_operator_that_ends_the_process_is_an_error(
+    def test_tokenizer_operator_that_ends_process_is_an_error(
         self, saved: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         program = tmp_path / "dies.py"
@@ -79,16 +81,16 @@ class TestTokenizers:
 
 
 class TestModels:
-    def test_more_ids_than_rows_gives_both_numbers(self, saved: Saved) -> None:
+    def test_tokenizer_with_more_ids_than_rows_gives_both_numbers(self, saved: Saved) -> None:
         tokens = len(json.loads(saved("BERT cased").read_text(encoding="utf-8"))["model"]["vocab"])
         refused(Mean(tokens - 1), MEAN_EXAMPLE, saved("BERT cased"), f"{tokens} ids, expected at most {tokens - 1}")
 
-    def test_a_length_that_the_file_does_not_make(self, saved: Saved) -> None:
+    def test_length_that_file_does_not_make_is_refused(self, saved: Saved) -> None:
         shapes = {name: {0: torch.export.Dim.DYNAMIC} for name in MEAN_EXAMPLE}
         match = r"takes 3 ids a row.*enable_truncation\(3\)"
         refused(Mean(), MEAN_EXAMPLE, saved("BERT cased"), match, dynamic_shapes=shapes)
 
-    def test_an_input_that_no_tokenizer_makes(self, saved: Saved) -> None:
+    def test_input_that_no_tokenizer_makes_is_refused(self, saved: Saved) -> None:
         class Weighted(Mean):
             def forward(self, ids: Tensor, weights: Tensor) -> Tensor:
                 return (self.embedding(ids) * weights[..., None]).sum(1)
@@ -96,7 +98,7 @@ class TestModels:
         example = {"ids": MEAN_EXAMPLE["ids"], "weights": torch.ones(2, 3)}
         refused(Weighted(), example, saved("BERT cased"), "input weights: has the length of the ids")
 
-    def test_two_inputs_for_ids_need_a_name(self, saved: Saved, tmp_path: Path) -> None:
+    def test_inputs_for_ids_need_a_name(self, saved: Saved, tmp_path: Path) -> None:
         class Two(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -112,7 +114,7 @@ class TestModels:
         edge_embed.export(Two(), "onnx", output, example, tokenizer=saved("BERT cased"), tokenizer_input="words")
         assert [item.name for item in edge_embed.create_session(output).get_inputs()] == ["text", "user"]
 
-    def test_a_vocabulary_of_the_model_must_agree(self, saved: Saved, tmp_path: Path) -> None:
+    def test_vocabulary_of_model_must_match_tokenizer(self, saved: Saved, tmp_path: Path) -> None:
         words = [f"word {number}" for number in range(ROWS)]
         edge_embed.save(Mean(), tmp_path / "model.pt", MEAN_EXAMPLE, vocabulary=words)
         with pytest.raises(BadInputError, match=r"id 0 is '\[PAD\]', expected 'word 0'"):
@@ -120,7 +122,7 @@ class TestModels:
 
 
 class TestDamage:
-    def test_the_command_line_ends_with_2(self, saved: Saved, tmp_path: Path) -> None:
+    def test_command_line_ends_with_code_2(self, saved: Saved, tmp_path: Path) -> None:
         edge_embed.save(Mean(), tmp_path / "model.pt", MEAN_EXAMPLE)
         content = saved("BERT cased").read_bytes()
         damaged = {
@@ -142,7 +144,9 @@ class TestDamage:
 
     @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_any_value_anywhere_is_read_or_refused(self, data: st.DataObject, saved: Saved, tmp_path: Path) -> None:
+    def test_tokenizer_with_any_value_anywhere_is_read_or_refused(
+        self, data: st.DataObject, saved: Saved, tmp_path: Path
+    ) -> None:
         kind = data.draw(st.sampled_from(["BPE", "BERT cased", "words and signs"]))
         content = json.loads(saved(kind).read_text(encoding="utf-8"))
         owners: list[tuple[Any, Any]] = []
@@ -151,13 +155,15 @@ class TestDamage:
         owner[key] = data.draw(_VALUES)
         path = tmp_path / "tokenizer.json"
         path.write_text(json.dumps(content), encoding="utf-8")
-        with suppress(EdgeEmbedError):  # anything else is a traceback for a user
+        with suppress(EdgeEmbedError):  # any other exception would be a traceback for a user
             read_tokenizer(path)
 
     @pytest.mark.slow
     @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_what_is_read_runs_or_is_refused(self, data: st.DataObject, changed: Changed, saved: Saved) -> None:
+    def test_tokenizer_that_is_read_runs_or_is_refused(
+        self, data: st.DataObject, changed: Changed, saved: Saved
+    ) -> None:
         kind = data.draw(st.sampled_from(["RoBERTa", "BERT cased"]))
         model = json.loads(saved(kind).read_text(encoding="utf-8"))["model"]
         tokens = data.draw(st.dictionaries(st.text(max_size=3), st.integers(0, 2000), min_size=1, max_size=4))
@@ -189,7 +195,7 @@ _VALUES = st.one_of(
 
 
 def _collect(value: Any, owners: list[tuple[Any, Any]]) -> None:
-    """Every place in a file, but few of its long lists."""
+    """Collect every place in a file, but few places of its long lists."""
     keys: list[Any] = list(value)[:8] if isinstance(value, dict) else list(range(min(3, len(value))))
     for key in keys:
         owners.append((value, key))

@@ -1,4 +1,4 @@
-"""validate of a file with a tokenizer: the model behind it, and the tokenizer itself."""
+"""Validation of a file with a tokenizer: the model behind it, and the tokenizer."""
 
 import shutil
 from collections.abc import Callable
@@ -24,7 +24,7 @@ FROM_TEXTS = ["portable body, from texts", "custom op, from texts"]
 
 @pytest.fixture(scope="module")
 def model(saved: Saved, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``model.pt`` and its ``model.onnx`` behind byte-level BPE."""
+    """Return a folder with ``model.pt`` and its ``model.onnx`` behind byte-level BPE."""
     folder = tmp_path_factory.mktemp("validate")
     edge_embed.save(Mean(), folder / "model.pt", MEAN_EXAMPLE)
     edge_embed.export(folder / "model.pt", "onnx", folder / "model.onnx", tokenizer=saved("BPE"))
@@ -40,7 +40,7 @@ def outcome(report: ValidationReport) -> tuple[str, str]:
     return check.status, check.detail
 
 
-def test_ids_and_the_whole_model_are_compared(model: Path, saved: Saved) -> None:
+def test_validation_compares_ids_and_whole_model(model: Path, saved: Saved) -> None:
     report = validate(model, model / "model.onnx", tokenizer=saved("BPE"))
     assert (report.exit_code, report.complete) == (0, True)
     assert outcome(report)[0] == "passed"
@@ -48,20 +48,20 @@ def test_ids_and_the_whole_model_are_compared(model: Path, saved: Saved) -> None
     assert report.sizes.on_disk == (model / "model.onnx").stat().st_size
 
 
-def test_without_the_tokenizer_file_ids_are_not_run(model: Path) -> None:
+def test_validation_without_tokenizer_file_does_not_run_ids(model: Path) -> None:
     report = validate(model, model / "model.onnx")
     assert outcome(report)[0] == "not run"
     assert (report.passed, report.complete) == (True, False)
     assert not set(FROM_TEXTS) & {path.name for path in report.model.paths}
 
 
-def test_another_tokenizer_fails(model: Path, saved: Saved) -> None:
+def test_tokenizer_other_than_exported_fails(model: Path, saved: Saved) -> None:
     report = validate(model, model / "model.onnx", tokenizer=saved("RoBERTa"))
     assert report.exit_code == 3
     assert "SHA-256" in outcome(report)[1]
 
 
-def test_other_ids_in_the_file_fail(model: Path, saved: Saved, tmp_path: Path) -> None:
+def test_ids_other_than_library_in_file_fail(model: Path, saved: Saved, tmp_path: Path) -> None:
     changed = onnx.load(model / "model.onnx")
     (function,) = [function for function in changed.functions if function.name == "Tokenize"]
     (padding,) = [node for node in function.node if node.output[0] == "fixed_pool"]
@@ -72,13 +72,13 @@ def test_other_ids_in_the_file_fail(model: Path, saved: Saved, tmp_path: Path) -
     assert "other ids than the library" in outcome(report)[1]
 
 
-def test_a_file_without_a_tokenizer_is_no_place_for_one(model: Path, saved: Saved, tmp_path: Path) -> None:
+def test_tokenizer_for_file_without_one_is_refused(model: Path, saved: Saved, tmp_path: Path) -> None:
     edge_embed.export(model / "model.pt", "onnx", tmp_path / "plain.onnx")
     with pytest.raises(edge_embed.BadInputError, match="has no tokenizer"):
         validate(model, tmp_path / "plain.onnx", tokenizer=saved("BPE"))
 
 
-def test_inspect_and_validate_on_the_command_line(model: Path, saved: Saved) -> None:
+def test_inspect_and_validate_commands_show_tokenizer(model: Path, saved: Saved) -> None:
     done = CliRunner().invoke(main, ["inspect", str(model / "model.onnx")])
     assert "tokenizer: kind BPE, num_ids" in done.stdout
     names = [str(model / name) for name in ("model.pt", "model.onnx")]
@@ -90,14 +90,14 @@ def test_inspect_and_validate_on_the_command_line(model: Path, saved: Saved) -> 
 
 
 @pytest.mark.parametrize("kind", ["BPE", "BERT uncased", "words and signs"])
-def test_no_text_at_all_is_no_crash(saved: Saved, tmp_path: Path, kind: str) -> None:
+def test_texts_of_an_empty_batch_give_no_rows(saved: Saved, tmp_path: Path, kind: str) -> None:
     shutil.copy(saved(kind), tmp_path / "tokenizer.json")
     edge_embed.export(Mean(), "onnx", tmp_path / "out.onnx", MEAN_EXAMPLE, tokenizer=tmp_path / "tokenizer.json")
     (got,) = edge_embed.create_session(tmp_path / "out.onnx").run(None, {"text": np.array([], dtype=object)})
     assert got.shape == (0, 8)
 
 
-def test_a_target_takes_texts_or_says_that_it_does_not(model: Path, saved: Saved) -> None:
+def test_target_runs_texts_or_reports_that_it_cannot(model: Path, saved: Saved) -> None:
     targets = ("local", "portable", "reference", "torch-cpu")
     report = validate(model, model / "model.onnx", tokenizer=saved("BPE"), targets=targets)
     found = {target.name: target for target in report.targets}
@@ -107,18 +107,18 @@ def test_a_target_takes_texts_or_says_that_it_does_not(model: Path, saved: Saved
     absent = found["reference, from texts"]
     assert (absent.status, report.exit_code) == ("not run", 1)
     assert "onnxruntime-extensions" in absent.detail
-    assert "torch-cpu, from texts" not in found  # the training form takes ids
+    assert "torch-cpu, from texts" not in found  # the training form reads ids
 
 
-def test_without_the_tokenizer_file_no_target_has_run_it(model: Path) -> None:
+def test_target_without_tokenizer_file_is_not_run(model: Path) -> None:
     report = validate(model, model / "model.onnx", targets=("local",))
     assert [target.status for target in report.targets] == ["passed", "not run"]
     assert report.exit_code == 1
     assert "--tokenizer" in report.targets[1].detail
 
 
-def test_other_ids_on_a_target_fail(model: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are the ones of the case: with others, the outputs differ."""
+def test_target_with_other_ids_fails(model: Path, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target runs the case's texts: with other ids, the outputs differ."""
     from edge_embed.targets import runner
 
     def swapped(path: Path, tensors: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def test_other_ids_on_a_target_fail(model: Path, saved: Saved, monkeypatch: pyte
     assert report.exit_code == 3
 
 
-def test_a_check_takes_the_tokenizer_of_the_budget(model: Path, saved: Saved, tmp_path: Path) -> None:
+def test_check_takes_tokenizer_of_budget(model: Path, saved: Saved, tmp_path: Path) -> None:
     budget = tmp_path / "edge-embed.toml"
     lines = {"model": model / "model.pt", "exported": model / "model.onnx", "tokenizer": saved("BPE")}
     budget.write_text("".join(f'{key} = "{path}"\n' for key, path in lines.items()) + '[targets]\nrequire = ["local"]')

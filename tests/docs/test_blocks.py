@@ -1,0 +1,121 @@
+"""Every block of every page runs, compiles, or is of a kind that does neither."""
+
+import ctypes
+import os
+import re
+import shlex
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+import edge_embed
+from edge_embed.targets.arm64 import Arm64
+from edge_embed.targets.catalog import make_target
+from edge_embed.targets.target import NotRunError
+from edge_embed.targets.web.package import fetch_runtime
+
+from .pages import DOCS, PAGES, ROOT, Page, Runs, run
+
+CPP, JAVA, WEB = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cpp", "android", "web"))
+TARGETS = Page(DOCS / "verification" / "targets.md")
+LAYOUT = Page(DOCS / "development" / "architecture.md")
+
+WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.blocks)]
+
+# Blocks that no page runs, each with the page whose blocks of the kind have a test of their own; None is for any page.
+ELSEWHERE = {
+    "cpp": CPP,
+    "java": JAVA,
+    "js": WEB,
+    "sh arm64": TARGETS,
+    "text layers": LAYOUT,
+    "text tree": LAYOUT,
+    "c": None,
+    "json": None,
+    "sh install": None,
+    "text": None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(block.is_run for block in page.blocks)], ids=lambda p: p.name
+)
+def test_page_blocks_in_order_run(runs: Runs, page: Page) -> None:
+    assert runs.folder(page).is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_blocks_have_known_kinds(page: Page) -> None:
+    for block in page.blocks:
+        assert block.is_run or block.is_make or ELSEWHERE.get(block.language, page) in {None, page}, block
+        assert block.is_run or block.is_make or block.language in ELSEWHERE, block
+
+
+@pytest.mark.parametrize("command", sorted({block.text for page in PAGES for block in page.blocks if block.is_make}))
+def test_makefile_has_targets_of_pages(command: str) -> None:
+    for line in command.splitlines():
+        run([*shlex.split(line, comments=True), "--dry-run"], ROOT)
+
+
+@pytest.mark.slow
+def test_arm64_command_counts_instructions(runs: Runs) -> None:
+    if lacks := Arm64().lacks():
+        pytest.skip("; ".join(f"{lack.what}: {lack.remedy}" for lack in lacks))
+    printed = run(["bash", "-euc", TARGETS.only("sh arm64")], runs.folder(TARGETS)).stdout
+    assert re.search(r"arm64:cortex-a53: [\d,]+ instructions, [\d,]+ loads, [\d,]+ stores", printed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["registered", "left out"])
+def test_cpp_program_prints_scores(runs: Runs, tmp_path: Path, library: str) -> None:
+    source = CPP.only("cpp")
+    if library == "left out":
+        source, removed = re.subn(r".*RegisterCustomOpsLibrary.*\n", "", source)
+        assert removed == 1
+    (tmp_path / "main.cc").write_text(source)
+    runtime = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+    (tmp_path / "libonnxruntime.so.1").symlink_to(runtime)
+    compiler = os.environ.get("CXX", "c++")
+    run([compiler, "-std=c++17", f"-I{_headers()}", "main.cc", str(runtime), "-o", "main"], tmp_path)
+    libraries = tmp_path if library == "left out" else f"{tmp_path}:{edge_embed.get_library_path().parent}"
+    printed = run([str(tmp_path / "main")], runs.folder(CPP), LD_LIBRARY_PATH=str(libraries)).stdout
+    assert printed == "36 scores\n"
+
+
+@pytest.mark.slow
+def test_javascript_program_prints_scores(runs: Runs, tmp_path: Path) -> None:
+    if problems := make_target("node").lacks():
+        pytest.skip("; ".join(f"{problem.what}: {problem.remedy}" for problem in problems))
+    try:
+        runtime = fetch_runtime(300)
+    except NotRunError as error:
+        pytest.skip(str(error))
+    (tmp_path / "main.mjs").write_text(WEB.only("js"))
+    (tmp_path / "node_modules").symlink_to(runtime.parents[1])
+    assert run(["node", str(tmp_path / "main.mjs")], runs.folder(WEB)).stdout == "36 scores\n"
+
+
+def test_operator_library_has_names_of_pages() -> None:
+    path = edge_embed.get_library_path()
+    assert f"/{path.name}" in JAVA.only("java")
+    assert f'"{path.name}"' in CPP.only("cpp")
+    library = ctypes.CDLL(str(path))
+    assert "`RegisterEdgeEmbedOps(" in CPP.text
+    assert library.RegisterEdgeEmbedOps
+    assert library.RegisterCustomOps
+
+
+def _headers() -> Path:
+    """Return the folder of the C++ header that the operator library was built with, or another one."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edge-embed"
+    folders = [os.environ.get("ONNXRUNTIME_INCLUDE_DIR", ""), *cache.glob("onnxruntime-headers-*")]
+    folders += ["/usr/include/onnxruntime", "/usr/local/include/onnxruntime"]
+    for folder in map(Path, folders):
+        if (folder / "onnxruntime_cxx_api.h").is_file():
+            return folder
+    pytest.skip(
+        "the C headers of ONNX Runtime are here, its C++ header onnxruntime_cxx_api.h is not: set "
+        "ONNXRUNTIME_INCLUDE_DIR to a folder that has both"
+    )
