@@ -66,7 +66,7 @@ def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> 
 
 
 def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
-    """Return the kept result of `build_model`; a test that a repeated export is equal must call `build_model`."""
+    """Return the kept result of `build_model`, or call it; a test of repeated exports must call `build_model`."""
     key = _key_of(lowered, memory_bytes)
     if key not in _built:
         return build_model(lowered, memory_bytes)

@@ -26,7 +26,7 @@ _TYPED_FIELDS = "float_data int32_data int64_data double_data uint64_data string
 
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """Convert errors of a damaged file to errors of ours with its path."""
+    """Convert errors of a damaged file to a `BadInputError` with its path."""
     try:
         yield
     except BadInputError as error:

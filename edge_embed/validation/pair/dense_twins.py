@@ -87,7 +87,7 @@ def _external(name: str, stored: Stored, data: Path) -> TensorProto:
 
 
 def _rows_name(table: str) -> str:
-    return f"edge_embed/rows/{table}"  # names of ours contain no slash
+    return f"edge_embed/rows/{table}"  # the package's own names contain no slash
 
 
 def _make_dense(graph: GraphProto, tables: Mapping[str, Stored]) -> None:
