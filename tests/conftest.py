@@ -8,8 +8,6 @@ import os
 # More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
 # variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# torch takes longer to look an operator up in its cache than to compute it again; traces need neither.
-os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 # pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
