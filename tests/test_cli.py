@@ -289,7 +289,7 @@ def test_exported_file_gives_same_rows_with_and_without_library(exported: Path) 
 
 
 @pytest.mark.parametrize("command", ["doctor", pytest.param("export", marks=pytest.mark.slow)])
-def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, command: str) -> None:
+def test_commands_leave_temporary_folder_empty(saved: Path, tmp_path: Path, command: str) -> None:
     """ONNX Runtime 1.31 leaves a file there when it is loaded, for what it sends to its makers."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
