@@ -32,7 +32,7 @@ from edge_embed.validation.optimized_session import Optimized, optimize_all
 
 _MOST = 32  # results that are kept
 _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
-_FEW_BYTES = 128  # of a constant, which the optimiser may look at
+_FEW_BYTES = 128  # of a constant, which the optimiser may read
 
 _written: OrderedDict[str, Written] = OrderedDict()
 _built: OrderedDict[str, bytes] = OrderedDict()
@@ -105,7 +105,7 @@ def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh
 
 
 def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
-    """`optimize_all`, once for files that differ in the numbers of their tables and weights alone."""
+    """Call `optimize_all` once for files that differ only in the numbers of their tables and weights."""
     structure, large = ModelProto(), []
     structure.CopyFrom(exported.proto)
     for tensor in structure.graph.initializer:
@@ -116,7 +116,7 @@ def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
     digest = hashlib.sha256(structure.SerializeToString(deterministic=True))
     digest.update(repr((large, sizes, paths.missing_library() or get_library_path())).encode())
     if any(found.problem for found in _optimized.get(digest.hexdigest(), ())):
-        return optimize_all(exported)  # which says where the file is
+        return optimize_all(exported)  # its errors name the file
     return _remembered(_optimized, digest.hexdigest(), lambda: optimize_all(exported))
 
 

@@ -289,8 +289,8 @@ def test_exported_file_gives_same_rows_with_and_without_library(exported: Path) 
 
 
 @pytest.mark.parametrize("command", ["doctor", pytest.param("export", marks=pytest.mark.slow)])
-def test_commands_leave_temporary_folder_empty(saved: Path, tmp_path: Path, command: str) -> None:
-    """ONNX Runtime 1.31 leaves a file there when it is loaded, for what it sends to its makers."""
+def test_temporary_folder_is_empty_after_command(saved: Path, tmp_path: Path, command: str) -> None:
+    """ONNX Runtime 1.31 leaves a file of its telemetry there when it is loaded."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     arguments = {"doctor": [], "export": [saved, "--target", "onnx", "-o", tmp_path / "out.onnx"]}

@@ -81,7 +81,7 @@ def test_linear_layer_that_is_whole_model_is_named_linear(tmp_path):
 
 
 class OneWeight(nn.Module):
-    """Rows of what is computed from a weight, and scores by the weight itself."""
+    """Rows of a table that is computed from a weight, and scores by the weight."""
 
     def __init__(self, compute):
         super().__init__()
