@@ -31,7 +31,7 @@ from edge_embed.validation.fresh_process import Fresh, measure_fresh
 from edge_embed.validation.optimized_session import Optimized, optimize_all
 
 _MOST = 32  # results that are kept
-_MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
+_MOST_BYTES = 1 << 20  # of weights: results of larger models are not kept
 _FEW_BYTES = 128  # of a constant, which the optimiser may read
 
 _written: OrderedDict[str, Written] = OrderedDict()
@@ -168,6 +168,8 @@ def _apart(written: Written) -> Written:
 def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
     """Return the bytes of a tensor of any type, also of types that numpy lacks; texts are arrays of objects."""
     if isinstance(value, Tensor):
-        flat = value.detach().flatten().clone(memory_format=torch.contiguous_format)  # also of one number of stride 0
+        flat = (
+            value.detach().flatten().clone(memory_format=torch.contiguous_format)
+        )  # also for one number with stride 0
         return flat.view(torch.uint8).numpy().tobytes()
     return repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()

@@ -83,7 +83,7 @@ def test_junit_has_case_for_each_finding():
     assert case.find("failure").get("message") == HOSTILE.replace("\x1b", "?")
     assert [suites["latency"].get(count) for count in ("tests", "errors", "skipped")] == ["2", "1", "1"]
     assert suites["latency"].find("testcase/skipped").get("message") == "no library"
-    assert suites["latency"].find("testcase/error").get("message") == "no library"  # a server shows it in red
+    assert suites["latency"].find("testcase/error").get("message") == "no library"  # CI servers show errors in red
     assert suites["parity"].find("testcase/system-out").text == "all of them"
 
 
@@ -166,7 +166,7 @@ def test_page_shows_each_check_once():
     for finding in findings:
         assert words.count(f"{finding.requirement}: {finding.name}: {finding.detail}") == 1, finding.name
     assert "Sizes" in words
-    assert "Checks" not in words  # they are among the requirements
+    assert "Checks" not in words  # the checks are among the requirements
 
 
 def test_page_shows_growth_as_one_requirement():
