@@ -279,7 +279,7 @@ inline void Multiply(const float* left, size_t rows, const float* right, size_t 
   MultiplyTo(columns, left, rows, right, columns, n, product);
 }
 
-// Sums of neighbours: those of a are in the even lanes, and those of b in the odd lanes.
+// Sums of pairs: those of a are in the even lanes, and those of b in the odd lanes.
 __attribute__((always_inline)) inline Floats Halved(Floats a, Floats b) {
   Floats lower, upper;
   InTurn(a, b, &lower, &upper, std::make_index_sequence<kLanes>());
