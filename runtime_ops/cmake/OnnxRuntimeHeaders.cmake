@@ -36,8 +36,8 @@ function(edge_embed_header_cache out)
   endif()
 endfunction()
 
-# Moves the headers in `folder` to the cache by a rename, so that no build sees a part of them. `out` is their new place,
-# or `folder` itself if the cache cannot be written.
+# Moves the headers in `folder` to the cache by a rename, so that no build sees a part of them. `out` is their new
+# place, or `folder` itself if the cache cannot be written.
 function(edge_embed_store_headers folder out)
   edge_embed_header_api("${folder}" api)
   edge_embed_header_cache(cache)

@@ -113,8 +113,8 @@ function(edge_embed_add_training_library target)
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti)
 endfunction()
 
-# The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is linked
-# statically, so that the program starts on every device with this processor.
+# The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is
+# linked statically, so that the program starts on every device with this processor.
 function(edge_embed_add_runner target)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/runner/count.cc" "${PROJECT_SOURCE_DIR}/runner/main.cc"
                            "${PROJECT_SOURCE_DIR}/runner/session.cc" "${PROJECT_SOURCE_DIR}/runner/tensors.cc")
