@@ -49,8 +49,8 @@ bool TablePays(const Table& table) {
   return TableFits<Vector>(table) && table.num_embeddings >> table.bits >= 4;
 }
 
-// The prepared data of a call, in floats. It has a table for every state (for kStates at a time, if not for
-// each), the logit of a padding row, which is 0 times the state, and scratch for making the tables.
+// The prepared data of a call, in floats. It has a table for every state, or for kStates at a time. It also
+// has the logit of a padding row, which is 0 times the state, and scratch for making the tables.
 struct Parts {
   Parts(const Table& table, size_t batch)
       : of_table(static_cast<size_t>(Products(table).saturated())),

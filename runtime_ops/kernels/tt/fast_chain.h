@@ -23,8 +23,8 @@ namespace {
 // (65), and 12 for six cores with 45 paths.
 //
 // Numbers of a prepacked core (merge.h) add one rounding. The paths inside of it count for the bound, but not
-// for the run. With at least two such ranks, the largest numbers are 9 for two cores (33), 9 for three (3 and
-// 9), and 11 for five, with inner ranks of 1, 10, 10 and 12.
+// for the run. With at least two such ranks, the largest numbers are 9 for two cores (33) and for three (3
+// and 9), and 11 for five. The inner ranks of the last case are 1, 10, 10 and 12.
 __attribute__((always_inline)) inline size_t RunLength(uint64_t paths, size_t num_cores) {
   if (paths >= 1024) return 32;
   if (paths >= 256 && num_cores <= 3) return 16;
