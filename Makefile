@@ -1,6 +1,6 @@
 # make install   the virtual environment .venv with everything in it; does nothing when nothing changed
 # make demo      train, save, export, validate and run a small model
-# make check     formatting, types, import rules and unit tests, in two minutes on two cores
+# make check     formatting, types, import rules, English, links and unit tests, in two minutes on two cores
 # make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
@@ -43,13 +43,15 @@ check: install
 	$(MAKE) --jobs=2 --output-sync=target lint units
 
 # What one process computes by itself: no whole models, no runtimes, no other processes.
-UNITS := tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
+UNITS := tests/docs tests/english tests/methods tests/ops tests/packed tests/report tests/runtime tests/study
 
 units: install
 	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
 
 # The C++ tests (tests/runtime_ops/test_cpp.py) are slow: to compile them takes a tenth of the time of all others.
+# Tests start a hundred commands: each would compile the package where Python is told to write no bytecode.
 test: install
+	$(BIN)/python -m compileall -q edge_embed
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
 
 # What they compare with needs EDGE_EMBED_DATA (samples/*/README.md).

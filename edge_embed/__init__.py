@@ -1,12 +1,12 @@
 """edge-embed: embedding tables that stay compressed from training to the device.
 
-The public names below are lazy: ``import edge_embed`` loads neither torch nor onnx nor a runtime, the
-first use of a name does. Submodules are imported by their own path (``edge_embed.packed.dpq``).
+The public names below are lazy: ``import edge_embed`` imports neither torch nor onnx nor a runtime, the first use of a
+name does. Submodules are imported by their own path (``edge_embed.packed.dpq``).
 """
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # type checkers take it for True; to import typing would double the time of this import
+TYPE_CHECKING = False  # type checkers read it as True; an import of typing would double the time of this import
 if TYPE_CHECKING:
     from edge_embed.errors import (
         BadInputError,
@@ -121,14 +121,14 @@ _MODULE_OF = {
     "export": "edge_embed.workflow",
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
-    "inspect": "edge_embed.inspection.inspect",  # which needs no torch
+    "inspect": "edge_embed.inspection.inspect",  # needs no torch
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
     "validate": "edge_embed.workflow",
 }
 
 
-if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
+if not TYPE_CHECKING:  # a type checker would accept every wrong name otherwise
 
     def __getattr__(name: str) -> object:
         """Load a public name on first use and keep it."""
@@ -144,11 +144,11 @@ if not TYPE_CHECKING:  # else every wrong name would be right to a type checker
         return value
 
     def _loaded(module: str) -> object:
-        """A module of this package, or the error that names the extra that it needs."""
+        """Return a module of this package, or raise an error that names the extra that it needs."""
         with import_module("edge_embed.extras").named_extras():
             return import_module(module)
 
 
 def __dir__() -> list[str]:
-    """Name what is public, loaded or not."""
+    """Return all public names, loaded or not."""
     return __all__

@@ -1,8 +1,8 @@
-"""Arrays in files of numpy, ``.npy`` and ``.npz``: what a file says of its sizes is checked before memory is taken.
+"""Array files of numpy, ``.npy`` and ``.npz``: sizes in a file are checked before memory is allocated.
 
-numpy's own loader believes the header of an array, and inflates what an archive holds, however large. Here a header is
-short, an array has no more numbers than there are bytes for them, and an archive unfolds to no more than a multiple of
-its size. No objects are unpickled.
+numpy's own loader trusts the header of an array, and inflates an archive of any size. Here a header is short, and an
+array has no more numbers than the file has bytes for. An archive inflates to at most a multiple of its size. No objects
+are unpickled.
 """
 
 import io
@@ -27,19 +27,19 @@ from edge_embed.input_file import check_regular
 _MOST_HEADER = 4096  # bytes; plain arrays take 128
 _MOST_DIMENSIONS = 32
 _KINDS = "biufcSU"
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # that numpy writes
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the methods that numpy writes
 _ENCRYPTED = 1
-_ALWAYS = 16 << 20  # bytes that any archive may unfold to
-_MOST_EXPANSION = 20  # ids of a small vocabulary and their masks take a tenth of their bytes
+_ALWAYS = 16 << 20  # bytes to which every archive may inflate
+_MOST_EXPANSION = 20  # ids of a small vocabulary and their masks compress to a tenth of their bytes
 _BLOCK = 1 << 20
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array of a ``.npy`` file.
+    """Return the array of a ``.npy`` file.
 
     Raises:
-        BadInputError: it is no such file, is damaged or shorter than it says, or holds anything but numbers and texts.
-            The path is not named.
+        BadInputError: there is no such file, it is damaged or shorter than its header states, or it holds anything but
+            numbers and texts. The message does not name the path.
     """
     expected = "an array (.npy)"
     size = check_regular(path, expected)
@@ -57,7 +57,7 @@ class ArrayArchive:
     """An open ``.npz`` archive.
 
     Attributes:
-        names: of its arrays, in its order.
+        names: names of its arrays, in the order of the archive.
     """
 
     def __init__(self, archive: zipfile.ZipFile, file_bytes: int) -> None:
@@ -67,10 +67,10 @@ class ArrayArchive:
         self.names: Sequence[str] = tuple(self._members)
 
     def read(self, name: str) -> NDArray[Any]:
-        """An array; all that are read together may take a multiple of the archive.
+        """Return an array; all arrays together may take at most a multiple of the archive's size.
 
         Raises:
-            BadInputError: it is damaged, is none, or is larger than an honest archive unfolds to.
+            BadInputError: it is damaged, is no array, or is larger than a normal archive inflates to.
         """
         member = self._members[name]
         if member.compress_type not in _METHODS or member.flag_bits & _ENCRYPTED:
@@ -81,7 +81,7 @@ class ArrayArchive:
         try:
             with self._archive.open(member) as stream:
                 array = _array(stream, member.file_size)
-                if stream.read(1):  # its checksum is compared at its end
+                if stream.read(1):  # zipfile compares the checksum at the end
                     raise BadInputError("goes on after its numbers")
         except BadInputError as error:
             raise BadInputError(f"array {name:.80}: is damaged, or no array: {error}") from error
@@ -95,7 +95,7 @@ def opened_archive(path: Path) -> Iterator[ArrayArchive]:
     """Open an ``.npz`` archive.
 
     Raises:
-        BadInputError: it is none, or is damaged. The path is not named.
+        BadInputError: it is no archive, or is damaged. The message does not name the path.
     """
     size = check_regular(path, "an archive of arrays (.npz)")
     try:
@@ -108,7 +108,7 @@ def opened_archive(path: Path) -> Iterator[ArrayArchive]:
         yield ArrayArchive(archive, size)
 
 
-# What zipfile and zlib raise on a damaged archive.
+# Exceptions of zipfile and zlib on a damaged archive.
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, OverflowError,
     IndexError, KeyError, TypeError, struct.error,
@@ -116,7 +116,7 @@ _BROKEN = (
 
 
 def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """The array that a stream of ``size`` bytes begins with."""
+    """Read the array at the start of a stream of ``size`` bytes."""
     start = io.BytesIO(stream.read(min(size, _MOST_HEADER)))
     shape, in_fortran_order, dtype = _header(start)
     has, nbytes = size - start.tell(), math.prod(shape) * dtype.itemsize
@@ -130,23 +130,23 @@ def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
         content[at : at + len(block)] = np.frombuffer(block, np.uint8)
         at += len(block)
     if dtype.kind == "U" and content.view(np.dtype("u4").newbyteorder(dtype.byteorder)).max(initial=0) > sys.maxunicode:
-        raise BadInputError("holds a text with letters that there are not")  # of which str() is a SystemError
+        raise BadInputError("holds a text with letters that there are not")  # str() raises a SystemError on it
     return content.view(dtype).reshape(shape, order="F" if in_fortran_order else "C")
 
 
 def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type as a header has them."""
+    """Return shape, order and type from a header."""
     try:
         version = npy.read_magic(start)
         readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
         if version not in readers:
             raise BadInputError(f"has the version {version} of the format, expected 1.0 or 2.0")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old spellings
+            warnings.simplefilter("ignore")  # warnings about old spellings
             shape, in_fortran_order, dtype = readers[version](start, max_header_size=_MOST_HEADER)
     except BadInputError:
         raise
-    except Exception as error:  # it is parsed as Python, with whatever error that has
+    except Exception as error:  # the header is parsed as Python, which may raise anything
         raise BadInputError(f"has no header of an array ({one_line(error)})") from error
     if dtype.kind not in _KINDS or not dtype.itemsize:
         raise BadInputError(f"holds {dtype!s:.80}, expected numbers or texts")

@@ -1,4 +1,4 @@
-"""Every error a user can cause, each with the exit code of the command line."""
+"""Errors that a user can cause, each with the exit code of the command line."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from typing import ClassVar
 
 
 class EdgeEmbedError(Exception):
-    """Base of all errors of this package. The message states what was got, what was expected, the remedy."""
+    """Base of all errors of this package. The message states what was found, what was expected, and the remedy."""
 
     exit_code: ClassVar[int] = 1
 
 
 class BadInputError(EdgeEmbedError, ValueError):
-    """Wrong usage, or a file that is damaged, hostile or not understood."""
+    """Wrong usage, or a file that is damaged, hostile or unknown."""
 
     exit_code = 2
 
@@ -41,16 +41,16 @@ class LatencyError(EdgeEmbedError):
 
 
 class TimeLimitError(EdgeEmbedError):
-    """A step that took longer than it may, and was ended."""
+    """A step that exceeded its time limit, and was ended."""
 
 
 class OutputError(EdgeEmbedError):
-    """The result could not be written (disk full, no permission); nothing partial is left behind."""
+    """The result could not be written (disk full, no permission); no partial file is left."""
 
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put the place before the message of a `BadInputError`."""
+    """Put a location before the message of a `BadInputError`."""
     try:
         yield
     except BadInputError as error:
@@ -58,13 +58,13 @@ def located(where: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """The type and first line of an error, for a report."""
+    """Return the type and first line of an error, for a report."""
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text:.300}" if text else type(error).__name__
 
 
 def suggested(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'? `` for a name that is mistyped or has a word too many, or nothing where none is alike."""
+    """Return ``did you mean 'x'? `` for a mistyped name or one with an extra word; empty if no name is similar."""
     names = list(known)
     words = name.split("_")
     found = [word for word in names if word in words] if len(words) > 1 else []

@@ -1,4 +1,4 @@
-"""The extras of the package: what each is for, what of it is missing, and which one brings a missing module."""
+"""Extras of the package: the purpose of each, its missing distributions, and the extra that installs a module."""
 
 import re
 from collections.abc import Iterator
@@ -26,13 +26,13 @@ _EXTRA = re.compile(r"""extra == ['"]([^'"]+)['"]""")
 
 @dataclass(frozen=True)
 class ExtraInfo:
-    """An optional part of the package.
+    """Optional part of the package.
 
     Attributes:
-        name: As in ``edge-embed[name]``.
-        purpose: What it is for.
+        name: Name in ``edge-embed[name]``.
+        purpose: Its purpose.
         lacks: Distributions that it names and that are not installed; empty if it is complete.
-        command: Installs it.
+        command: Command that installs it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ExtraInfo:
 
 
 def list_extras() -> tuple[ExtraInfo, ...]:
-    """All extras for users, in the order of what they are for; none where the package is not installed."""
+    """Return all extras for users, in the order of their purposes; none if the package is not installed."""
     requirements = _requirements()
     if not requirements:
         return ()
@@ -53,7 +53,7 @@ def list_extras() -> tuple[ExtraInfo, ...]:
 
 
 def find_extra(name: str) -> str | None:
-    """The extra that names a distribution; None where the core needs it, or nothing does."""
+    """Return the extra that names a distribution; None if the core requires it, or nothing does."""
     for requirement in _requirements():
         extra = _EXTRA.search(requirement)
         if extra and _name(requirement) == name:
@@ -62,13 +62,16 @@ def find_extra(name: str) -> str | None:
 
 
 def distribution_of(error: ImportError) -> str:
-    """The distribution whose module cannot be imported; a name with a dot is of a module inside an installed one."""
+    """Return the distribution of a module that cannot be imported.
+
+    A module name with a dot is inside an installed distribution.
+    """
     return (error.name or "?").replace("_", "-")
 
 
 @contextmanager
 def named_extras() -> Iterator[None]:
-    """Say which extra brings a module that is missing, if one does.
+    """Name the extra that installs a missing module, if there is one.
 
     Raises:
         EdgeEmbedError: in place of the `ModuleNotFoundError` of a package that an extra names.
@@ -84,7 +87,7 @@ def named_extras() -> Iterator[None]:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a distribution is installed."""
+    """Return whether a distribution is installed."""
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -108,7 +111,7 @@ def _name(requirement: str) -> str:
 
 
 def _missing(extra: str, requirements: list[str]) -> Iterator[str]:
-    """Names of the distributions of an extra, and of extras that it names, that are not installed."""
+    """Yield the distributions of an extra, and of the extras that it names, that are not installed."""
     for requirement in requirements:
         marker = _EXTRA.search(requirement)
         if not marker or marker[1] != extra:

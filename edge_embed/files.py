@@ -1,15 +1,14 @@
-"""Write a result beside its place, then move it there in one step: complete under its name, or not there.
+"""Output files: written beside their place, then moved there in one step, so that they are complete or absent.
 
-The writer works in a private directory next to the target, on the same file system, under the final file
-names, so it makes the file itself: with the permissions of any new file, and with relative names (external
-data) already right. A kill in the middle leaves the target as it was and one ``.edge-embed-*`` directory,
-safe to delete; where a command runs in a child process, its parent does so. A later run does not: whether another
-process still writes there cannot be told on file systems that containers or machines share.
+The writer works in a private directory next to the target, on the same file system, under the final file names. It
+makes the file itself: with the permissions of any new file, and with correct relative names (external data). A killed
+process leaves the target unchanged and one ``.edge-embed-*`` directory, which is safe to delete. If a command runs in a
+child process, its parent deletes the directory. A later run does not: on file systems that containers or machines
+share, another process may still write there.
 
-Without ``force`` the move is a hard link, which fails when the name is taken: a file that appears while we
-work is never overwritten. Where hard links do not exist (FAT, some network mounts) the name is claimed with
-``O_EXCL`` and our own empty claim is then replaced. With ``force`` the move is a rename; a symbolic link is
-replaced, not followed.
+Without ``force`` the move is a hard link, which fails when the name is taken: a file that appears meanwhile is never
+overwritten. On file systems without hard links (FAT, some network mounts) the name is claimed with ``O_EXCL``, and our
+empty claim is replaced. With ``force`` the move is a rename; a symbolic link is replaced, not followed.
 """
 
 import errno
@@ -25,7 +24,7 @@ from edge_embed.errors import BadInputError, OutputError
 
 StrPath = str | os.PathLike[str]
 
-FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file where private folders are noted, for whoever outlives this process
+FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file that lists private folders, for a process that outlives this one
 
 _KINDS = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite model"}
 _REMEDIES = {
@@ -52,17 +51,17 @@ def new_file(path: StrPath, *, force: bool = False) -> Iterator[Path]:
 
     Raises:
         BadInputError: The target exists and ``force`` is false, or is no regular file, or has no directory.
-        OutputError: The result could not be written (disk full, no permission, ...). The target is as it was.
+        OutputError: The result could not be written (disk full, no permission, ...). The target is unchanged.
     """
     with new_files([path], force=force) as (temporary,):
         yield temporary
 
 
 def checked_path(name: str, value: object) -> Path:
-    """The path that an argument of Python gives.
+    """Return the path in an argument of a Python call.
 
     Raises:
-        BadInputError: if it is none.
+        BadInputError: if it is no path.
     """
     if not isinstance(value, str | os.PathLike):
         raise BadInputError(f"{name}: got {value!r:.80}, expected the path of a file")
@@ -73,8 +72,8 @@ def checked_path(name: str, value: object) -> Path:
 def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list[Path]]:
     """Yield temporary paths to write; on success they become ``paths``, in that order; on an error none does.
 
-    Put the file that refers to the others last (``[data, model]``): without it nobody reads the others. No
-    file system renames two files in one step: a kill just between the two leaves the earlier ones moved.
+    Put the file that refers to the others last (``[data, model]``): without it nobody reads the others. No file system
+    renames two files in one step, so a kill between two moves leaves the earlier files moved.
 
     Args:
         paths: The targets, all in one directory, all of them written by the body.
@@ -85,7 +84,7 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
 
     Raises:
         BadInputError: As for :func:`new_file`, for any of the targets.
-        OutputError: As for :func:`new_file`; every target is as it was.
+        OutputError: As for :func:`new_file`; every target is unchanged.
     """
     targets = [Path(path).absolute() for path in paths]
     parent = targets[0].parent
@@ -117,14 +116,14 @@ def _note(folder: Path) -> None:
 
 
 def remove_noted(place: Path) -> None:
-    """Remove the private folders that a process has noted there and not removed itself."""
+    """Remove the private folders that a process has listed there and not removed itself."""
     with suppress(OSError):
         for name in place.read_bytes().split(b"\0")[:-1]:
             shutil.rmtree(os.fsdecode(name), ignore_errors=True)
 
 
 def check_target(target: Path, force: bool) -> None:
-    """Refuse early what the move would refuse, or should: minutes of work may lie between.
+    """Refuse early the targets that the move would refuse, because minutes of work may come before it.
 
     Raises:
         BadInputError: The target exists and ``force`` is false, or is no regular file, has no directory, or is ``-``.
@@ -145,7 +144,7 @@ def check_target(target: Path, force: bool) -> None:
 
 
 def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]) -> None:
-    """Refuse outputs that would replace what a command reads, even by force: its external data and its folder too.
+    """Refuse outputs that would replace an input of the command, its external data or its folder, even with force.
 
     Raises:
         BadInputError: names the output.
@@ -158,16 +157,16 @@ def keep_inputs(outputs: Iterable[Path | None], inputs: Iterable[StrPath | None]
 
 
 def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], force: bool) -> None:
-    """Refuse what could not be written after minutes of work.
+    """Refuse outputs that could not be written after minutes of work.
 
     Args:
         outputs: the file to write, and others that may come with it.
-        inputs: what the command reads, as far as there is any.
+        inputs: inputs of the command; None for absent ones.
         force: overwrite existing files.
 
     Raises:
-        BadInputError: an output has no name, is read too, or as for `check_target`.
-        OutputError: its folder is not one to write to.
+        BadInputError: an output has no name, is also an input, or as for `check_target`.
+        OutputError: its folder is not writable.
     """
     if not outputs[0].name:
         raise BadInputError(f"{str(outputs[0])!r}: is no name of a file: add one to the path")
@@ -179,11 +178,11 @@ def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], forc
 
 
 def check_folder(folder: Path, target: Path) -> None:
-    """Refuse a folder in which nothing can be made, such as those of /proc: only trying it tells, root above all.
+    """Refuse a folder in which nothing can be made, such as those of /proc; only a trial shows that.
 
     Args:
-        folder: it may not be there yet: then the nearest one that is above it counts.
-        target: what is to be written there.
+        folder: the folder; if it does not exist yet, its nearest existing parent is tried.
+        target: the file to write there.
 
     Raises:
         OutputError: nothing can be made there.
@@ -196,16 +195,16 @@ def check_folder(folder: Path, target: Path) -> None:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there; a file where one is in its place."""
+    """Return the folder or its nearest existing parent, which may be a file."""
     return next(path for path in (folder, *folder.parents) if os.path.lexists(path))
 
 
 def check_name(output: Path, suffix: str) -> None:
-    """Refuse the name of a model of another kind than the one that is written.
+    """Refuse a name with the suffix of another kind of model than the one that is written.
 
     Args:
-        output: the file to write; other suffixes than those of models are anybody's.
-        suffix: that of its kind.
+        output: the file to write; suffixes that belong to no kind of model are allowed.
+        suffix: suffix of the kind that is written.
 
     Raises:
         BadInputError: names both kinds.
@@ -220,7 +219,7 @@ def check_once(outputs: Mapping[str, Path]) -> None:
     """Refuse one path for two outputs.
 
     Args:
-        outputs: by option, such as ``html``.
+        outputs: paths by option, such as ``html``.
 
     Raises:
         BadInputError: names the output and its option.
@@ -232,8 +231,11 @@ def check_once(outputs: Mapping[str, Path]) -> None:
 
 
 def _would_replace(output: Path, read: Path) -> bool:
-    """By name, also where nothing is there, or by another name of one file, or as a file that is in a folder."""
-    real, real_read = Path(os.path.realpath(output)), Path(os.path.realpath(read))  # links in a circle too
+    """Return whether both are one path, two names of one file, or a file inside a folder that is read.
+
+    The paths may not exist yet.
+    """
+    real, real_read = Path(os.path.realpath(output)), Path(os.path.realpath(read))  # also resolves circular links
     if real == real_read:
         return True
     if not (output.exists() and read.exists()):
@@ -246,7 +248,7 @@ def _exists(target: Path) -> BadInputError:
 
 
 def _sync(path: Path) -> None:
-    """Bring the bytes to the disk before the name: else a power cut can leave an empty file of that name."""
+    """Write the bytes to the disk before the name: else a power cut can leave an empty file of that name."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
@@ -309,5 +311,5 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
 
 
 def as_argument(path: StrPath) -> str:
-    """A path as a command line has it, where one with a dash in front would be an option."""
+    """Return a path for a command line; one with a leading dash would be an option without ``./``."""
     return f"./{path}" if str(path).startswith("-") else str(path)

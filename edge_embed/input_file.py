@@ -1,6 +1,6 @@
-"""Files that a command is given: regular ones, looked at before they are opened, and read up to a limit.
+"""Input files of a command: they must be regular, are checked before they are opened, and are read up to a limit.
 
-A pipe or a terminal would wait for ever, a device has no end, and what is mapped or sought in has to be a file on disk.
+A pipe or a terminal could block forever, and a device has no end. Only a file on disk can be mapped or sought in.
 """
 
 import errno
@@ -19,18 +19,19 @@ _MOST_HOLE = 1 << 30
 
 
 def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
-    """The bytes of a regular file; a symbolic link is followed.
+    """Return the bytes of a regular file; a symbolic link is followed.
 
-    Files that the system makes up as they are read, in ``/proc``, say that they are empty; some wait for ever.
+    Files that the system generates when they are read, in ``/proc``, report size 0; reading some of them blocks
+    forever.
 
     Args:
-        path: of the file.
-        expected: what it should be, in words, for messages.
-        or_empty: let an empty file through.
+        path: path of the file.
+        expected: description of the expected content, for messages.
+        or_empty: accept an empty file.
 
     Raises:
-        BadInputError: there is no such file, or it is empty, a folder, a pipe, a device or a socket. The path is not
-            named.
+        BadInputError: there is no such file, or it is empty, a folder, a pipe, a device or a socket. The message does
+            not name the path.
     """
     try:
         status = path.stat()
@@ -46,12 +47,12 @@ def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
 
 
 def read_whole(path: Path, most: int, expected: str) -> bytes:
-    """The bytes of a file that is small by its nature.
+    """Return the content of a file whose kind is small.
 
     Args:
-        path: of the file.
-        most: bytes that are read.
-        expected: what it should be, in words, for messages.
+        path: path of the file.
+        most: largest number of bytes.
+        expected: description of the expected content, for messages.
 
     Raises:
         BadInputError: as `check_regular`, or it cannot be read or is larger.
@@ -61,30 +62,30 @@ def read_whole(path: Path, most: int, expected: str) -> bytes:
         raise BadInputError(f"has more than {most:,} bytes: expected {expected}")
     try:
         with path.open("rb") as file:
-            return file.read(size)  # no more: a buffer is made for what is asked for
+            return file.read(size)  # no more: read() allocates a buffer of the requested size
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
 
 
 class BoundedFile(io.BufferedReader):
-    """A file of which no more is asked for than it has: readers of pickles ask for as much as a pickle says."""
+    """File whose reads are limited to its size: readers of pickles request as many bytes as a pickle states."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path))
         self._bytes = path.stat().st_size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, as many as are there."""
+        """Return the next bytes, at most the requested number."""
         return super().read(size if size is None else min(size, self._bytes))
 
 
 def mapped(file: IO[bytes]) -> mmap.mmap:
-    """A whole file as memory, privately: tensors over it count as writable for torch, the file stays as it is.
+    """Map a whole file privately: torch treats tensors over it as writable, and the file stays unchanged.
 
-    No memory is set aside for what might be written there, or a file larger than the memory would be refused.
+    The map reserves no memory for writes, because the system would refuse a file larger than the memory.
 
     Raises:
-        BadInputError: it has a hole where it should have numbers, which would be read for minutes.
+        BadInputError: it has a hole in place of numbers, which would take minutes to read.
         OSError: it cannot be mapped.
     """
     hole = _first_hole(file)
@@ -97,7 +98,7 @@ def mapped(file: IO[bytes]) -> mmap.mmap:
 
 
 def _first_hole(file: IO[bytes]) -> int:
-    """Bytes of the first range of a file that no disk holds; 0 where the system does not tell."""
+    """Return the bytes of the first range of a file without disk blocks; 0 if the system does not report it."""
     if not hasattr(os, "SEEK_HOLE"):
         return 0
     size, begin = os.fstat(file.fileno()).st_size, file.tell()
@@ -105,18 +106,18 @@ def _first_hole(file: IO[bytes]) -> int:
         hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE)
         return os.lseek(file.fileno(), hole, os.SEEK_DATA) - hole if hole < size else 0
     except OSError as error:
-        return size - hole if error.errno == errno.ENXIO else 0  # there are no data behind it
+        return size - hole if error.errno == errno.ENXIO else 0  # no data follow the hole
     finally:
         os.lseek(file.fileno(), begin, os.SEEK_SET)
 
 
 def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:
-    """The path of a file that another one in a folder names; every system refuses what is unsafe on one.
+    """Return the path of a file that another file in a folder names; names unsafe on any system are refused.
 
     Args:
-        folder: that the name is relative to.
-        name: as the file has it.
-        what: it names, for messages.
+        folder: folder that the name is relative to.
+        name: name in the file.
+        what: description of the named file, for messages.
         roots: other folders that links may lead to.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A mistyped keyword says which one was meant: of functions and of the constructors of classes."""
+"""Hints for mistyped keywords of functions and of constructors."""
 
 from collections.abc import Iterable
 from functools import wraps
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def check_keywords(called: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise Python's own error for a keyword that is not known, with the nearest one or all of them."""
+    """Raise Python's own error for an unknown keyword, with the nearest known one or all of them."""
     known = [name for name in known if name != "self"]
     for name in given:
         if name not in known:
@@ -20,7 +20,7 @@ def check_keywords(called: str, given: Iterable[str], known: Iterable[str]) -> N
 
 
 def suggests_keywords(kind: type[T]) -> type[T]:
-    """Decorate a class: its constructor checks the names of keywords, unless it takes any."""
+    """Decorate a class so that its constructor checks the names of keywords, unless it accepts any."""
     construct = kind.__init__
     parameters = signature(construct).parameters
     if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):

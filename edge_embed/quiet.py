@@ -1,4 +1,4 @@
-"""Keeps libraries from saying what they tell by exceptions too: native ones on stderr, others by logging and bars."""
+"""Silence for libraries that also raise exceptions: native ones print on stderr, others use logging and bars."""
 
 import io
 import logging
@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 @contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Nothing that is written to the descriptor of stderr in here is shown."""
+    """Discard everything that is written to the descriptor of stderr within the context."""
     kept = os.dup(2)
     try:
         with open(os.devnull, "wb") as nothing:
@@ -23,7 +23,7 @@ def quiet_stderr() -> Iterator[None]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing that is printed, logged or warned in here is shown, but what native code writes to stdout."""
+    """Discard prints, logs and warnings within the context, except output of native code to stdout."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     with (

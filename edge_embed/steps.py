@@ -1,8 +1,8 @@
-"""Steps of a command that run a model, each with a time limit: a model can go on for ever.
+"""Steps of a command that run a model, each with a time limit: a model can run forever.
 
 In the child process of a command (supervisor.py) a timer of the kernel ends the process, whatever native code does
-there; the supervisor tells what was being done, as it was noted here. In any other process it is no business of ours to
-end all of it: only what can be stopped is.
+there. The supervisor reports the step that was noted here. In any other process this module must not end the process;
+it stops only a step that can be stopped.
 """
 
 import math
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from edge_embed.errors import TimeLimitError
 
-STEP = "EDGE_EMBED_STEP"  # names the file where the child notes what it does
-TOLD = "told"  # is there in place of a step once the child has said itself how it ends
-_LONGEST = 1e8  # seconds, three years; timers take no more
+STEP = "EDGE_EMBED_STEP"  # names the file in which the child notes its step
+TOLD = "told"  # replaces a step once the child itself has reported how it ends
+_LONGEST = 1e8  # seconds, three years; the limit of timers
 _limit = ContextVar("limit", default=math.inf)
 
 
 @contextmanager
 def limit_steps(seconds: float) -> Iterator[None]:
-    """Give each step inside so many seconds."""
+    """Limit each step within the context to ``seconds``."""
     token = _limit.set(seconds)
     try:
         yield
@@ -34,17 +34,17 @@ def limit_steps(seconds: float) -> Iterator[None]:
 
 
 def step_limit() -> float:
-    """Seconds that a step may take, infinity if they are not limited."""
+    """Return the seconds that a step may take, infinity without a limit."""
     return _limit.get()
 
 
 @contextmanager
 def step(name: str, stop: Callable[[], None] | None = None) -> Iterator[None]:
-    """One step, such as a model that is run on given inputs.
+    """Run one step, such as a model on given inputs.
 
     Args:
-        name: in words.
-        stop: what another thread can do to make the step fail at once; None if there is nothing.
+        name: description.
+        stop: call by which another thread makes the step fail at once; None if there is none.
 
     Raises:
         TimeLimitError: it took too long, and was stopped.
@@ -66,7 +66,7 @@ def step(name: str, stop: Callable[[], None] | None = None) -> Iterator[None]:
 def _ended_by_the_kernel(name: str, seconds: float) -> Iterator[None]:
     before = Path(os.environ[STEP]).read_text("utf-8")
     note_step(f"{name}\n{seconds:g}")
-    left, _ = signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST))  # of a step around this one
+    left, _ = signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST))  # time left of an enclosing step
     try:
         yield
     finally:
@@ -96,7 +96,7 @@ def _stopped(name: str, seconds: float, stop: Callable[[], None]) -> Iterator[No
 
 
 def too_long(name: str, seconds: str) -> str:
-    """The message about a step that was ended."""
+    """Return the message about a step that was ended."""
     return (
         f"step {name!r} took more than {seconds} s, the time limit, and was ended: allow more with --time-limit, in a "
         "budget with time_limit under [targets]"
@@ -104,7 +104,7 @@ def too_long(name: str, seconds: str) -> str:
 
 
 def note_step(name: str) -> None:
-    """Remember what is being done, for the message about how a child ended."""
+    """Note the current step, for the message about how a child ended."""
     place = os.environ.get(STEP)
     if place is not None:
         with suppress(OSError):
@@ -112,7 +112,7 @@ def note_step(name: str) -> None:
 
 
 def seconds_of(call: Callable[[], object], what: str) -> float:
-    """Wall time of a call, which is a step of its own: ``what`` in words."""
+    """Return the wall time of a call, which is a step described by ``what``."""
     with step(what):
         start = time.perf_counter()
         call()

@@ -1,9 +1,8 @@
-"""Runs a command in a process of its own, because a model can end the process that opens it, or never let go of it.
+"""Supervisor: runs a command in a child process, because a model can crash or block the process that opens it.
 
 Native code of runtimes crashes on some files. The command then ends with a message and an exit code like any other
-error, instead of a signal, and what it had put into temporary folders is removed; so it is after a step that took too
-long, and after an interrupt or a request to end while native code runs. The child ends when the parent does, however
-that ends.
+error, instead of a signal, and its temporary folders are removed. The same holds after a step that took too long, and
+after an interrupt or a termination signal while native code runs. The child ends when the parent ends, in any way.
 """
 
 import ctypes
@@ -30,10 +29,10 @@ _TO_END = ("SIGTERM", "SIGHUP", "SIGQUIT")
 
 
 def leave_on_signals() -> None:
-    """End on a signal by an exception, so that what was begun is removed; not on one that is ignored, as by nohup."""
+    """Turn signals into an exception, so that partial results are removed; ignored signals (nohup) stay ignored."""
 
     def leave(number: int, _: object) -> None:
-        take_no_notice(*_TO_END)  # one is enough: what is begun is removed now
+        take_no_notice(*_TO_END)  # one is enough: partial results are removed now
         sys.exit(128 + number)
 
     for name in _TO_END:
@@ -43,14 +42,14 @@ def leave_on_signals() -> None:
 
 
 def take_no_notice(*names: str) -> None:
-    """Let signals pass from now on. To ignore them would be an error where one is on its way already."""
+    """Discard signals from now on; SIG_IGN would raise an error for a signal that is already pending."""
     for name in names:
         if hasattr(signal, name):  # not all systems have all
             signal.signal(getattr(signal, name), lambda *_: None)
 
 
 def can_supervise() -> bool:
-    """Whether this system can; Windows hands no pipes on."""
+    """Return whether this system supports it; Windows passes no pipes to children."""
     return sys.platform != "win32"
 
 
@@ -58,9 +57,9 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
     """Run the command line in a child process.
 
     Args:
-        arguments: of the command line.
-        on_end: told in words why the child was ended, if it did not end by itself, and the ``exit_code`` that this has
-            here; gives the one to end with.
+        arguments: arguments of the command line.
+        on_end: called if the child did not end by itself, with the reason as a text and its ``exit_code``; returns the
+            exit code of the command.
 
     Returns:
         The exit code.
@@ -83,7 +82,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
         os.close(listening)
         try:
             interrupted = _wait(child)
-        except SystemExit as end:  # of `leave_on_signals`: the child says by which signal, so it gets the same one
+        except SystemExit as end:  # from `leave_on_signals`: the child reports the signal, so it gets the same one
             if isinstance(end.code, int):
                 child.send_signal(end.code - 128)
             raise
@@ -110,12 +109,12 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> bool:
-    """Wait for the end, and say whether it came by an interrupt, of which native code may take no notice."""
+    """Wait for the end, and return whether an interrupt caused it; native code may ignore an interrupt."""
     try:
         child.wait()
         return False
     except KeyboardInterrupt:
-        take_no_notice("SIGINT")  # one is enough: what follows takes seconds
+        take_no_notice("SIGINT")  # one is enough: the rest takes seconds
     for again in (False, True):  # a terminal interrupts the child too
         if again:
             child.send_signal(signal.SIGINT)
@@ -128,14 +127,14 @@ def _wait(child: "subprocess.Popen[bytes]") -> bool:
 
 
 def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
-    """Why a child was ended by a signal, in words, and the exit code for that."""
+    """Return why a child was ended by a signal, as a text, and the exit code for that."""
     name, _, limit = step.read_text("utf-8").partition("\n")
     if code == -signal.SIGALRM and not interrupted:
         return too_long(name, limit), 1
     where = f" in step {name!r}" if name else ""
     if interrupted or code == -signal.SIGINT:
         return f"interrupted{where}: nothing was written", INTERRUPTED
-    if code == -signal.SIGBUS:  # of a file that is mapped, bytes that are no longer there
+    if code == -signal.SIGBUS:  # a mapped file has lost bytes
         return f"a file became shorter{where} while it was read: leave files alone until the command ends", 2
     if code in (-signal.SIGKILL, -signal.SIGXCPU):  # no runtime does that
         return (
@@ -149,7 +148,7 @@ def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End a child that still runs: first so that it removes what it has begun to write."""
+    """End a child that still runs; SIGTERM comes first, so that it can remove partial results."""
     child.terminate()
     with suppress(subprocess.TimeoutExpired):
         child.wait(_PATIENCE)
@@ -158,7 +157,7 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def is_supervised() -> bool:
-    """Whether this process is such a child. It then ends with its parent."""
+    """Return whether this process is a supervised child, which then ends with its parent."""
     alive = os.environ.pop(_ALIVE, None)
     if alive is None:
         return False

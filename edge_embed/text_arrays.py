@@ -1,7 +1,7 @@
-"""Texts as arrays of numpy: what runtimes take and give, and files hold.
+"""Texts in numpy arrays, as runtimes accept and return them, and as files store them.
 
-Runtimes give texts as ``str`` or as bytes of UTF-8, in arrays of objects. No file holds these: reading them would run
-code.
+Runtimes return texts as ``str`` or as bytes of UTF-8, in arrays of objects. No file stores such arrays, because reading
+them would run code.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ _KINDS = "OSU"
 
 
 def holds_texts(values: NDArray[Any]) -> bool:
-    """Whether an array holds texts."""
+    """Return whether an array holds texts."""
     return values.dtype.kind in _KINDS
 
 
 def as_texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Texts of any kind as ``str`` in an array of objects, as runtimes take them; numbers as they are."""
+    """Return texts of any kind as ``str`` in an array of objects, as runtimes accept them; numbers unchanged."""
     if not holds_texts(values):
         return values
     made = np.empty(values.size, dtype=object)
@@ -27,7 +27,7 @@ def as_texts(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def without_objects(values: NDArray[Any]) -> NDArray[Any]:
-    """Texts as letters of a fixed number, which files of numpy hold; numbers as they are."""
+    """Return texts as fixed-length strings, which files of numpy can hold; numbers unchanged."""
     return as_texts(values).astype("U") if holds_texts(values) else values
 
 

@@ -1,21 +1,24 @@
-"""What every test relies on: property tests that find the same examples, small tensors on one thread.
+"""Settings of every test: repeatable examples of property tests, and one thread for small tensors.
 
-What many tests would do again for the same input is done once a process.
+Work that many tests would repeat for the same input is done once a process.
 """
 
 import os
 
-# Threads cost more than they give on tensors this small, and wait for each other on a busy machine. Subprocesses
-# inherit it. Before torch is imported, by whatever comes below.
+# More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
+# variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Processes of pytest-xdist have a width, which commands would break their lines at.
+# pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
 import copy
 import functools
 import gc
+import logging
 import typing
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +29,13 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
+# pytest would add a handler to this logger in each test, and with a handler torch writes hundreds of records a trace.
+logging.getLogger("torch.__trace").addHandler = lambda hdlr: None  # type: ignore[method-assign]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _translations_parsed_once() -> Iterator[None]:
-    """torch.onnx.export parses all of torch's translations anew each time: two thirds of exporting a small model."""
+    """Parse torch's translations to ONNX once: each call of torch.onnx.export would take two thirds of its time."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     parsed = functools.cache(ONNXRegistry.from_torchlib)
@@ -44,7 +51,7 @@ def _translations_parsed_once() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Imports are not looked at again: collecting garbage took a fifth of the time of tests that export."""
+    """Exclude imported objects from garbage collection, which took a fifth of the time of tests that export."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -52,7 +59,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _opened_here() -> Iterator[None]:
-    """Exports are opened in this process: one of its own would take half a second of every test that exports."""
+    """Open exported files in this process: another process would add half a second to every test that exports."""
     from edge_embed.validation import open_worker, opening
 
     def run_here(target: str, arguments: list[str]) -> dict[str, Any]:
@@ -65,9 +72,9 @@ def _opened_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _operators_listed_once() -> Iterator[None]:
-    """torch.export lists torch's operators and gives thousands of functions types, anew for each model.
+    """List torch's operators once: torch.export lists them and builds thousands of function types for each model.
 
-    That is a third of capturing a small model. Operators that came since are listed.
+    That takes a third of the time of capturing a small model. The list is renewed when operators were added.
     """
     from torch import _C, _ops
     from torch._export import utils
@@ -80,13 +87,16 @@ def _operators_listed_once() -> Iterator[None]:
             patch.setattr(
                 module, "_collect_all_valid_cia_ops", lambda: set(listed(len(_C._dispatch_get_all_op_names())))
             )
-        patch.setattr(_ops, "Callable", typing.Callable)  # which makes a type once, that of `collections.abc` each time
+        patch.setattr(_ops, "Callable", typing.Callable)  # caches its types; `collections.abc.Callable` does not
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _decompositions_set_at_once() -> Iterator[None]:
-    """torch.export sets six thousand kernels one by one, four times a model: a seventh of exporting a small one."""
+    """Set six thousand kernels in one step: torch.export sets each one, which is a seventh of exporting a small model.
+
+    It does so four times a model.
+    """
     from torch.export import exported_program
 
     from .kernels_at_once import override_decompositions
@@ -98,13 +108,13 @@ def _decompositions_set_at_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _same_input_same_result() -> Iterator[None]:
-    """A validation exports again, to compare, and starts processes: once for each input."""
+    """Share results of validation between tests: the repeated export and the started processes, once an input."""
     from edge_embed.exporters.onnx import export
     from edge_embed.exporters.onnx.tokenizer import characters
     from edge_embed.exporters.tflite import whole_model
     from edge_embed.gate import base_latency
     from edge_embed.targets.tflite.runtimes import OpenedModel
-    from edge_embed.validation import as_exported, expected_export, sizes
+    from edge_embed.validation import as_exported, expected_export, optimized_session, sizes
 
     from .once import (
         built_before,
@@ -115,6 +125,7 @@ def _same_input_same_result() -> Iterator[None]:
         same_model_run_once,
         same_program_written_once,
         same_session_measured_once,
+        same_structure_optimized_once,
     )
 
     with pytest.MonkeyPatch.context() as patch:
@@ -124,6 +135,7 @@ def _same_input_same_result() -> Iterator[None]:
         patch.setattr(expected_export, "build_model", built_before)
         patch.setattr(characters._Kinds, "all", characters_sorted_once)
         patch.setattr(characters, "_normalized", characters_normalized_once)
+        patch.setattr(optimized_session, "optimize_all", same_structure_optimized_once)
         patch.setattr(sizes, "measure_fresh", same_session_measured_once)
         patch.setattr(base_latency, "measure_fresh", same_session_measured_once)
         patch.setattr(OpenedModel, "attempt", same_model_run_once)
@@ -131,34 +143,51 @@ def _same_input_same_result() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _litert_runs_here() -> Iterator[None]:
-    """LiteRT runs models in this process: each validation would start two of its own. Time limits still need one."""
+def _tflite_runs_without_imports() -> Iterator[None]:
+    """Run LiteRT in this process and tflite-runtime in forks: a validation would start six processes that import them.
+
+    Runs with a time limit, and runs that fail in a fork, start a process.
+    """
     from edge_embed.quiet import quiet_stderr
     from edge_embed.targets.target import RunFailedError, RunOptions
     from edge_embed.targets.tflite import runtimes, worker
 
-    start = runtimes.run_program
+    from .forked_worker import ForkedWorkers
 
-    def run_here(command: list[Any], time_limit: float, **options: Any) -> str:
-        if command[1:3] != ["-P", worker.__file__] or time_limit < RunOptions.time_limit:
-            return start(command, time_limit, **options)
-        model, folder, iterations, threads, *delegate = command[3:]
+    start, forked = runtimes.run_program, ExitStack()
+
+    @functools.cache
+    def workers(python: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> ForkedWorkers:
+        return forked.enter_context(ForkedWorkers(python, dict(variables), worker.__file__))
+
+    def run(command: list[Any], time_limit: float, *, environment: dict[str, str], what: str) -> str:
+        at = command.index(worker.__file__) if worker.__file__ in command else 0
+        python, arguments = command[:at], list(map(str, command[at + 1 :]))
+        if not at or time_limit < RunOptions.time_limit:
+            pass
+        elif python[1:] == ["-P"]:
+            run_here(*arguments, what=what)
+            return ""
+        elif workers(tuple(python), tuple(environment.items())).is_done(arguments):
+            return ""
+        return start(command, time_limit, environment=environment, what=what)
+
+    def run_here(model: str, folder: str, iterations: str, threads: str, *delegate: str, what: str) -> None:
         try:
             with quiet_stderr():
-                worker.main(str(model), folder, int(iterations), int(threads), *map(str, delegate))
+                worker.main(model, Path(folder), int(iterations), int(threads), *delegate)
         except (Exception, SystemExit) as error:
             name = "" if isinstance(error, SystemExit) else f"{type(error).__name__}: "
-            raise RunFailedError(f"{options['what']} ended with status 1: {name}{error}") from error
-        return ""
+            raise RunFailedError(f"{what} ended with status 1: {name}{error}") from error
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtimes, "run_program", run_here)
+    with forked, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtimes, "run_program", run)
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _sessions_wait_without_spinning() -> Iterator[None]:
-    """Threads of ONNX Runtime that wait for work use a core: a third of opening and running a small model."""
+    """Turn off spinning: waiting threads of ONNX Runtime take a third of the time of opening and running a model."""
     import onnxruntime
 
     class Waiting(onnxruntime.SessionOptions):  # type: ignore[misc]

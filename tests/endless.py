@@ -1,4 +1,4 @@
-"""Models that go on for ever: they count to 2^62."""
+"""Models that never end: their loop counts to 2^62."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from onnx import NodeProto, TensorProto, helper
 
 
 def endless_loop(source: str, result: str) -> NodeProto:
-    """A node that takes float32 of any shape and would return it."""
+    """Return a loop node that accepts float32 of any shape."""
     count, going, state = (
         helper.make_tensor_value_info(*spec)
         for spec in (("i", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("state", TensorProto.FLOAT, None))
@@ -22,7 +22,7 @@ def endless_loop(source: str, result: str) -> NodeProto:
 
 
 def loop_tensors() -> list[TensorProto]:
-    """What the node takes beside its source."""
+    """Return the constant inputs of the loop node: number of iterations and first condition."""
     return [
         helper.make_tensor("trips", TensorProto.INT64, [], [2**62]),
         helper.make_tensor("yes", TensorProto.BOOL, [], [True]),
@@ -30,12 +30,12 @@ def loop_tensors() -> list[TensorProto]:
 
 
 def make_endless(source: Path, target: Path, *, in_reference: bool) -> None:
-    """Let a model go on for ever before it gives its first output.
+    """Write a model that loops without end before it returns its first output.
 
     Args:
         source: an exported file.
-        target: where the changed one is written.
-        in_reference: whether the reference evaluator runs it; without, it lacks an operator.
+        target: path of the changed file.
+        in_reference: whether the reference evaluator can run the file. If false, an operator that it lacks is added.
     """
     model = onnx.load(source)
     graph, name = model.graph, model.graph.output[0].name

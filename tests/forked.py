@@ -1,6 +1,6 @@
-"""Processes that work together, forked from one that has imported what all of them need: most of their time was that.
+"""Cooperating processes, forked from a server that has imported their packages: imports took most of their time.
 
-It is forked before any test, so to say: it has no threads, models or state of tests, and never runs any of them.
+The server runs no test, so it has no threads, models or state of tests.
 """
 
 import time
@@ -14,7 +14,7 @@ _MOST_SECONDS = 300
 
 
 def run_processes(work: Callable[..., None], given: tuple[Any, ...], count: int = 2) -> None:
-    """Call ``work(rank, *given)`` in each, and raise what one of them raised."""
+    """Call ``work(rank, *given)`` in each process, and raise the error of a process that failed."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(_IMPORTED))
     running = multiprocessing.start_processes(work, given, count, join=False, start_method="forkserver")
     end = time.monotonic() + _MOST_SECONDS

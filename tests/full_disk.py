@@ -1,4 +1,4 @@
-"""A disk that is full: the limit on file size stands for it, as writing fails in the same place, with another errno."""
+"""Stand-in for a full disk: with a limit on file size, writing fails in the same place, with another errno."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(most: int) -> Iterator[None]:
-    """Let this process write no file of more bytes. Python ignores the signal of that."""
-    import resource  # of POSIX alone
+    """Limit the files that this process writes to ``most`` bytes; Python ignores the signal of the limit."""
+    import resource  # POSIX only
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))

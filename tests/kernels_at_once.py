@@ -1,4 +1,4 @@
-"""What torch.export does to composite operators, the kernels of each in one step."""
+"""Replacement of the kernels of composite operators for torch.export, all kernels of an operator in one step."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from torch.export import exported_program
 
 @contextmanager
 def override_decompositions(callables: Mapping[OpOverload, Callable[..., Any]]) -> Iterator[None]:
-    """`_override_composite_implicit_decomp`, which says why: `py_impl` takes the time, and is not called here."""
+    """Do the work of torch's `_override_composite_implicit_decomp` without `py_impl`, which takes most of its time."""
     before = {operator: operator.py_kernels.copy() for operator in callables}
     for operator, decomposition in callables.items():
         composite = _get_decomp_for_cia(operator)

@@ -1,4 +1,4 @@
-"""The largest tensor that any operator makes: what a computation costs in memory at the least."""
+"""Size of the largest tensor that an operator returns: a lower bound of the memory of a computation."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 
 class LargestTensor(torch.utils._python_dispatch.TorchDispatchMode):
-    """While active, the numbers in the largest result so far are ``numel``."""
+    """Mode that records in ``numel`` the number of elements of the largest result while it is active."""
 
     def __init__(self) -> None:
         super().__init__()

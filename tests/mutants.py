@@ -1,11 +1,11 @@
-"""Whether tests that were changed still kill the mutants of the source that they killed before.
+"""Check that changed tests still kill the mutants of the source that they killed before the change.
 
     .venv/bin/python tests/mutants.py REVISION --count 50 --seed 0 --source edge_embed/packed tests/packed/test_dpq.py
 
-The tests of a revision and those of the working tree run in two copies of the working tree, one mutant after another:
-a seeded sample of those in lines that the tests of the revision execute. A mutant is one change of one place: another
-comparison, operator or number, a condition the other way round, a statement left out. Tests stop at the first failure,
-and fail if they take too long. Exits with 1 if a mutant that the revision's tests kill survives.
+The tests of a revision and those of the working tree run in two copies of the working tree, one mutant after another.
+The mutants are a seeded sample from the lines that the tests of the revision execute. A mutant changes one place:
+another comparison, operator or number, a negated condition, or a removed statement. Tests stop at the first failure,
+and fail after a time limit. Exits with 1 if a mutant survives that the tests of the revision kill.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _IMPORTED = (
     "faiss hypothesis matplotlib.pyplot onnx.reference onnxruntime onnxscript pytest scipy.stats torch torch._dynamo "
     "torch.distributed torch.onnx ai_edge_litert.interpreter"
 ).split()
-_SLOWER = 5  # than without a mutant: those that go on for ever
+_SLOWER = 5  # times the seconds without a mutant: mutants may never end
 _MORE_SECONDS = 20
 
 Change = Callable[[], None]
@@ -44,7 +44,7 @@ _SWAPPED: dict[type[ast.AST], type[Any]] = {
 
 
 class Mutant(NamedTuple):
-    """The change with this number in a file of the source."""
+    """One change in a file of the source, by its number among the changes of the file."""
 
     file: str
     number: int
@@ -53,7 +53,7 @@ class Mutant(NamedTuple):
 
 
 def changes(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
-    """Every change of a module: line, words, and what makes it."""
+    """Yield line, description and function of every change of a module; the function applies it to the tree."""
     annotations = {
         id(inside)
         for node in ast.walk(tree)
@@ -89,14 +89,14 @@ def _changes_of(node: ast.AST) -> Iterator[tuple[int, str, Change]]:
 
 
 def mutated(source: str, mutant: Mutant) -> str:
-    """The source of a file with the change."""
+    """Return the source of a file with the change of a mutant."""
     tree = ast.parse(source)
     list(changes(tree))[mutant.number][2]()
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def in_child(folder: Path, arguments: list[str], limit: float, executed: Path | None = None) -> bool:
-    """Whether tests pass in a forked process, which has imported nothing of ours."""
+    """Return whether tests pass in a forked process, which has not imported the package before."""
     child = os.fork()
     if not child:
         os.setsid()
@@ -146,7 +146,7 @@ def _tracer(folder: str, lines: set[str]) -> Any:
 
 
 def copies(revision: str, folder: Path) -> list[Path]:
-    """The working tree twice, the first time with the tests of the revision."""
+    """Copy the working tree twice, the first copy with the tests of the revision."""
     before, after = folder / "before", folder / "after"
     for copy in (before, after):
         shutil.copytree(ROOT, copy, ignore=_LEFT_OUT, symlinks=True)
@@ -159,7 +159,7 @@ def copies(revision: str, folder: Path) -> list[Path]:
 
 
 def sample(executed: Path, copy: Path, sources: list[str], count: int, seed: int) -> list[Mutant]:
-    """Some of the mutants in executed lines of the files and folders."""
+    """Draw mutants from the executed lines of files and folders."""
     lines = set(executed.read_text().splitlines())
     found = []
     for source in sources:

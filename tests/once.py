@@ -1,4 +1,4 @@
-"""Results that tests may share, each by a key of everything that it depends on."""
+"""Results that tests share, each stored under a key of everything that it depends on."""
 
 import hashlib
 from collections import OrderedDict
@@ -21,17 +21,23 @@ from edge_embed.exporters.tflite.converted_body import convert_body
 from edge_embed.exporters.tflite.cut_tables import CutProgram
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramModule, Sizes
+from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.target import Feeds, RunOptions
 from edge_embed.targets.tflite.runtimes import OpenedModel, Outcome
+from edge_embed.validation import paths
 from edge_embed.validation.expected_export import Written, written_by_export
+from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.fresh_process import Fresh, measure_fresh
+from edge_embed.validation.optimized_session import Optimized, optimize_all
 
 _MOST = 32  # results that are kept
 _MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
+_FEW_BYTES = 128  # of a constant, which the optimiser may read
 
 _written: OrderedDict[str, Written] = OrderedDict()
 _built: OrderedDict[str, bytes] = OrderedDict()
 _measured: OrderedDict[str, Fresh] = OrderedDict()
+_optimized: OrderedDict[str, list[Optimized]] = OrderedDict()
 _ran: OrderedDict[str, tuple[list[Outcome], Any]] = OrderedDict()
 _attempt = OpenedModel.attempt
 _converted: OrderedDict[str, bytes] = OrderedDict()
@@ -42,7 +48,7 @@ _normalize = characters._normalized
 
 
 def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Written:
-    """`written_by_export`, once for programs of the same graph, weights, inputs and names."""
+    """Call `written_by_export` once for all programs of the same graph, weights, inputs and names."""
     memory = [item.i for node in found.graph.node for item in node.attribute if item.name == MEMORY_BYTES]
     key = _key_of(lowered, memory)
     if key is None:
@@ -51,7 +57,7 @@ def same_program_written_once(lowered: LoweredProgram, found: ModelProto) -> Wri
 
 
 def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
-    """`build_model`, for `built_before`."""
+    """Call `build_model` and keep its result for `built_before`."""
     model = build_model(lowered, memory_bytes)
     if key := _key_of(lowered, memory_bytes):
         _built.pop(key, None)
@@ -60,7 +66,7 @@ def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> 
 
 
 def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
-    """What `build_model` made of the same program; a test of exports that are repeated must call that itself."""
+    """Return the kept result of `build_model`, or call it; a test of repeated exports must call `build_model`."""
     key = _key_of(lowered, memory_bytes)
     if key not in _built:
         return build_model(lowered, memory_bytes)
@@ -68,7 +74,7 @@ def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir
 
 
 def same_body_converted_once(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
-    """`convert_body`, once for the same part of the same program."""
+    """Call `convert_body` once for the same part of the same program."""
     part = str(body.graph), [value.name for value in cut.given], {name: dict(at) for name, at in signatures.items()}
     key = _key_of(cut.lowered, part)
     if key is None:
@@ -77,7 +83,7 @@ def same_body_converted_once(cut: CutProgram, body: ProgramModule, signatures: M
 
 
 def _key_of(lowered: LoweredProgram, more: object) -> str | None:
-    """Of the same graph, weights, inputs and names; None for a program that is too large."""
+    """Return a key of graph, weights, inputs and names, or None for a program that is too large."""
     program = lowered.program
     weights = dict(program.module.named_buffers())
     if sum(tensor.nbytes for tensor in weights.values()) > _MOST_BYTES:
@@ -90,7 +96,7 @@ def _key_of(lowered: LoweredProgram, more: object) -> str | None:
 
 
 def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
-    """`measure_fresh`, once for files of the same bytes and the same inputs."""
+    """Call `measure_fresh` once for files of the same bytes and the same inputs."""
     digest = hashlib.sha256(str(library).encode())
     for file in sorted(path.parent.glob(f"{path.name}*")):
         digest.update(file.read_bytes())
@@ -98,8 +104,24 @@ def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh
     return _remembered(_measured, digest.hexdigest(), lambda: measure_fresh(path, library, feeds))
 
 
+def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
+    """Call `optimize_all` once for files that differ only in the numbers of their tables and weights."""
+    structure, large = ModelProto(), []
+    structure.CopyFrom(exported.proto)
+    for tensor in structure.graph.initializer:
+        if len(tensor.raw_data) > _FEW_BYTES:
+            large.append(len(tensor.raw_data))
+            tensor.ClearField("raw_data")
+    sizes = [(file.name, file.stat().st_size) for file in exported.files[1:]]
+    digest = hashlib.sha256(structure.SerializeToString(deterministic=True))
+    digest.update(repr((large, sizes, paths.missing_library() or get_library_path())).encode())
+    if any(found.problem for found in _optimized.get(digest.hexdigest(), ())):
+        return optimize_all(exported)  # its errors name the file
+    return _remembered(_optimized, digest.hexdigest(), lambda: optimize_all(exported))
+
+
 def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
-    """`OpenedModel.attempt`, once for files of the same bytes and the same inputs, unless it is timed."""
+    """Call `OpenedModel.attempt` once for files of the same bytes and the same inputs, unless it is timed."""
     if options.iterations or not opened.model.is_file():
         return _attempt(opened, cases, options)
     digest = hashlib.sha256(repr((opened.python, opened.environment, opened.delegate, options)).encode())
@@ -110,17 +132,17 @@ def same_model_run_once(opened: OpenedModel, cases: Sequence[Feeds], options: Ru
 
 
 def characters_sorted_once(kinds: Any) -> tuple[list[str], list[str]]:
-    """`_Kinds.all`, which asks a library for each character of Unicode, once for each pre-tokenizer."""
+    """Call `_Kinds.all`, which queries a library for each Unicode character, once for each pre-tokenizer."""
     return _remembered(_sorted, repr((_state_of(kinds._pre_tokenizer), kinds._in_runs)), lambda: _sort(kinds))
 
 
 def characters_normalized_once(source: Any) -> list[tuple[str, str]]:
-    """`_normalized`, once for each normalizer."""
+    """Call `_normalized` once for each normalizer."""
     return _remembered(_normalized, _state_of(source.library.normalizer), lambda: list(_normalize(source)))
 
 
 def _state_of(part: Any) -> str:
-    """Of a part of a tokenizer, as its file has it."""
+    """Return a part of a tokenizer as its file describes it."""
     return "" if part is None else repr(part.__getstate__())
 
 
@@ -136,7 +158,7 @@ def _remembered(known: OrderedDict[str, Any], key: str, make: Callable[[], Any])
 
 
 def _apart(written: Written) -> Written:
-    """With copies of the weights, which may be mapped from a file of a test."""
+    """Return a result with copies of its weights, which may be mapped from a file of a test."""
     tensors = {
         name: stored._replace(content=memoryview(bytes(stored.content))) for name, stored in written.tensors.items()
     }
@@ -144,7 +166,7 @@ def _apart(written: Written) -> Written:
 
 
 def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
-    """Of a tensor of any type, also of one that numpy lacks; texts are arrays of objects."""
+    """Return the bytes of a tensor of any type, also of types that numpy lacks; texts are arrays of objects."""
     if isinstance(value, Tensor):
         flat = value.detach().flatten().clone(memory_format=torch.contiguous_format)  # also of one number of stride 0
         return flat.view(torch.uint8).numpy().tobytes()

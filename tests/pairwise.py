@@ -1,4 +1,4 @@
-"""Tables of cases in which every value meets every value of each other column, in place of all combinations."""
+"""Pairwise test cases: every two values of different columns occur together in a case, with few combinations."""
 
 from collections.abc import Sequence
 from itertools import combinations, product
@@ -6,13 +6,13 @@ from typing import Any
 
 
 def pairwise(*columns: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """A few of the combinations of these values: each pair of values of two columns is in one of them.
+    """Choose a few combinations of values in which each pair of values of two columns occurs.
 
-    Of the combinations that bring most pairs that are new, the first in their order is taken, so the table is always
-    the same.
+    Each step chooses the combination with the most new pairs, and of equal ones the first. The result is therefore
+    always the same.
 
     Args:
-        columns: the values of each; two columns give all combinations.
+        columns: the values of each column; two columns give all combinations.
     """
     left = list(product(*(range(len(column)) for column in columns)))
     pairs = {pair for case in left for pair in _pairs(case)}

@@ -1,4 +1,4 @@
-"""Arrays of numpy in files: honest ones are read as numpy reads them, others are refused before memory is taken."""
+"""Numpy arrays in files: valid ones are read as numpy reads them, others are refused before memory is allocated."""
 
 import io
 import struct
@@ -35,7 +35,7 @@ def described(shape: str, dtype: str = "'<i8'") -> str:
         np.random.default_rng(0).standard_normal((3000, 9)),
     ],
 )
-def test_an_array_is_read_as_numpy_reads_it(tmp_path, array):
+def test_array_is_read_as_by_numpy(tmp_path, array):
     np.save(tmp_path / "x.npy", array)
     found = read_array(tmp_path / "x.npy")
     assert found.dtype == array.dtype
@@ -72,7 +72,7 @@ def test_an_array_is_read_as_numpy_reads_it(tmp_path, array):
         b"",
     ],
 )
-def test_what_is_no_array_is_refused_and_takes_no_memory(tmp_path, content):
+def test_file_without_valid_array_is_refused_within_8_mib(tmp_path, content):
     path = tmp_path / "x.npy"
     path.write_bytes(content)
     tracemalloc.start()
@@ -85,7 +85,7 @@ def test_what_is_no_array_is_refused_and_takes_no_memory(tmp_path, content):
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_an_archive_that_unfolds_to_far_more_is_refused(tmp_path, method):
+def test_archive_that_expands_to_far_more_is_refused(tmp_path, method):
     """24 MiB of zeros, compressed to less than 30 KB."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -99,7 +99,7 @@ def test_an_archive_that_unfolds_to_far_more_is_refused(tmp_path, method):
         tracemalloc.stop()
 
 
-def test_many_members_share_what_an_archive_may_unfold_to(tmp_path):
+def test_archive_members_share_one_limit_of_expanded_bytes(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", **{f"a{at}": np.zeros((1 << 20) - 99) for at in range(3)})
     with opened_archive(tmp_path / "x.npz") as archive:
         assert archive.read("a0").nbytes == (8 << 20) - 792
@@ -107,7 +107,7 @@ def test_many_members_share_what_an_archive_may_unfold_to(tmp_path):
             [archive.read(name) for name in ("a1", "a2")]
 
 
-def test_a_member_with_a_wrong_checksum_is_refused(tmp_path):
+def test_archive_member_with_wrong_checksum_is_refused(tmp_path):
     file = io.BytesIO()
     np.savez(file, x=np.arange(100))
     data = bytearray(file.getvalue())

@@ -1,4 +1,4 @@
-"""`edge-embed compress` from a trained model to a validated file, and what it says of input that is not right."""
+"""`edge-embed compress` from a trained model to a validated file, and its messages for wrong input."""
 
 import json
 import os
@@ -22,7 +22,7 @@ pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: p
 
 
 class Tagger(nn.Module):
-    """A user's own model, trained with a dense table."""
+    """A model of the user, trained with a dense table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_a_dense_model_becomes_a_small_one_that_exports_and_validates(saved: Path, tmp_path: Path) -> None:
+def test_dense_model_is_compressed_exported_and_validated(saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", np.arange(400.0))
     small, exported = tmp_path / "small.pt", tmp_path / "small.onnx"
     goal = ("--ratio", 8, "--method", "dpq", "--counts", f"words={tmp_path / 'counts.npy'}")
@@ -69,7 +69,7 @@ def test_a_dense_model_becomes_a_small_one_that_exports_and_validates(saved: Pat
 
 
 @pytest.mark.parametrize("method", ["tt", "tr", "low_rank"])
-def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Path) -> None:
+def test_counts_reduce_weighted_error_of_decompositions(method: str, saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", 1e6 / np.arange(1.0, 401))
     counts = torch.from_numpy(np.load(tmp_path / "counts.npy"))[1:]  # without the padding row
     dense, errors = load(saved).module.weight("words.weight")[1:].double(), []
@@ -84,9 +84,7 @@ def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("counts", [["the", "of"], [1 + 2j, 1j]])
-def test_counts_that_are_no_numbers_are_told_what_they_must_be(
-    counts: list[object], saved: Path, tmp_path: Path
-) -> None:
+def test_counts_that_are_not_numbers_are_refused(counts: list[object], saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", np.array(counts))
     given = ("--method", "rows", "--bits", 4, "--counts", f"words={tmp_path / 'counts.npy'}")
     result = run("compress", saved, "-o", tmp_path / "small.pt", *given)
@@ -94,7 +92,7 @@ def test_counts_that_are_no_numbers_are_told_what_they_must_be(
     assert "[2], expected numbers >= 0 [n]: how often each row" in " ".join(result.stderr.split())
 
 
-def test_counts_of_a_table_are_given_once(saved: Path, tmp_path: Path) -> None:
+def test_counts_given_twice_for_table_are_refused(saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", np.ones(400))
     twice = ("--counts", f"words={tmp_path / 'counts.npy'}") * 2
     result = run("compress", saved, "-o", tmp_path / "small.pt", "--ratio", 4, *twice)
@@ -103,7 +101,7 @@ def test_counts_of_a_table_are_given_once(saved: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "small.pt").exists()
 
 
-def test_the_same_command_gives_the_same_table(saved: Path, tmp_path: Path) -> None:
+def test_compress_repeated_gives_same_table(saved: Path, tmp_path: Path) -> None:
     for name in ("one.pt", "other.pt"):
         assert run("compress", saved, "-o", tmp_path / name, "--budget", "3 kB").exit_code == 0
     tables = [edge_embed.lower(tmp_path / name).tables["words"] for name in ("one.pt", "other.pt")]
@@ -112,7 +110,7 @@ def test_the_same_command_gives_the_same_table(saved: Path, tmp_path: Path) -> N
     assert all(np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items())
 
 
-def test_a_module_learns_on_from_its_trained_table() -> None:
+def test_trainable_module_gets_gradients_after_compression() -> None:
     model = Tagger()
     small, report = edge_embed.compress(model, "dpq", num_codes=16, num_groups=8, trainable=True)
     assert isinstance(small.words, edge_embed.DPQEmbedding)
@@ -122,14 +120,14 @@ def test_a_module_learns_on_from_its_trained_table() -> None:
     assert isinstance(model.words, nn.Embedding)
 
 
-def test_the_report_is_readable(saved: Path, tmp_path: Path) -> None:
+def test_report_names_table_sizes_and_chosen_setting(saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / "small.pt", "--min-cosine", 0.8)
     assert result.exit_code == 0
     for part in ("words", "400 x 16", "25,600", "Pareto front", "(chosen)", "worst rows", "nearest rows"):
         assert part in result.stdout
 
 
-def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(saved: Path, tmp_path: Path) -> None:
+def test_report_compares_with_dense_model_and_integer_rows(saved: Path, tmp_path: Path) -> None:
     plot = tmp_path / "tried.svg"
     goal = ("--ratio", 6, "--plot", plot)
     report = json.loads(run("compress", saved, "-o", tmp_path / "small.pt", *goal, "--json").stdout)
@@ -170,7 +168,7 @@ def test_the_report_compares_with_the_whole_model_and_with_rows_of_integers(save
         (("--method", "dpq", "--num-codes", 16, "--num-groups", 5), 2, "--num-groups must divide"),
     ],
 )
-def test_what_goes_wrong_is_one_line_and_leaves_nothing(
+def test_mistakes_are_named_without_traceback_or_files(
     saved: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -186,7 +184,7 @@ def test_what_goes_wrong_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_with_numbers_that_are_none_names_its_row(tmp_path: Path) -> None:
+def test_table_with_nan_is_refused_with_its_row(tmp_path: Path) -> None:
     model = Tagger()
     with torch.no_grad():
         model.words.weight[7, 3] = torch.nan
@@ -194,7 +192,7 @@ def test_a_table_with_numbers_that_are_none_names_its_row(tmp_path: Path) -> Non
         edge_embed.compress(model, ratio=4)
 
 
-def test_the_model_is_never_replaced(saved: Path) -> None:
+def test_model_is_never_replaced_by_compress_with_force(saved: Path) -> None:
     before = saved.read_bytes()
     result = run("compress", saved, "-o", saved, "--ratio", 4, "--force")
     assert result.exit_code == 2
@@ -212,29 +210,31 @@ def test_the_model_is_never_replaced(saved: Path) -> None:
         ({"modules": ["head"]}, "there are 'words'"),
     ],
 )
-def test_what_a_saved_model_has_not(saved: Path, options: dict[str, object], message: str) -> None:
+def test_saved_model_refuses_training_and_unknown_modules(
+    saved: Path, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(BadInputError, match=message):
         edge_embed.compress(saved, ratio=4, **options)
 
 
-def test_a_module_is_not_written() -> None:
+def test_module_with_output_path_is_refused() -> None:
     with pytest.raises(BadInputError, match="output: got one for a module"):
         edge_embed.compress(Tagger(), ratio=4, output="small.pt")
 
 
-def test_a_model_without_tables_says_so() -> None:
+def test_model_without_tables_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"the model has no table to compress: there is no nn\.Embedding"):
         edge_embed.compress(nn.Linear(3, 4), ratio=4)
 
 
-def test_code_that_asks_for_the_dense_weight_is_told_what_to_do() -> None:
+def test_dense_weight_of_compressed_layer_raises_with_remedy() -> None:
     small, _ = edge_embed.compress(Tagger(), "dpq", num_codes=16, num_groups=8)
     with pytest.raises(AttributeError, match=r"DPQEmbedding has no dense weight: .*TiedOutput.*compress the file"):
         small.words.weight  # noqa: B018
     assert not hasattr(small.words, "weight")
 
 
-def test_ratios_are_those_of_the_table_as_the_model_holds_it() -> None:
+def test_ratio_counts_table_in_type_of_model() -> None:
     model = Tagger().half()
     small, report = edge_embed.compress(model, "dpq", ratio=3)
     found = report.tables[0].fidelity
@@ -244,7 +244,7 @@ def test_ratios_are_those_of_the_table_as_the_model_holds_it() -> None:
     assert small.words(IDS).dtype == torch.float16
 
 
-def test_counts_are_given_by_table_and_may_be_of_any_size() -> None:
+def test_counts_are_mapping_by_table_of_any_magnitude() -> None:
     with pytest.raises(BadInputError, match="counts: got a Tensor, expected a mapping"):
         edge_embed.compress(Tagger(), "dpq", ratio=4, counts=torch.ones(400))
     _, report = edge_embed.compress(
@@ -255,7 +255,7 @@ def test_counts_are_given_by_table_and_may_be_of_any_size() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are those of POSIX")
 @pytest.mark.parametrize("most", [4096, 20_000])
-def test_a_disk_that_fills_is_told_and_leaves_nothing(saved: Path, tmp_path: Path, most: int) -> None:
+def test_full_disk_is_named_and_leaves_no_files(saved: Path, tmp_path: Path, most: int) -> None:
     sizes = "--method", "dpq", "--num-codes", 16, "--num-groups", 4
     with full_disk(most):
         done = run("compress", saved, "-o", tmp_path / "small.pt", *sizes)
@@ -267,7 +267,7 @@ def test_a_disk_that_fills_is_told_and_leaves_nothing(saved: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("options", [("--ratio", 4), ("--method", "ant", "--num-anchors", 8, "--nonzeros", 2)])
 def test_rows_of_zeros_are_saved(options: tuple[object, ...], tmp_path: Path) -> None:
-    """As sparse codes they have no number at all."""
+    """Sparse codes of zero rows hold no number at all."""
     model = nn.Sequential(nn.Embedding.from_pretrained(torch.zeros(500, 32)), nn.Linear(32, 2))
     saved = edge_embed.save(model, tmp_path / "zeros.pt", torch.tensor([[1, 2]]))
     result = run("compress", saved, "-o", tmp_path / "small.pt", *options)
@@ -276,21 +276,21 @@ def test_rows_of_zeros_are_saved(options: tuple[object, ...], tmp_path: Path) ->
     assert not table.rows(np.arange(500)).any()
 
 
-def test_a_budget_may_be_a_number_of_bytes(saved: Path, tmp_path: Path) -> None:
+def test_budget_accepts_number_of_bytes(saved: Path, tmp_path: Path) -> None:
     assert run("compress", saved, "-o", tmp_path / "small.pt", "--method", "rows", "--budget", 9000).exit_code == 0
     (table,) = edge_embed.lower(tmp_path / "small.pt").tables.values()
     assert table.nbytes <= 9000
 
 
 @pytest.mark.parametrize("name", ["small.onnx", "small.TFLITE"])
-def test_a_saved_model_has_no_name_of_another_kind(name: str, saved: Path, tmp_path: Path) -> None:
+def test_output_name_of_another_format_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / name, "--ratio", 4)
     assert result.exit_code == 2
     assert "what is written is a saved model: let it end in .pt" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 
 
-def test_one_path_is_not_output_and_checkpoint(saved: Path, tmp_path: Path) -> None:
+def test_output_equal_to_checkpoint_is_refused(saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / "x", "--ratio", 4, "--checkpoint", tmp_path / "x")
     assert result.exit_code == 2
     assert "is named for two outputs" in result.stderr
@@ -308,6 +308,6 @@ def test_one_path_is_not_output_and_checkpoint(saved: Path, tmp_path: Path) -> N
         ({"checkpoint": 3}, "checkpoint: got 3, expected the path of a folder"),
     ],
 )
-def test_what_is_none_of_what_python_takes(arguments: dict[str, object], message: str) -> None:
+def test_python_arguments_of_wrong_type_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         edge_embed.compress(**{"model": Tagger(), "method": "dpq", "ratio": 4, **arguments})  # type: ignore[call-overload]

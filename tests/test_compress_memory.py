@@ -1,4 +1,4 @@
-"""How much memory it takes to compress a large table."""
+"""Resident memory while a large table is compressed."""
 
 import json
 import shutil
@@ -15,14 +15,14 @@ pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[co
 
 DIM, PARTS = 64, 100
 SIZES = ("--num-codes", "16", "--num-groups", "8")
-# A process counts what its parent had resident when it was started: so a small one stands between.
+# A process counts the memory that its parent had resident when it was started, so a small process stands between them.
 MEASURED = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 """
-# Rows, what they are compressed to, and the most bytes that may be resident, those of the file too that the system may
-# drop at any time. A copy of the smaller table would take 512 MB.
+# Rows, goal of the compression, and limit of resident bytes. They include pages of the mapped file, which the system
+# may drop at any time. A copy of the smaller table would take 512 MB.
 LIMITS = [
     (2_000_000, SIZES, 1_600_000_000),
     pytest.param(10_000_000, ("--ratio", "20"), 4_000_000_000, marks=pytest.mark.long),
@@ -31,7 +31,7 @@ LIMITS = [
 
 @pytest.fixture
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """256 bytes a row, float32 around 2,000 centres, in a safetensors file: its library would want all at once."""
+    """Write a table of float32 rows around 2,000 centres part by part; the safetensors library would need all rows."""
     rows: Any = request.param
     if shutil.disk_usage(tmp_path).free < 2 * 4 * rows * DIM:
         pytest.skip(f"too little space for a table of {4 * rows * DIM:,} bytes")
@@ -52,9 +52,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read as Linux counts it")
 @pytest.mark.parametrize(("table", "goal", "most"), LIMITS, ids=["two million", "ten million"], indirect=["table"])
-def test_compress_takes_little_more_memory_than_the_table(
-    table: Path, goal: tuple[str, ...], most: int, tmp_path: Path
-) -> None:
+def test_compress_memory_stays_below_limit(table: Path, goal: tuple[str, ...], most: int, tmp_path: Path) -> None:
     output = tmp_path / "small.pt"
     command = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()", "compress", str(table)]
     command += ["--module", "words", "--method", "dpq", *goal, "--checkpoint", str(tmp_path / "parts")]

@@ -1,4 +1,4 @@
-"""Extras: all of the package are listed, with what is missing and the command that installs it."""
+"""Extras of the package: each is listed with its missing packages and the command that installs them."""
 
 from importlib import metadata
 
@@ -7,7 +7,7 @@ from edge_embed.extras import list_extras
 from edge_embed.inspection.doctor import diagnose
 
 
-def test_every_extra_for_users_is_listed():
+def test_extras_for_users_are_all_listed():
     declared = set(metadata.metadata("edge-embed").get_all("Provides-Extra")) - {"all", "dev"}
     assert {extra.name for extra in list_extras()} == declared
     for extra in list_extras():
@@ -15,7 +15,7 @@ def test_every_extra_for_users_is_listed():
         assert extra.purpose
 
 
-def test_what_is_missing_is_named_also_of_an_extra_inside_another(monkeypatch):
+def test_extras_name_missing_packages_also_of_nested_extras(monkeypatch):
     version = extras.metadata.version
 
     def without(name):
@@ -30,14 +30,14 @@ def test_what_is_missing_is_named_also_of_an_extra_inside_another(monkeypatch):
     assert "ai-edge-litert" in lacks["tflite-models"]
     assert lacks["compress"] == ()
     report = diagnose()
-    assert report.ok  # an extra that is missing is no problem
+    assert report.ok  # a missing extra is no failure
     assert (
         "transformers (folders of transformers models): transformers missing: python -m pip install "
         '"edge-embed[transformers]"'
     ) in str(report)
 
 
-def test_a_package_that_is_not_installed_has_none(monkeypatch):
+def test_extras_of_uninstalled_package_are_empty(monkeypatch):
     def none(name):
         raise metadata.PackageNotFoundError(name)
 

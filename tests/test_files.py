@@ -1,4 +1,4 @@
-"""Results appear whole or not at all, and never over somebody's file."""
+"""Output files: they appear whole or not at all, and replace an existing file only with force."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_appears_only_when_complete(tmp_path: Path) -> None:
+def test_new_file_appears_only_when_complete(tmp_path: Path) -> None:
     target = tmp_path / "model.onnx"
     with new_file(target) as temporary:
         assert temporary.name == "model.onnx"
@@ -43,7 +43,7 @@ def test_appears_only_when_complete(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model.onnx"]
 
 
-def test_relative_paths_and_a_body_that_changes_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_keeps_its_folder_after_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "else").mkdir()
     with new_file("model.pt") as temporary:
@@ -54,7 +54,7 @@ def test_relative_paths_and_a_body_that_changes_directory(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
-def test_permissions_are_those_of_a_plain_new_file(tmp_path: Path, mask: int) -> None:
+def test_permissions_equal_those_of_plain_file(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         write(tmp_path / "ours")
@@ -75,7 +75,7 @@ def test_existing_file_needs_force(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model.pt"]
 
 
-def test_a_reader_of_the_old_file_keeps_it(tmp_path: Path) -> None:
+def test_reader_of_replaced_file_keeps_old_content(tmp_path: Path) -> None:
     target = tmp_path / "model.pt"
     target.write_bytes(b"old")
     with target.open("rb") as reader:
@@ -85,8 +85,10 @@ def test_a_reader_of_the_old_file_keeps_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hard_links", [True, False])
 @pytest.mark.parametrize("kind", ["file", "dangling link", "directory"])
-def test_race_without_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, hard_links: bool) -> None:
-    """Somebody takes the name while we work: theirs stays."""
+def test_file_created_meanwhile_is_kept_without_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, hard_links: bool
+) -> None:
+    """Another process takes the name while the file is written."""
     if not hard_links:
         monkeypatch.setattr(os, "link", refuse(errno.EPERM))
     target = tmp_path / "model.pt"
@@ -113,7 +115,7 @@ def refuse(number: int) -> Any:
     return throw(OSError(number, os.strerror(number)))
 
 
-def test_file_systems_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_works_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", refuse(errno.EPERM))
     write(tmp_path / "a")
     write(tmp_path / "a", b"newer", force=True)
@@ -121,11 +123,11 @@ def test_file_systems_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Path, "replace", refuse(errno.ENOSPC))
     with pytest.raises(OutputError):
         write(tmp_path / "b")
-    assert names(tmp_path) == ["a"]  # our claim on the name is given up too
+    assert names(tmp_path) == ["a"]  # the placeholder of the name is removed too
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_targets_that_cannot_be(tmp_path: Path, force: bool) -> None:
+def test_impossible_targets_are_refused_with_reason(tmp_path: Path, force: bool) -> None:
     (tmp_path / "file").write_bytes(b"")
     os.mkfifo(tmp_path / "pipe")
     cases = {
@@ -143,7 +145,7 @@ def test_targets_that_cannot_be(tmp_path: Path, force: bool) -> None:
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
-def test_a_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
+def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to("real")
     with pytest.raises(BadInputError, match="exists"):
@@ -155,7 +157,7 @@ def test_a_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), BadInputError("x")])
 @pytest.mark.parametrize("force", [False, True])
-def test_any_error_leaves_things_as_they_were(tmp_path: Path, error: BaseException, force: bool) -> None:
+def test_error_in_body_leaves_target_unchanged(tmp_path: Path, error: BaseException, force: bool) -> None:
     target = tmp_path / "model.pt"
     if force:
         target.write_bytes(b"old")
@@ -175,7 +177,7 @@ def test_any_error_leaves_things_as_they_were(tmp_path: Path, error: BaseExcepti
         (errno.EIO, "choose another path"),
     ],
 )
-def test_write_errors_name_the_remedy(tmp_path: Path, number: int, remedy: str) -> None:
+def test_write_errors_name_remedy(tmp_path: Path, number: int, remedy: str) -> None:
     target = tmp_path / "model.pt"
     with pytest.raises(OutputError, match=remedy) as caught:
         write(target, b"half", meanwhile=throw(OSError(number, os.strerror(number))))
@@ -189,7 +191,7 @@ def test_errors_of_other_files_pass_through(tmp_path: Path) -> None:
     assert not names(tmp_path)
 
 
-def test_an_error_when_flushing_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_flush_raises_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     with pytest.raises(OutputError, match="cannot be written"):
         write(tmp_path / "model.pt")
@@ -207,17 +209,17 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_a_really_full_disk(tiny_disk: Path) -> None:
+def test_full_file_system_keeps_old_file_and_frees_space(tiny_disk: Path) -> None:
     target = tiny_disk / "model.pt"
     target.write_bytes(b"old")
     with pytest.raises(OutputError, match="No space left on device; free some space"):
         write(target, bytes(1 << 20), force=True)
     assert target.read_bytes() == b"old"
     assert names(tiny_disk) == ["model.pt"]
-    write(target, bytes(40_000), force=True)  # the half file gave its space back
+    write(target, bytes(40_000), force=True)  # the partial file was removed
 
 
-def test_a_folder_one_may_not_write_to_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_output_refuses_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.mkdtemp", refuse(errno.EACCES))  # root may write anywhere
     with pytest.raises(
         OutputError, match="cannot be written: Permission denied; choose an output path you may write to"
@@ -225,19 +227,19 @@ def test_a_folder_one_may_not_write_to_is_told_before_the_work(tmp_path: Path, m
         check_output([tmp_path / "out"], [], False)
 
 
-def test_a_directory_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_refuses_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.mkdtemp", refuse(errno.EACCES))  # root may write anywhere
     with pytest.raises(OutputError, match="Permission denied; choose an output path you may write to"):
         write(tmp_path / "model.pt")
 
 
-def test_names_that_are_too_long(tmp_path: Path) -> None:
+def test_name_over_255_characters_is_refused_with_remedy(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="shorter"):
         write(tmp_path / ("x" * 300))
     write(tmp_path / ("x" * 255))
 
 
-def test_a_killed_process_leaves_the_target(tmp_path: Path) -> None:
+def test_killed_process_leaves_target_unchanged(tmp_path: Path) -> None:
     target = tmp_path / "model.pt"
     target.write_bytes(b"old")
     script = """
@@ -267,7 +269,7 @@ def write_both(folder: Path, *, force: bool = False, meanwhile: Callable[[], obj
         meanwhile()
 
 
-def test_two_files(tmp_path: Path) -> None:
+def test_new_files_are_written_and_replaced_together(tmp_path: Path) -> None:
     write_both(tmp_path)
     assert (tmp_path / "m.onnx.data").read_bytes() == b"new data"
     assert (tmp_path / "m.onnx").read_bytes() == b"new model"
@@ -276,7 +278,7 @@ def test_two_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taken", ["m.onnx.data", "m.onnx"])
-def test_one_existing_file_refuses_both(tmp_path: Path, taken: str) -> None:
+def test_new_files_with_one_existing_are_refused(tmp_path: Path, taken: str) -> None:
     (tmp_path / taken).write_bytes(b"old")
     with pytest.raises(BadInputError, match="exists"):
         write_both(tmp_path)
@@ -284,7 +286,7 @@ def test_one_existing_file_refuses_both(tmp_path: Path, taken: str) -> None:
     assert (tmp_path / taken).read_bytes() == b"old"
 
 
-def test_race_for_the_second_file_takes_the_first_back(tmp_path: Path) -> None:
+def test_new_files_remove_first_when_second_is_taken(tmp_path: Path) -> None:
     target = tmp_path / "m.onnx"
     with pytest.raises(BadInputError, match="exists"):
         write_both(tmp_path, meanwhile=lambda: target.write_bytes(b"theirs"))
@@ -292,7 +294,7 @@ def test_race_for_the_second_file_takes_the_first_back(tmp_path: Path) -> None:
     assert target.read_bytes() == b"theirs"
 
 
-def test_failure_at_the_second_file_restores_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_files_restore_first_when_second_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ["m.onnx.data", "m.onnx"]:
         (tmp_path / name).write_bytes(b"old")
     replace = Path.replace
@@ -309,7 +311,7 @@ def test_failure_at_the_second_file_restores_the_first(tmp_path: Path, monkeypat
     assert {(tmp_path / name).read_bytes() for name in names(tmp_path)} == {b"old"}
 
 
-def test_the_data_is_in_place_before_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_file_is_in_place_before_model_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link, moved = os.link, []
 
     def record(source: Path, target: Path, **options: Any) -> None:
@@ -321,14 +323,14 @@ def test_the_data_is_in_place_before_the_model(tmp_path: Path, monkeypatch: pyte
     assert moved == ["m.onnx.data", "m.onnx"]
 
 
-def test_a_file_the_body_forgot_is_an_error(tmp_path: Path) -> None:
+def test_new_files_refuse_file_not_written_by_body(tmp_path: Path) -> None:
     paths = [tmp_path / "m.onnx.data", tmp_path / "m.onnx"]
     with pytest.raises(OutputError, match="No such file"), new_files(paths) as (data, _model):
         data.write_bytes(b"new data")
     assert not names(tmp_path)
 
 
-def test_two_directories_are_refused(tmp_path: Path) -> None:
+def test_new_files_in_two_directories_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with (
         pytest.raises(BadInputError, match="one directory"),
@@ -338,9 +340,7 @@ def test_two_directories_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_dash_is_no_output_as_nothing_goes_to_standard_output(
-    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dash_is_refused_as_output(force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for call in (lambda: check_output([Path("-")], [], force), lambda: write(Path("-"), force=force)):
         with pytest.raises(BadInputError, match="-: nothing is written to standard output"):

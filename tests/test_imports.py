@@ -1,4 +1,4 @@
-"""The import rules of pyproject.toml hold on the package."""
+"""Import rules of pyproject.toml: the package keeps them, and the check finds violations."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def package_copy(tmp_path: Path) -> Path:
-    """A folder with a copy of the package, to break."""
+    """Return a folder with a copy of the package that a test may change."""
     shutil.copytree(ROOT / "edge_embed", tmp_path / "edge_embed", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
-    # -S: no site, so that neither an editable install nor a wheel shadows the tree.
-    # Only folders of packages: some packages add one of their own, with a module named as one of Python's.
+    # -S: without site, neither an editable install nor a wheel shadows the tree.
+    # Only site-packages: some packages add folders with a module that has the name of a standard module.
     packages = {sysconfig.get_path("purelib"), *(path for path in sys.path if Path(path).name == "site-packages")}
     search_path = os.pathsep.join([str(tree), *packages])
     command = "from importlinter.cli import lint_imports_command as run; run()"
@@ -38,13 +38,13 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_import_rule_holds() -> None:
+def test_import_rules_hold_on_package() -> None:
     result = lint_imports(ROOT)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "0 broken" in result.stdout
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_imports_have_no_cycles() -> None:
     graph = grimp.build_graph("edge_embed", exclude_type_checking_imports=True, cache_dir=None)
     imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     in_order = list(TopologicalSorter(imported).static_order())  # a CycleError names the modules
@@ -63,7 +63,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         ("exporters/onnx/__init__.py", "from edge_embed import cli", "Imports go down only"),
     ],
 )
-def test_a_forbidden_import_is_seen(package_copy: Path, module: str, statement: str, contract: str) -> None:
+def test_forbidden_import_breaks_its_rule(package_copy: Path, module: str, statement: str, contract: str) -> None:
     path = package_copy / "edge_embed" / module
     path.write_text(f"{path.read_text()}\n{statement}\n")
     result = lint_imports(package_copy)
@@ -72,7 +72,7 @@ def test_a_forbidden_import_is_seen(package_copy: Path, module: str, statement: 
     assert any(line.startswith(contract) for line in broken), result.stdout
 
 
-def test_a_module_without_a_layer_is_seen(package_copy: Path) -> None:
+def test_module_without_layer_breaks_rules(package_copy: Path) -> None:
     (package_copy / "edge_embed" / "utils.py").write_text('"""Nowhere in the table."""\n')
     result = lint_imports(package_copy)
     assert result.returncode == 1

@@ -1,4 +1,4 @@
-"""What is no regular file is refused before it is opened, in every place that takes one."""
+"""Input paths that are not regular files: every reader and command refuses them before they are opened."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ from edge_embed.program.load import load_program
 
 @pytest.fixture
 def odd(tmp_path):
-    """Paths that are no files, by name."""
+    """Return paths that are not regular files, by name."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "first").symlink_to("second")
@@ -40,7 +40,7 @@ def odd(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "first", "linked", "socket", "device", "made up"])
-def test_readers_refuse_it_without_opening_it(odd, name):
+def test_readers_refuse_paths_that_are_not_files(odd, name):
     for read in (check, load_program, load_foreign_or_refuse, inspect_file):
         with pytest.raises(BadInputError):
             read(odd[name])
@@ -67,18 +67,18 @@ def load_foreign_or_refuse(path):
     ],
 )
 @pytest.mark.parametrize("name", ["pipe", "linked", "first", "device", "socket"])
-def test_commands_refuse_it_with_exit_code_2(odd, name, arguments):
+def test_commands_exit_with_2_for_paths_that_are_not_files(odd, name, arguments):
     done = CliRunner().invoke(main, [argument.format(odd[name]) for argument in arguments])
     assert done.exit_code == 2, done.output
     assert "Error: " in done.stderr
     assert not isinstance(done.exception, OSError)
 
 
-def test_a_file_that_is_made_up_as_it_is_read_counts_as_empty():
+def test_virtual_file_of_unknown_size_reads_as_empty():
     assert read_whole(Path("/proc/self/status"), 100, "text") == b""
 
 
-def test_a_file_is_read_up_to_a_limit(tmp_path):
+def test_read_whole_refuses_file_over_limit(tmp_path):
     path = tmp_path / "x"
     with path.open("wb") as file:
         file.truncate(1 << 40)
@@ -89,7 +89,7 @@ def test_a_file_is_read_up_to_a_limit(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "..\\x", "C:\\x", "out", "", "a\0b", "\ud800"])
-def test_a_path_beside_a_model_stays_there(tmp_path, name):
+def test_path_beside_refuses_paths_outside_folder(tmp_path, name):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "out").symlink_to(tmp_path / "x")
     with pytest.raises(BadInputError):
@@ -107,7 +107,7 @@ def test_a_path_beside_a_model_stays_there(tmp_path, name):
         (b"3 2\n" + b"a " + bytes(8), read_word2vec_binary, "goes on after the"),
     ],
 )
-def test_vectors_with_a_hole_behind_them_are_not_read_to_the_end(tmp_path, start, read, message):
+def test_vectors_followed_by_hole_are_refused(tmp_path, start, read, message):
     path = tmp_path / "vectors"
     path.write_bytes(start)
     os.truncate(path, 256 << 30)
@@ -116,7 +116,7 @@ def test_vectors_with_a_hole_behind_them_are_not_read_to_the_end(tmp_path, start
 
 
 @pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\x1c\0\0\0TFL3", b"\x1c\0\0\0ORTM", b"\x08\x0a", b"\x93NUMPY"])
-def test_files_of_256_gib_of_nothing_are_refused(tmp_path, begin):
+def test_sparse_files_of_256_gib_are_refused(tmp_path, begin):
     path = tmp_path / "model.bin"
     path.write_bytes(begin)
     os.truncate(path, 256 << 30)
@@ -124,7 +124,7 @@ def test_files_of_256_gib_of_nothing_are_refused(tmp_path, begin):
         inspect_file(path)
 
 
-def test_a_map_is_private_and_begins_with_the_file_wherever_it_was_read(tmp_path):
+def test_map_is_private_and_starts_at_byte_0(tmp_path):
     (tmp_path / "f").write_bytes(b"0123456789")
     with (tmp_path / "f").open("rb") as file:
         file.read(4)
@@ -134,7 +134,7 @@ def test_a_map_is_private_and_begins_with_the_file_wherever_it_was_read(tmp_path
     assert (tmp_path / "f").read_bytes() == b"0123456789"
 
 
-def test_a_file_larger_than_the_memory_is_mapped(tmp_path, monkeypatch):
+def test_file_larger_than_memory_is_mapped(tmp_path, monkeypatch):
     monkeypatch.setattr("edge_embed.input_file._MOST_HOLE", 1 << 60)
     with (tmp_path / "f").open("w+b") as file:
         file.truncate(1 << 42)
@@ -142,7 +142,7 @@ def test_a_file_larger_than_the_memory_is_mapped(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("data", "size"), [(b"", 1 << 41), (b"x" * 9000, 1 << 38)])
-def test_a_file_with_a_hole_is_not_read(tmp_path, data, size):
+def test_file_with_hole_is_refused(tmp_path, data, size):
     with (tmp_path / "f").open("w+b") as file:
         file.write(data)
         file.truncate(size)
@@ -151,7 +151,7 @@ def test_a_file_with_a_hole_is_not_read(tmp_path, data, size):
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.bin", "v.pt"])
-def test_readers_of_maps_refuse_a_hole_and_name_the_file(tmp_path, name):
+def test_readers_of_maps_name_file_with_hole(tmp_path, name):
     path = tmp_path / name
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1073741823, 64), }".ljust(127) + b"\n"
     begins = {

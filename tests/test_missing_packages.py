@@ -1,6 +1,6 @@
-"""Where packages of extras are not installed, what needs none of them works, and all else says which extra to install.
+"""Missing packages of extras: code that needs none of them works, and all other code names the extra to install.
 
-The packages are hidden from the import system of another process: `runtime_alone.py` has an environment without them.
+The packages are hidden from the imports of another process; `test_packaging.py` tests an environment without them.
 """
 
 import json
@@ -35,7 +35,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs Python with arguments, without some packages; every Python process that it starts lacks them too."""
+    """Return a function that runs Python without some packages; processes that it starts lack them too."""
     (tmp_path / "hiding").mkdir()
     (tmp_path / "hiding" / "sitecustomize.py").write_text(HIDING)
 
@@ -50,14 +50,14 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An ONNX file of a small table."""
+    """Return the path of an ONNX file with a small table."""
     model = nn.Sequential(edge_embed.DPQEmbedding(20, 6, num_codes=4, num_groups=3))
     path = tmp_path_factory.mktemp("exported") / "model.onnx"
     edge_embed.export(model, "onnx", path, example_inputs=(torch.arange(4)[None],))
     return path
 
 
-def test_for_use_alone_neither_torch_nor_onnx_is_needed(run: Run, exported: Path) -> None:
+def test_runtime_and_inspect_work_without_torch_and_onnx(run: Run, exported: Path) -> None:
     code = f"""
 import numpy as np, edge_embed
 session = edge_embed.create_session({str(exported)!r})
@@ -82,7 +82,7 @@ print(rows.tolist(), table.hash_status, edge_embed.get_library_path(), edge_embe
         (("onnxruntime",), "edge_embed.create_session", "onnxruntime", "runtime"),
     ],
 )
-def test_a_function_that_lacks_a_package_names_the_extra(
+def test_function_without_its_package_names_extra(
     run: Run, exported: Path, without: tuple[str, ...], use: str, package: str, extra: str
 ) -> None:
     code = f"""
@@ -106,7 +106,7 @@ except edge_embed.EdgeEmbedError as error:
         (("bench", "--help"), "", ""),
     ],
 )
-def test_a_command_that_lacks_a_package_names_the_extra(
+def test_command_without_its_package_names_extra(
     run: Run, exported: Path, tmp_path: Path, arguments: tuple[str | Path, ...], package: str, extra: str
 ) -> None:
     given = [exported if argument == "FILE" else argument for argument in arguments]
@@ -122,7 +122,7 @@ def test_a_command_that_lacks_a_package_names_the_extra(
         assert json.loads(result.stdout) == {"error": message, "exit_code": 1}
 
 
-def test_a_module_of_the_user_that_is_missing_stays_a_module_error(run: Run) -> None:
+def test_missing_module_of_user_stays_module_error(run: Run) -> None:
     from edge_embed.extras import named_extras
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module"), named_extras():

@@ -1,4 +1,4 @@
-"""What a user relies on before the first model: public names, cost of the import, the library found."""
+"""Installed package: public names, cost of the import, path of the library, contents of the distributions."""
 
 import importlib.metadata
 import json
@@ -36,7 +36,7 @@ def run_python(code: str, cwd: Path, **environment: str) -> subprocess.Completed
 
 
 class TestPublicNames:
-    def test_importing_the_package_loads_no_framework(self, tmp_path: Path) -> None:
+    def test_import_of_package_loads_no_framework(self, tmp_path: Path) -> None:
         code = "import sys; before = set(sys.modules); import edge_embed; print(*set(sys.modules) - before)"
         result = run_python(code, tmp_path)
         assert result.returncode == 0, result.stderr
@@ -45,59 +45,59 @@ class TestPublicNames:
         assert [name for name in loaded if name.startswith("edge_embed")] == ["edge_embed"]
         assert len(loaded) < 25
 
-    def test_finding_the_library_loads_no_framework(self, tmp_path: Path) -> None:
+    def test_library_path_loads_no_framework(self, tmp_path: Path) -> None:
         code = "import sys, edge_embed; edge_embed.get_library_path(); print(*sys.modules)"
         result = run_python(code, tmp_path)
         assert result.returncode == 0, result.stderr
         assert not set(result.stdout.split()) & FRAMEWORKS
 
-    def test_star_import_gives_the_public_names_and_no_others(self) -> None:
+    def test_star_import_gives_only_public_names(self) -> None:
         namespace: dict[str, object] = {}
         exec("from edge_embed import *", namespace)
         del namespace["__builtins__"]
         assert sorted(namespace) == sorted(edge_embed.__all__)
 
-    def test_dir_lists_the_public_names(self) -> None:
+    def test_dir_lists_public_names(self) -> None:
         assert dir(edge_embed) == sorted(edge_embed.__all__)
 
     @pytest.mark.parametrize("name", sorted(set(edge_embed.__all__) - {"__version__"}))
-    def test_a_name_comes_from_where_it_is_defined(self, name: str) -> None:
+    def test_public_name_has_module_of_package(self, name: str) -> None:
         value = getattr(edge_embed, name)
         assert value.__name__ == name
         assert value.__module__.startswith("edge_embed.")
 
-    def test_no_public_name_is_a_submodule(self) -> None:
+    def test_public_names_differ_from_submodules(self) -> None:
         submodules = {module.name for module in pkgutil.iter_modules(edge_embed.__path__)}
         assert not submodules & set(edge_embed.__all__)
 
-    def test_an_unknown_name_is_an_attribute_error_that_lists_the_known(self) -> None:
+    def test_unknown_name_raises_with_list_of_known_names(self) -> None:
         with pytest.raises(AttributeError, match=r"'edge_embed' has no attribute 'DPQ'.*DPQEmbedding"):
             edge_embed.DPQ  # noqa: B018
         with pytest.raises(ImportError, match="cannot import name 'DPQ'"):
             exec("from edge_embed import DPQ")
 
-    def test_version_is_that_of_the_distribution(self) -> None:
+    def test_version_equals_version_of_distribution(self) -> None:
         assert edge_embed.__version__ == importlib.metadata.version("edge-embed")
 
-    def test_the_package_is_typed(self) -> None:
+    def test_package_has_typing_marker(self) -> None:
         assert (Path(edge_embed.__file__).parent / "py.typed").is_file()
 
 
 class TestExportersName:
-    def test_exporters_are_a_subpackage_from_anywhere(self, tmp_path: Path) -> None:
+    def test_exporters_import_as_subpackage_from_any_folder(self, tmp_path: Path) -> None:
         code = "import edge_embed.exporters.onnx as target; print(target.__name__)"
         for cwd in (tmp_path, ROOT):
             result = run_python(code, cwd)
             assert result.stdout.strip() == "edge_embed.exporters.onnx", result.stderr
 
-    def test_the_bare_name_is_refused(self) -> None:
+    def test_exporters_import_without_package_is_refused(self) -> None:
         result = run_python("import exporters", ROOT)
         assert result.returncode == 1
         assert "ImportError: imported as 'exporters', expected 'edge_embed.exporters'" in result.stderr
 
 
 def build_library(folder: Path, source: str) -> Path:
-    """Compile one C++ file to a shared library, as a stand-in for an operator library that is not ours."""
+    """Compile one C++ file to a shared library, as a stand-in for a foreign operator library."""
     (folder / "fake.cc").write_text(source)
     target = folder / "fake.so"
     compiler = os.environ.get("CXX", "c++")
@@ -106,29 +106,31 @@ def build_library(folder: Path, source: str) -> Path:
 
 
 class TestLibrary:
-    def test_the_installed_library_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_installed_library_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
         path = edge_embed.get_library_path()
         assert path.is_absolute()
         assert path.is_file()
         assert path.parent.parts[-2:] == ("edge_embed", "runtime")
 
-    def test_an_empty_variable_counts_as_unset(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_empty_library_variable_counts_as_unset(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
         installed = edge_embed.get_library_path()
         monkeypatch.setenv(library.ENVIRONMENT_NAME, "")
         assert edge_embed.get_library_path() == installed
 
-    def test_the_variable_goes_first(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_library_variable_precedes_installed_library(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         source = f'extern "C" const char* ee_version() {{ return "{edge_embed.__version__}"; }}'
         own = build_library(tmp_path, source)
         monkeypatch.chdir(tmp_path)
-        # A bare name is a file here, not something to look for in the loader's own folders.
+        # A bare name is a file of the working folder, not a name that the loader looks up in its folders.
         monkeypatch.setenv(library.ENVIRONMENT_NAME, own.name)
         assert edge_embed.get_library_path() == own.resolve()
 
     @pytest.mark.parametrize("version", ["0.0.9", edge_embed.__version__ + "1", ""])
-    def test_another_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+    def test_library_of_another_version_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+    ) -> None:
         other = build_library(tmp_path, f'extern "C" const char* ee_version() {{ return "{version}"; }}')
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(other))
         with pytest.raises(BadInputError) as caught:
@@ -136,33 +138,35 @@ class TestLibrary:
         for part in (str(other), version, f"expected {edge_embed.__version__}", "unset EDGE_EMBED_LIBRARY"):
             assert part in str(caught.value)
 
-    def test_a_library_without_a_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_library_without_version_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         foreign = build_library(tmp_path, 'extern "C" int something_else() { return 1; }')
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(foreign))
         with pytest.raises(BadInputError, match="has no function ee_version"):
             edge_embed.get_library_path()
 
-    def test_a_file_that_is_no_library_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_library_variable_naming_text_file_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         text = tmp_path / "notes.txt"
         text.write_text("not a library")
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(text))
         with pytest.raises(BadInputError, match=r"notes\.txt, which this system cannot load"):
             edge_embed.get_library_path()
 
-    def test_a_missing_file_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_library_variable_naming_missing_file_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(tmp_path / "absent.so"))
         with pytest.raises(BadInputError, match=r"EDGE_EMBED_LIBRARY names .*absent\.so, which is no file"):
             edge_embed.get_library_path()
 
-    def test_the_delegate_lies_beside_the_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_delegate_lies_beside_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
         path = library.get_delegate_path()
         assert path.is_file()
         assert path.parent == edge_embed.get_library_path().parent
 
-    def test_a_library_without_a_delegate_says_how_to_get_it(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_missing_delegate_raises_with_remedy(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         alone = shutil.copy(edge_embed.get_library_path(), tmp_path)
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(alone))
         with pytest.raises(
@@ -170,17 +174,15 @@ class TestLibrary:
         ):
             library.get_delegate_path()
 
-    def test_a_package_without_its_library_says_how_to_get_it(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_missing_library_raises_with_remedy(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
         monkeypatch.setattr(library, "_file_name", lambda name: "libabsent.so")
         with pytest.raises(EdgeEmbedError, match=r"libabsent\.so, found none: .*make install") as caught:
             edge_embed.get_library_path()
         assert caught.value.exit_code == 1
 
-    def test_a_package_that_is_not_installed_says_so(self, tmp_path: Path) -> None:
-        # -S: the checkout alone, no site-packages.
+    def test_uninstalled_package_raises_with_remedy(self, tmp_path: Path) -> None:
+        # -S: only the checkout, no site-packages.
         code = "import edge_embed; edge_embed.get_library_path()"
         result = subprocess.run(
             [sys.executable, "-S", "-c", code],
@@ -197,13 +199,13 @@ class TestLibrary:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, and the wheel made from it."""
+    """Build the source distribution, and the wheel from it; return their folder."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
     return folder
 
 
-# What runs a model on a target, and what QEMU counts with, where there are such.
+# The program that runs a model on a target and the library that QEMU counts with, on the platforms that have them.
 PROGRAMS = {"linux": ("edge_embed_runner", "libedge_embed_count.so"), "darwin": ("edge_embed_runner",)}.get(
     sys.platform, ()
 )
@@ -211,7 +213,7 @@ PROGRAMS = {"linux": ("edge_embed_runner", "libedge_embed_count.so"), "darwin": 
 
 @pytest.mark.slow
 class TestDistributions:
-    def test_the_wheel_holds_the_package_and_the_operator_sources_alone(self, built: Path) -> None:
+    def test_wheel_holds_only_package_and_operator_sources(self, built: Path) -> None:
         (wheel,) = built.glob("*.whl")
         assert "-py3-none-" in wheel.name
         with zipfile.ZipFile(wheel) as archive:
@@ -233,14 +235,14 @@ class TestDistributions:
         }
         assert not [name for name in shipped if {"tests", "build", "__pycache__"} & set(Path(name).parts)]
 
-    def test_the_source_distribution_holds_no_build_output(self, built: Path) -> None:
+    def test_source_distribution_holds_no_build_output(self, built: Path) -> None:
         (sdist,) = built.glob("*.tar.gz")
         with tarfile.open(sdist) as archive:
             sources = {name.partition("/")[2] for name in archive.getnames()}
         assert {"LICENSE", "README.md", "edge_embed/exporters/__init__.py", "runtime_ops/CMakeLists.txt"} <= sources
         assert not [name for name in sources if name.startswith((".venv", "build", "dist"))]
 
-    def test_the_library_builds_from_the_sources_in_the_wheel(
+    def test_library_builds_from_sources_in_wheel(
         self, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (wheel,) = built.glob("*.whl")
@@ -255,9 +257,7 @@ class TestDistributions:
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(path))
         assert edge_embed.get_library_path() == path
 
-    def test_the_extra_runtime_alone_runs_exported_files_and_shows_what_is_installed(
-        self, built: Path, tmp_path: Path
-    ) -> None:
+    def test_runtime_extra_alone_runs_exported_files_and_inspects(self, built: Path, tmp_path: Path) -> None:
         (wheel,) = built.glob("*.whl")
         venv.create(tmp_path / "alone", with_pip=True)
         commands = tmp_path / "alone" / "bin"

@@ -1,11 +1,11 @@
-"""The tables of cases that tests are given: no pair of values is left out."""
+"""Pairwise test cases: no pair of values is missing."""
 
 from itertools import combinations
 
 from .pairwise import pairwise
 
 
-def test_pairwise_of_four_columns_holds_every_pair_in_a_few_cases() -> None:
+def test_pairwise_of_four_columns_holds_every_pair_in_few_cases() -> None:
     columns = [range(4), range(4), range(8), range(6)]
     table = pairwise(*columns)
     for (at, some), (other, others) in combinations(enumerate(columns), 2):

@@ -1,4 +1,4 @@
-"""Bars on a terminal: they move while nobody knows how far a step is, and then say it."""
+"""Progress bars on a terminal: they pulse until the first progress of a step is known, and then show it."""
 
 from io import StringIO
 
@@ -12,7 +12,7 @@ from edge_embed.report.views import bars as bars_module
 
 @pytest.fixture
 def bars(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
-    """Those that a command makes, on what is taken for a terminal."""
+    """Return the list of progress bars that a command creates on a simulated terminal."""
     made: list[Progress] = []
 
     class Kept(Progress):
@@ -25,11 +25,11 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[Progress]:
     return made
 
 
-def test_a_bar_moves_until_something_is_done(bars: list[Progress]) -> None:
+def test_bar_pulses_until_first_progress(bars: list[Progress]) -> None:
     with output.Output(as_json=False, quiet=False).progress() as report:
         report("words: dpq", 0, 10)
         (task,) = bars[0].tasks
-        assert (task.total, task.completed, task.finished) == (None, 0, False)  # without a total rich lets it move
+        assert (task.total, task.completed, task.finished) == (None, 0, False)  # rich animates a bar without a total
         report("words: dpq", 5, 10)
         assert (task.total, task.percentage) == (10, 50)
         report("words: dpq", 10, 10)

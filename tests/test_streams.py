@@ -1,4 +1,4 @@
-"""Standard streams that are closed, read no further, full or of few letters; names that are no text; interrupts."""
+"""Standard streams that are closed, no longer read, full or ASCII only; file names that are no text; interrupts."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def dense(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A file that is inspected without torch, which would take seconds to load in every process."""
+    """Return a file that is inspected without torch, which would take seconds to load in every process."""
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n"])
     graph = helper.make_graph([helper.make_node("Identity", ["ids"], ["same"])], "g", [ids], [
         helper.make_tensor_value_info("same", TensorProto.INT64, ["n"])
@@ -54,7 +54,7 @@ def compress(dense, output, *more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["1", "0 1 2"])
-def test_the_file_is_written_where_a_stream_is_closed(dense, tmp_path, closed):
+def test_file_is_written_when_streams_are_closed(dense, tmp_path, closed):
     shell = " ".join(['exec "$@"', *(f"{number}>&-" for number in closed.split())])
     output = tmp_path / "out.pt"
     command = ["sh", "-c", shell, "sh", *compress(dense, output)]
@@ -65,7 +65,7 @@ def test_the_file_is_written_where_a_stream_is_closed(dense, tmp_path, closed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_the_exit_code_is_that_of_the_work_where_nobody_reads(dense, tmp_path, more):
+def test_exit_code_is_0_when_stdout_is_not_read(dense, tmp_path, more):
     reading, writing = os.pipe()
     os.close(reading)
     command = compress(dense, tmp_path / "out.pt", *more)
@@ -76,7 +76,7 @@ def test_the_exit_code_is_that_of_the_work_where_nobody_reads(dense, tmp_path, m
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["compress", "--help"], ["inspect", "absent.pt"]])
-def test_messages_that_nobody_reads_are_no_error(arguments):
+def test_unread_messages_leave_exit_code(arguments):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=writing, check=False)
@@ -84,7 +84,7 @@ def test_messages_that_nobody_reads_are_no_error(arguments):
     assert done.returncode == (2 if "absent.pt" in arguments else 0)
 
 
-def test_a_full_disk_behind_stdout_is_an_error(small):
+def test_full_disk_behind_stdout_exits_with_1(small):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "inspect", small], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
@@ -92,13 +92,13 @@ def test_a_full_disk_behind_stdout_is_an_error(small):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["compress", "--help"]])
-def test_help_on_a_full_disk_is_an_error_without_a_traceback(arguments):
+def test_help_on_full_disk_exits_with_1_without_traceback(arguments):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "Error: output: No space left on device\n")
 
 
-def test_a_working_folder_that_was_removed_is_named(small, tmp_path):
+def test_removed_working_folder_is_named_in_error(small, tmp_path):
     (tmp_path / "gone").mkdir()
     script = f'cd {tmp_path}/gone && rmdir ../gone && exec "$@"'
     command = ["sh", "-c", script, "sh", *COMMAND, "inspect", small]
@@ -107,14 +107,14 @@ def test_a_working_folder_that_was_removed_is_named(small, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["no-command"], 2), (["inspect", "absent.pt"], 2), (["--help"], 0)])
-def test_a_full_disk_behind_stderr_leaves_the_exit_code(arguments, code):
+def test_full_disk_behind_stderr_leaves_exit_code(arguments, code):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=full, check=False)
     assert done.returncode == code
 
 
 @pytest.mark.parametrize("name", ["a\nError: b", "a\x1b[2J", b"a\xff", "ü\r"])
-def test_odd_names_are_escaped_in_messages_and_whole_in_json(tmp_path, name):
+def test_odd_names_are_escaped_in_messages_and_unchanged_in_json(tmp_path, name):
     done = subprocess.run([*COMMAND, "inspect", name, "--json"], capture_output=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.decode().splitlines()
@@ -128,7 +128,7 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 @pytest.mark.parametrize("locale", [ASCII, {"PYTHONIOENCODING": "ascii"}])
 @pytest.mark.parametrize("name", ["möbel.onnx", b"m\xff.onnx"])
-def test_a_report_is_printed_in_any_locale(small, tmp_path, locale, name):
+def test_report_is_printed_in_any_locale(small, tmp_path, locale, name):
     path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))
     Path(os.fsdecode(path)).write_bytes(small.read_bytes())
     done = subprocess.run([*COMMAND, "inspect", path], env={**os.environ, **locale}, capture_output=True, check=False)
@@ -136,7 +136,7 @@ def test_a_report_is_printed_in_any_locale(small, tmp_path, locale, name):
     assert b"ONNX model" in done.stdout
 
 
-def test_without_a_temporary_folder_the_message_names_the_variable(small):
+def test_missing_temporary_folder_names_variable(small):
     nowhere = "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc']"
     command = [sys.executable, "-P", "-c", f"{nowhere}; {COMMAND[-1]}", "inspect", small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -150,7 +150,7 @@ def test_without_a_temporary_folder_the_message_names_the_variable(small):
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """A model that takes minutes to compress."""
+    """Return a model that takes minutes to compress."""
     path = tmp_path_factory.mktemp("slow") / "slow.pt"
     edge_embed.save(Dense(40_000), path, (torch.tensor([[1, 2]]),))
     return path
@@ -164,7 +164,7 @@ def slow(tmp_path_factory):
         (["--checkpoint", "kept"], "interrupted: nothing was written; finished parts are kept in kept: the same"),
     ],
 )
-def test_an_interrupt_says_what_is_lost(slow, tmp_path, more, message):
+def test_interrupt_names_lost_and_kept_results(slow, tmp_path, more, message):
     done = interrupted(slow, tmp_path, signal.SIGINT, *more)
     assert done == (130, done[1])
     assert message in done[1]
@@ -173,7 +173,7 @@ def test_an_interrupt_says_what_is_lost(slow, tmp_path, more, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_request_to_end_says_what_is_lost(slow, tmp_path, number, code):
+def test_termination_signal_is_named_and_leaves_no_files(slow, tmp_path, number, code):
     done = interrupted(slow, tmp_path, number)
     assert done == (code, done[1])
     assert f"ended by {signal.Signals(number).name}: nothing was written" in done[1]
@@ -181,7 +181,7 @@ def test_a_request_to_end_says_what_is_lost(slow, tmp_path, number, code):
 
 
 def interrupted(slow, folder, number, *more):
-    """Exit code and stderr of a run that got a signal in the middle."""
+    """Return exit code and stderr of a run that receives a signal while it works."""
     grid = ["--method", "dpq", "--num-codes", "256", "--num-groups", "32", *more]
     process = subprocess.Popen(
         ["env", "--default-signal=INT,HUP", *COMMAND, "compress", slow, "-o", "out.pt", *grid],
@@ -200,7 +200,7 @@ def interrupted(slow, folder, number, *more):
 
 
 def mapped(parent):
-    """The files that the child of a process has mapped."""
+    """Return the list of files that the child of a process has mapped."""
     try:
         (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         return Path(f"/proc/{child}/maps").read_text()
@@ -209,7 +209,7 @@ def mapped(parent):
 
 
 @pytest.mark.slow
-def test_a_file_that_is_cut_while_it_is_read_ends_the_command_with_a_message(slow, tmp_path):
+def test_file_truncated_while_read_ends_command_with_message(slow, tmp_path):
     cut = tmp_path / "cut.pt"
     cut.write_bytes(slow.read_bytes())
     grid = ["--method", "dpq", "--num-codes", "256", "--num-groups", "32"]
@@ -221,5 +221,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_the_command_with_a_message(slo
     os.truncate(cut, 5000)
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 2
-    assert "a file became shorter" in said or "damaged" in said  # or it was seen before the mapped bytes were
+    assert (
+        "a file became shorter" in said or "damaged" in said
+    )  # the second when the reader checks before it touches the mapped bytes
     assert [path.name for path in tmp_path.iterdir()] == ["cut.pt"]

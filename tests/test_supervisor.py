@@ -1,4 +1,4 @@
-"""Commands that open models survive what a runtime does to their process, and leave nothing behind."""
+"""Commands that open models report crashes and hangs of a runtime, and leave no files and no processes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from .endless import make_endless
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 COMMAND = [sys.executable, "-P", "-c", "import sys; from edge_embed.cli import run; run()"]
 
-# An operator library of this package's version that ends the process, or never returns, when a session registers it.
+# An operator library of the package's version that ends the process, or never returns, when a session registers it.
 HOSTILE = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ def validate(files, *options, exported="model.onnx"):
     ],
     ids=["crash", "never returns"],
 )
-def test_what_a_library_does_to_the_process_is_told_and_leaves_nothing(files, library, tmp_path, what, options, how):
+def test_crash_or_hang_of_library_is_named_and_leaves_no_files(files, library, tmp_path, what, options, how):
     temporary, output, hostile = tmp_path / "temporary", tmp_path / "output", library(what)
     temporary.mkdir()
     output.mkdir()
@@ -110,7 +110,7 @@ def test_results_and_exit_codes_pass_through(files, tmp_path):
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_the_child_ends_with_its_parent(files, library, tmp_path, how, code):
+def test_child_process_ends_with_its_parent(files, library, tmp_path, how, code):
     temporary, registered = tmp_path / "tmp", tmp_path / "registered"
     temporary.mkdir()
     hostile = library(f'fclose(fopen("{registered}", "w")); for (;;) sleep(1)')
@@ -139,7 +139,7 @@ def _wait_for(condition):
         time.sleep(0.05)
 
 
-# What runs the tests in the background may ignore these, and its children would too.
+# A test run in the background may ignore these signals, and its children would inherit that.
 HEEDING = ["env", "--default-signal=INT,HUP"]
 
 IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
@@ -155,8 +155,8 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
         pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.slow),
     ],
 )
-def test_a_signal_to_the_parent_alone_ends_both(files, library, tmp_path, running, how, code, message):
-    """The model or the library never ends by itself; native code takes no notice of signals."""
+def test_signal_to_parent_alone_ends_both_processes(files, library, tmp_path, running, how, code, message):
+    """The model or the library never ends by itself, and native code does not react to signals."""
     temporary, output = tmp_path / "temporary", tmp_path / "output"
     temporary.mkdir()
     output.mkdir()

@@ -1,4 +1,4 @@
-"""No step of a command takes longer than its limit, and one that did leaves nothing behind."""
+"""Time limits: a step of a command that takes longer than its limit is ended and leaves no files."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from .endless import make_endless
 COMMAND = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()"]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no timers that end a process")
 
-# What ends a model, and the step in which it goes on for ever: Python code, or native code.
+# Kinds of endless models, each with the step that never ends: in Python code, or in native code.
 STEPS = {"reference": "the reference evaluator runs", "native": "portable body: the example"}
 
 
@@ -36,7 +36,7 @@ def files(tmp_path_factory):
 
 
 def run(tmp_path, *arguments):
-    """A command with a temporary folder of its own, which is empty afterwards."""
+    """Run a command with a temporary folder of its own, and check that the folder is empty afterwards."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     done = subprocess.run(
@@ -52,11 +52,11 @@ def run(tmp_path, *arguments):
     return done
 
 
-# 10 s, because sound steps take seconds where other tests run beside this one.
+# 10 s, because a valid step takes seconds when other tests run at the same time.
 @posix
 @pytest.mark.slow
 @pytest.mark.parametrize("where", STEPS)
-def test_validate_ends_a_run_that_does_not_end(files, tmp_path, where):
+def test_validate_ends_step_over_time_limit(files, tmp_path, where):
     page = ["--html", tmp_path / "report.html"]
     limits = ["--iterations", "2", "--time-limit", "10"]
     done = run(tmp_path, "validate", files / "model.pt", files / f"{where}.onnx", *limits, *page)
@@ -70,7 +70,7 @@ def test_validate_ends_a_run_that_does_not_end(files, tmp_path, where):
 
 @posix
 @pytest.mark.slow
-def test_check_ends_a_run_by_the_limit_of_the_budget(files, tmp_path):
+def test_check_ends_step_over_time_limit_of_budget(files, tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     shutil.copy(files / "native.onnx", project / "model.onnx")
@@ -86,7 +86,7 @@ def test_check_ends_a_run_by_the_limit_of_the_budget(files, tmp_path):
 
 
 @pytest.mark.slow
-def test_python_gets_an_error(files):
+def test_validate_in_python_raises_over_time_limit(files):
     options = ValidationOptions(iterations=0, time_limit=10)
     with pytest.raises(TimeLimitError, match=r"step 'portable body: the example' took more than 10 s"):
         edge_embed.validate(files / "model.pt", files / "native.onnx", options=options)
@@ -116,7 +116,7 @@ with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) a
     ("target", "what"),
     [("reference", "the reference evaluator runs"), ("torch-cpu", "the training form runs on cpu")],
 )
-def test_targets_in_the_process_of_the_command_are_ended_too(files, tmp_path, target, what):
+def test_targets_in_process_are_ended_over_time_limit(files, tmp_path, target, what):
     step = tmp_path / "step"
     step.touch()
     code = TARGET.replace("NAME", target).replace("FILE", str(files / "reference.onnx"))
@@ -127,7 +127,7 @@ def test_targets_in_the_process_of_the_command_are_ended_too(files, tmp_path, ta
     assert step.read_text() == f"{what}\n0.5"
 
 
-def test_nothing_is_limited_where_no_limit_was_set(files):
-    """Least of all in a process that is the user's own."""
+def test_validate_without_time_limit_sets_no_timer(files):
+    """A timer would end the process, which belongs to the user."""
     assert edge_embed.validate(files / "model.pt", files / "sound.onnx").passed
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

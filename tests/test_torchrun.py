@@ -1,4 +1,4 @@
-"""`torchrun ... edge-embed compress`: two processes write the file of one, and say what goes wrong once."""
+"""`torchrun ... edge-embed compress`: two processes write the file of one process, and report an error once."""
 
 import json
 import os
@@ -47,7 +47,7 @@ SIZES = ("--method", "dpq", "--num-codes", 16, "--num-groups", 8)
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_file_of_one_and_print_one_report(tmp_path: Path) -> None:
+def test_torchrun_writes_table_of_one_process_and_one_report(tmp_path: Path) -> None:
     save(2000, tmp_path)
     two = compress(TORCHRUN, tmp_path, "two.pt", *SIZES, "--plot", "tried.svg", "--json")
     assert two.returncode == 0, two.stderr
@@ -66,19 +66,19 @@ def test_two_processes_write_the_file_of_one_and_print_one_report(tmp_path: Path
         (("--ratio", 8, "--plot", "model.pt"), "Error: model.pt: is read by this command"),
     ],
 )
-def test_a_mistake_is_told_once(options: tuple[object, ...], message: str, tmp_path: Path) -> None:
+def test_torchrun_reports_mistake_once(options: tuple[object, ...], message: str, tmp_path: Path) -> None:
     save(2000, tmp_path)
     ended = compress(TORCHRUN, tmp_path, "small.pt", *options)
     assert ended.returncode != 0
     assert message in ended.stderr
     assert ended.stderr.count("Error: ") - ended.stderr.count("ChildFailedError: ") == 1, ended.stderr
-    assert "edge_embed/" not in ended.stderr  # no traceback of ours
+    assert "edge_embed/" not in ended.stderr  # no traceback of the package
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes that torchrun starts are found in /proc")
-def test_killed_processes_go_on(tmp_path: Path) -> None:
+def test_compress_resumes_parts_of_killed_processes(tmp_path: Path) -> None:
     save(300_000, tmp_path)
     goal = (*SIZES, "--checkpoint", "kept")
     arguments = [COMMAND, "compress", "model.pt", "-o", "killed.pt", *map(str, goal)]
@@ -92,14 +92,14 @@ def test_killed_processes_go_on(tmp_path: Path) -> None:
     assert len(children) == 2
     assert not (tmp_path / "killed.pt").exists()
     assert list(tmp_path.glob("kept/*/codes 0.safetensors"))
-    resumed = compress([], tmp_path, "resumed.pt", *goal)  # one process goes on from what two have kept
+    resumed = compress([], tmp_path, "resumed.pt", *goal)  # one process resumes from the parts that two have kept
     assert resumed.returncode == 0, resumed.stderr
     assert not (tmp_path / "kept").exists()
     compress([], tmp_path, "one.pt", *SIZES)
     assert_same_table(tmp_path / "resumed.pt", tmp_path / "one.pt")
 
 
-def test_a_process_without_the_others_says_so(tmp_path: Path) -> None:
+def test_process_without_its_peers_reports_environment(tmp_path: Path) -> None:
     environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "0"}
     environment.pop("MASTER_ADDR", None)
     command = [COMMAND, "compress", "model.pt", "-o", "small.pt", "--ratio", "8"]

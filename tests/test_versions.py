@@ -1,4 +1,4 @@
-"""The ranges of versions: stated in the README as they are declared, and tested at both ends."""
+"""Version ranges of packages: the documentation states the declared ranges, and both ends are tested."""
 
 import tomllib
 from pathlib import Path
@@ -14,7 +14,7 @@ TESTED = "torch onnx onnx-ir onnxscript onnxruntime numpy".split()
 def declared(name: str) -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     named = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    (found,) = {text for text in named if Requirement(text).name == name}  # the same wherever it is named
+    (found,) = {text for text in named if Requirement(text).name == name}  # the same range in every list
     return found
 
 
@@ -25,7 +25,7 @@ def chosen(end: str) -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("name", TESTED)
-def test_the_range_of_a_package_is_stated_in_the_readme_and_has_two_tested_versions(name: str) -> None:
+def test_version_range_is_documented_and_tested_at_both_ends(name: str) -> None:
     text = declared(name)
     requirement = Requirement(text)
     lowest, newest = chosen("lowest")[name], chosen("newest")[name]
@@ -34,6 +34,6 @@ def test_the_range_of_a_package_is_stated_in_the_readme_and_has_two_tested_versi
     assert requirement.specifier.contains(lowest)
     assert requirement.specifier.contains(newest)
     bound = next(Version(clause.version) for clause in requirement.specifier if clause.operator == ">=")
-    assert lowest.release[: len(bound.release)] == bound.release  # the lowest minor that is allowed
+    assert lowest.release[: len(bound.release)] == bound.release  # the lowest allowed minor version
     results = (ROOT / "tests" / "VERSIONS.md").read_text("utf-8")
     assert f"| {name} | {lowest} | {newest} |" in results

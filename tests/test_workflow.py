@@ -1,4 +1,4 @@
-"""The Python functions a user calls: save, lower, export, validate."""
+"""Python functions of the workflow: save, lower, export, validate."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def layer() -> edge_embed.DPQEmbedding:
 IDS = torch.tensor([[1, 2, 3]])
 
 
-def test_a_module_exports_and_validates_without_a_file(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_module_exports_and_validates_without_file(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     edge_embed.export(layer, "onnx", tmp_path / "out.onnx", IDS)
     report = edge_embed.validate(layer, tmp_path / "out.onnx", IDS)
     assert report.passed
@@ -28,19 +28,19 @@ def test_a_module_exports_and_validates_without_a_file(layer: edge_embed.DPQEmbe
     np.testing.assert_array_equal(rows, layer.eval()(IDS).detach().numpy())
 
 
-def test_lowered_tables_can_be_kept_as_a_packed_file(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_lowered_tables_are_kept_in_packed_file(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     lowered = edge_embed.lower(layer, IDS)
     save_tables(tmp_path / "tables.safetensors", lowered.tables)
     (table,) = load_tables(tmp_path / "tables.safetensors").values()
     np.testing.assert_array_equal(table.rows(np.arange(50)), layer.eval()(torch.arange(50)).detach().numpy())
 
 
-def test_a_module_without_example_inputs_is_refused(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_module_without_example_inputs_is_refused(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     with pytest.raises(edge_embed.BadInputError, match="example_inputs"):
         edge_embed.export(layer, "onnx", tmp_path / "out.onnx")
 
 
-def test_saving_leaves_the_model_as_it_was(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_save_leaves_model_unchanged(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     model = nn.Sequential(layer, nn.Dropout()).train()
     layer.eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -51,7 +51,7 @@ def test_saving_leaves_the_model_as_it_was(layer: edge_embed.DPQEmbedding, tmp_p
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
-def test_a_model_that_cannot_be_saved_leaves_no_file(tmp_path: Path) -> None:
+def test_save_of_data_dependent_model_leaves_no_file(tmp_path: Path) -> None:
     class Branches(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum() > 0 else -x
@@ -61,7 +61,7 @@ def test_a_model_that_cannot_be_saved_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_that_changes_a_buffer_is_refused_by_name(tmp_path: Path) -> None:
+def test_model_that_changes_buffer_is_refused_by_name(tmp_path: Path) -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -75,7 +75,7 @@ def test_a_model_that_changes_a_buffer_is_refused_by_name(tmp_path: Path) -> Non
         edge_embed.save(Counts(), tmp_path / "model.pt", torch.ones(3))
 
 
-def test_saving_keeps_an_existing_file_unless_forced(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_save_keeps_existing_file_unless_forced(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     path = edge_embed.save(layer, tmp_path / "model.pt", IDS)
     first = path.read_bytes()
     with pytest.raises(edge_embed.BadInputError, match="force"):
@@ -84,7 +84,7 @@ def test_saving_keeps_an_existing_file_unless_forced(layer: edge_embed.DPQEmbedd
     edge_embed.save(layer, path, IDS, force=True)
 
 
-def test_dimensions_the_user_fixed_stay_fixed(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_dimensions_fixed_by_user_stay_fixed(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     shapes = {"ids": {0: torch.export.Dim("users"), 1: torch.export.Dim.STATIC}}
     report = edge_embed.export(layer, "onnx", tmp_path / "out.onnx", IDS, shapes)
     assert report.dynamic["ids"] == ["users"]
@@ -99,18 +99,18 @@ def test_dimensions_the_user_fixed_stay_fixed(layer: edge_embed.DPQEmbedding, tm
         ("a path", torch.tensor([1]), "Module"),
     ],
 )
-def test_what_does_not_run_is_not_saved(model: nn.Module, example: object, message: str, tmp_path: Path) -> None:
+def test_save_refuses_inputs_that_do_not_run(model: nn.Module, example: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(edge_embed.BadInputError, match=message):
         edge_embed.save(model, tmp_path / "model.pt", example)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_choice_of_external_data_is_refused(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
+def test_unknown_external_data_is_refused(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     with pytest.raises(edge_embed.BadInputError, match="auto, always, never"):
         edge_embed.export(layer, "onnx", tmp_path / "out.onnx", IDS, external_data="sometimes")
 
 
-def test_a_recurrent_program_captured_without_us_exports(tmp_path: Path) -> None:
+def test_recurrent_program_captured_by_torch_exports(tmp_path: Path) -> None:
     class Tagger(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""A table of which all rows are zero is named, and exported only where that is asked for."""
+"""Tables whose rows are all zero: they are named, and exported only on request."""
 
 import json
 import logging
@@ -96,14 +96,14 @@ def test_lower_of_zero_table_warns_with_its_name(tmp_path: Path, caplog: pytest.
     assert record.getMessage().startswith("table words: all rows are zero")
 
 
-def test_one_row_that_is_not_zero_is_exported(tmp_path: Path) -> None:
+def test_table_with_one_nonzero_row_is_exported(tmp_path: Path) -> None:
     layer = emptied_ant()
     with torch.no_grad():
         layer.transform[49, 1] = 1
     assert edge_embed.export(saved(layer, tmp_path), "onnx", tmp_path / "model.onnx").tables[0].lowered
 
 
-def test_table_of_nothing_but_a_padding_row_is_no_zero_table() -> None:
+def test_table_of_only_padding_row_is_not_zero_table() -> None:
     def packed(rows: int) -> PackedANT:
         return PackedANT.from_dense(np.zeros((rows, 2), np.float32), np.ones((2, 3), np.float32), padding_idx=0)
 

@@ -1,7 +1,7 @@
-"""Runs commands and programs in processes forked from one that has imported what they would import, and exported once.
+"""Runs commands and programs in forks of a process that has imported their packages and has exported a model once.
 
-Most of what a command on a small model takes is that. `Warm` starts the process; a script named `edge-embed` in its
-folder takes the place of the installed one, and does what that does with the same streams, folder and environment.
+These steps take most of the time of a command on a small model. `Warm` starts the process. A script named `edge-embed`
+in its folder replaces the installed one, and runs the command with the same streams, folder and environment.
 """
 
 import json
@@ -23,10 +23,10 @@ _IMPORTED = (
 
 
 class Warm(AbstractContextManager["Warm"]):
-    """The process that others are forked from.
+    """The process that the processes of commands and programs are forked from.
 
     Attributes:
-        scripts: the folder of `edge-embed`, to be the first of PATH.
+        scripts: folder of the script `edge-embed`, for the first place in PATH.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Warm(AbstractContextManager["Warm"]):
         self._folder.cleanup()
 
     def program(self, code: str) -> list[str]:
-        """The command that does what `python -c` does."""
+        """Return a command with the effect of `python -c`."""
         return [sys.executable, "-SI", __file__, str(self._address), "program", code]
 
 
@@ -60,8 +60,8 @@ def _ask(address: str, *job: str) -> int:
 
 
 def _fork_for_each(listening: socket.socket) -> list[str]:
-    """Return in each process that was forked, with the streams, folder and environment of the one who asks: its job."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait
+    """Return the job in each forked process, with the streams, folder and environment of the process that asks."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the forks that wait for their own child
     while True:
         asking, _ = listening.accept()
         with asking:
@@ -110,13 +110,13 @@ def _run(kind: str, *arguments: str) -> None:
     else:
         from edge_embed.cli import console
 
-        console.can_supervise = lambda: False  # it would start another process, which imports all
+        console.can_supervise = lambda: False  # else it would start another process, which imports all again
         sys.argv = ["edge-embed", *arguments]
         console.run_command()
 
 
 def _exit_code_of(job: list[str]) -> int:
-    """Run it, and say what a process of its own would end with."""
+    """Run a job, and return the exit code that a process of its own would have."""
     try:
         _run(*job)
     except SystemExit as end:
@@ -139,4 +139,4 @@ if __name__ == "__main__":
     _code = _exit_code_of(_job)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_code)  # what ends threads would wait for those that only the other process has
+    os._exit(_code)  # a normal exit would wait for threads that only the first process has

@@ -1,1 +1,1 @@
-"""How fast a compressed table is beside others: random tables of a grid of shapes, or those of a file."""
+"""Benchmark of compressed tables against other libraries: random tables of a grid of shapes, or tables of a file."""

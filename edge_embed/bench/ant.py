@@ -1,6 +1,6 @@
-"""ANT in the benchmark: random tables, the struct of the C interface, and the work of a look-up.
+"""ANT in the benchmark: random tables, the struct of the C interface, and the work of a lookup.
 
-Operations of a row: 2 m d. Logits of a state: 2 A d for the products with the anchors, and 2 m a row.
+Operations of a row: 2 m d. Logits of a hidden state: 2 A d for the products with the anchors, and 2 m a row.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ def _struct(packed: PackedANT) -> _Table:
 
 
 def random_table(random: np.random.Generator, n: int, dim: int, anchors: int, nonzeros: int) -> PackedANT:
-    """``nonzeros`` weights a row, on distinct anchors.
+    """Return a random table with ``nonzeros`` weights a row, on distinct anchors.
 
     Raises:
         BadInputError: if the sizes make no table.

@@ -1,4 +1,4 @@
-"""Tables as the C interface takes them: ``ee_table``, a tag and the struct of a method."""
+"""Tables for the C interface: ``ee_table``, a tag and the struct of a method."""
 
 import ctypes
 from typing import Any
@@ -13,14 +13,14 @@ TABLE_VERSION = 1
 
 
 def table_type() -> type[ctypes.Structure]:
-    """The struct, which has room for the largest of all methods."""
+    """Return the type of the struct, which has room for the largest of all methods."""
     parts = type("Parts", (ctypes.Union,), {"_fields_": [(name, kernel.struct) for name, kernel in KERNELS.items()]})
     fields = [("version", INT32), ("method", INT32), ("parts", parts)]
     return type("Table", (ctypes.Structure,), {"_anonymous_": ("parts",), "_fields_": fields})
 
 
 def table_of(packed: PackedTable) -> Any:
-    """One table, which points into the arrays of its packed form."""
+    """Return one table, which points into the arrays of its packed form."""
     kernel = KERNELS[packed.method]
     table = table_type()(version=TABLE_VERSION, method=kernel.number)
     setattr(table, packed.method, kernel.fill(packed))

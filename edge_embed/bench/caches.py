@@ -1,17 +1,17 @@
-"""Cold caches: everything that they hold is pushed out by writing a buffer that is twice the largest of them."""
+"""Cold caches: writing a buffer twice as large as the largest cache evicts their content."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-_UNKNOWN_BYTES = 64 << 20  # where the system does not say: more than most processors have
+_UNKNOWN_BYTES = 64 << 20  # more than most processors have, if the system reports no size
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def cache_sizes() -> dict[int, int]:
-    """Bytes of the data caches by level; empty where the system does not say."""
+    """Return bytes of the data caches by level; empty if the system does not report them."""
     sizes: dict[int, int] = {}
     for folder in sorted(_CACHES.glob("index*")):
         kind, level, size = ((folder / name).read_text().strip() for name in ("type", "level", "size"))
@@ -21,15 +21,15 @@ def cache_sizes() -> dict[int, int]:
 
 
 def eviction_bytes() -> int:
-    """Of a buffer that leaves nothing else in the caches when it is written."""
+    """Return the bytes of a buffer that evicts everything else from the caches when it is written."""
     return 2 * max(cache_sizes().values(), default=_UNKNOWN_BYTES // 2)
 
 
 class Evictor:
-    """Empties the caches of what was in them.
+    """Callable that empties the caches.
 
     Attributes:
-        nbytes: of the buffer that is written.
+        nbytes: bytes of the buffer that it writes.
     """
 
     def __init__(self) -> None:
@@ -37,10 +37,10 @@ class Evictor:
         self._buffer = np.zeros(self.nbytes, np.uint8)
 
     def __call__(self) -> None:
-        """Read and write every line."""
+        """Read and write every cache line."""
         np.add(self._buffer, 1, out=self._buffer)
 
 
 def evictor(cache: str) -> Callable[[], object]:
-    """What is done before a call: nothing for ``warm``, everything is pushed out for ``cold``."""
+    """Return the preparation of a call: nothing for ``warm``, an `Evictor` for ``cold``."""
     return Evictor() if cache == "cold" else lambda: None

@@ -1,4 +1,4 @@
-"""``edge-embed bench --use compress``: tables made small beside the library that does the same, in rounds."""
+"""Benchmark ``edge-embed bench --use compress``: fits, measured in rounds against libraries that do the same."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -35,23 +35,23 @@ def bench_compress(
     subjects: Sequence[DenseSubject] | None = None,
     progress: Progress = lambda *_: None,
 ) -> CompressBench:
-    """Measure.
+    """Measure every setting of the grid.
 
     Args:
-        grid: what is measured, and how.
-        file: what the tables are of; None for random ones.
-        subjects: those tables.
-        progress: called with (step, done, in all).
+        grid: combinations to measure, and options.
+        file: file with the tables; None for random ones.
+        subjects: the tables of the file.
+        progress: called with (step, done, total).
 
     Raises:
         BadInputError: if sizes do not fit a table, or the memory is too small.
     """
     random_sizes = product(grid.rows, grid.dim) if subjects is None else ()
     tables = subjects or [random_subject(grid.seed, n, dim) for n, dim in random_sizes]
-    settings = [grid.settings(*one.shape) for one in tables]  # all are refused before any is measured
+    settings = [grid.settings(*one.shape) for one in tables]  # all settings are checked before any is measured
     total = len(grid.threads) * sum(len(METHODS[one.method].tasks) for some in settings for one in some)
     state = machine(max(grid.threads))
-    del state["runtime"]  # which takes no part
+    del state["runtime"]  # the benchmark does not use it
     state |= versions("torch", "numpy", "scipy", "faiss-cpu", "tensorly", "scikit-learn") | {"load": load()}
     random, found = np.random.default_rng([grid.seed, 1]), list[CompressMeasurement]()
     try:
@@ -69,7 +69,7 @@ def bench_compress(
 
 
 class _Calls:
-    """A contender that makes one thing, which is kept."""
+    """Contender that computes one result, and keeps it."""
 
     calls = 1
 
@@ -78,10 +78,10 @@ class _Calls:
         self.run()  # does not count
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """There are none beside the table."""
+        """Do nothing: the table is the only input."""
 
     def run(self) -> None:
-        """Make it."""
+        """Compute the result."""
         self.made = self._compress()
 
 
@@ -92,12 +92,12 @@ def _measured(name: str, case: Case, task: Task, rounds: int, random: np.random.
             contenders[one.name] = one.prepared(case)
         except LeftOutError as error:
             reasons[one.name] = str(error)
-    with _threads(case.threads):  # of all libraries, which are loaded by now
+    with _threads(case.threads):  # limits all libraries, which are loaded by now
         calls = {task.ours.name: _Calls(contenders.pop(task.ours.name))}
         for peer, compress in contenders.items():
             try:
                 calls[peer] = _Calls(compress)
-            except Exception as error:  # of another library, which may raise anything
+            except Exception as error:  # other libraries may raise anything
                 reasons[peer] = f"it failed: {one_line(error)}"
         times = time_rounds(calls, lambda: (), rounds, 0, random, cpu_clock=time.process_time_ns)
 
@@ -146,7 +146,7 @@ def _figure(
 
 @contextmanager
 def _threads(threads: int) -> Iterator[None]:
-    """So many threads of torch and, where those who need it have what limits them, of numpy and scipy."""
+    """Limit the threads of torch and, if threadpoolctl is installed, of numpy and scipy."""
     try:
         from threadpoolctl import threadpool_limits  # noqa: PLC0415
     except ImportError:

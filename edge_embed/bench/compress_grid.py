@@ -1,4 +1,4 @@
-"""What is measured of compressing: every combination of the sizes that were asked for."""
+"""Grid of the benchmark of compression: every combination of the requested sizes."""
 
 import os
 from collections.abc import Mapping
@@ -20,23 +20,23 @@ _OF_TABLES = ("rows", "dim")
 
 @dataclass(frozen=True)
 class CompressGrid:
-    """Lists of values, of which every combination is measured.
+    """Lists of values; every combination is measured.
 
     Attributes:
-        method: ``dpq``, ``tt``, ``low_rank``, ``ant``; without ``ant`` by default, which takes the longest.
+        method: ``dpq``, ``tt``, ``low_rank``, ``ant``; the default omits ``ant``, which takes the longest.
         rows: n.
         dim: d.
         codes: K of DPQ.
         groups: D of DPQ; by default a quarter of the columns, or the next lower number that divides them.
         anchors: A of ANT.
         nonzeros: weights a row of ANT.
-        rank: of TT and low rank.
-        threads: of every contender.
-        rounds: that count.
-        seed: of tables, methods and order.
+        rank: rank of TT and low rank.
+        threads: threads of every contender.
+        rounds: number of rounds in the figures.
+        seed: seed of tables, methods and order.
 
     Raises:
-        BadInputError: if a value is none that can be.
+        BadInputError: if a value is invalid.
     """
 
     method: tuple[str, ...] = ("dpq", "tt", "low_rank")
@@ -64,10 +64,10 @@ class CompressGrid:
 
     @classmethod
     def parse(cls, file: Path | None, **given: Any) -> Self:
-        """A grid as it is given on the command line; None for what was not given.
+        """Return the grid of values from the command line; None means not given.
 
         Raises:
-            BadInputError: if a value is none that can be, or means nothing here.
+            BadInputError: if a value is invalid, or has no meaning here.
         """
         named = [name for name, value in given.items() if value is not None]
         if strange := [name for name in named if name not in {field.name for field in fields(cls)}]:
@@ -80,7 +80,7 @@ class CompressGrid:
         return cls(**{name: parsed(name, given[name]) for name in named})
 
     def settings(self, n: int, dim: int) -> list[Setting]:
-        """All settings of a table.
+        """Return all settings for a table.
 
         Raises:
             BadInputError: if sizes do not fit the table.

@@ -1,4 +1,4 @@
-"""The dense tables that are compressed: those of a model, or random ones whose rows are alike in groups."""
+"""Dense tables to compress: tables of a model, or random ones whose rows form clusters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ CLUSTERED = (
 
 @dataclass(frozen=True)
 class DenseSubject:
-    """A dense table that is compressed.
+    """Dense table to compress.
 
     Attributes:
-        name: in reports.
+        name: name in reports.
         shape: n and d.
-        make: its numbers, float32 [n, d], when its turn comes.
+        make: makes its numbers, float32 [n, d], when they are needed.
     """
 
     name: str
@@ -36,11 +36,11 @@ class DenseSubject:
 
 
 def subjects_of(program: Program, names: Sequence[str] = ()) -> list[DenseSubject]:
-    """The tables of a model that `compress` would take.
+    """Return the tables of a model that `compress` would compress.
 
     Args:
         program: the model.
-        names: of those that are wanted; by default all that hold a twentieth of the model.
+        names: names of tables; by default all with at least a twentieth of the model's numbers.
 
     Raises:
         BadInputError: if there is none, or no table of a name.
@@ -55,7 +55,7 @@ def _float32(weight: Tensor) -> NDArray[np.float32]:
 
 
 def random_subject(seed: int, n: int, dim: int) -> DenseSubject:
-    """A table [n, d] whose rows are alike in groups, as those of words are."""
+    """Return a table [n, d] whose rows form clusters, as rows of words do."""
     return DenseSubject("clustered", (n, dim), partial(_clustered, seed, n, dim))
 
 

@@ -1,11 +1,12 @@
-"""Who makes a dense table small: we, and for each method the library that does the same at as many bytes.
+"""Contenders in compressing a dense table: our fits, and for each method a library with the same number of bytes.
 
     dpq       faiss ProductQuantizer: k-means of as many iterations and runs on as many rows, then codes of all rows
     tt        tensorly: TT-SVD of the same tensor, with the same ranks and order of cores
     low_rank  numpy: all singular values and vectors; scipy: the R largest (Lanczos)
     ant       scikit-learn: a dictionary by mini-batches, then orthogonal matching pursuit with m weights a row
 
-Everything is made of the float32 table; what each one is given before the clock runs is said in its ``what``.
+Each result is computed from the float32 table. The ``what`` of a contender states its preparation before the clock
+runs.
 """
 
 import math
@@ -31,18 +32,18 @@ from edge_embed.packed.bits import bits_for
 from edge_embed.packed.dpq import PackedDPQ
 
 Rows = NDArray[np.floating[Any]]
-_RUNS = 3  # of k-means, as `dpq.fit` makes
-_TURNS = 20  # passes over the rows, as `ant.fit` makes
-_LIMITS = ("threadpoolctl", "threadpoolctl")  # what gives numpy and scipy as many threads as everyone
+_RUNS = 3  # runs of k-means, as in `dpq.fit`
+_TURNS = 20  # passes over the rows, as in `ant.fit`
+_LIMITS = ("threadpoolctl", "threadpoolctl")  # gives numpy and scipy the same number of threads
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was made of a table.
+    """Compressed table.
 
     Attributes:
-        nbytes: of its tensors.
-        rows: all rows [n, d] that it stands for.
+        nbytes: bytes of its tensors.
+        rows: returns all rows [n, d] that it represents.
     """
 
     nbytes: int
@@ -51,13 +52,13 @@ class Made:
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be made.
+    """One table and setting to compress.
 
     Attributes:
         weight: float32 [n, d].
         setting: method and sizes.
-        seed: of all that is drawn.
-        threads: that everyone may use.
+        seed: random seed.
+        threads: threads of every contender.
     """
 
     weight: NDArray[np.float32]
@@ -74,13 +75,13 @@ Compress = Callable[[], Made]
 
 @dataclass(frozen=True)
 class Compressor:
-    """One who makes a table small.
+    """One contender.
 
     Attributes:
-        name: in reports.
-        what: is called, and what was done before the clock runs.
-        prepare: all that comes before the clock runs; raises `LeftOutError` where it cannot take part.
-        needs: modules beyond what every installation has, with the names by which pip knows them.
+        name: name in reports.
+        what: the call that is timed, and the preparation before the clock runs.
+        prepare: makes everything ready before the clock runs; raises `LeftOutError` if it cannot take part.
+        needs: modules beyond those of every installation, with their names on PyPI.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Compressor:
     needs: tuple[tuple[str, str], ...] = ()
 
     def prepared(self, case: Case) -> Compress:
-        """`prepare`, after its libraries were looked for.
+        """Call `prepare` after a check that its libraries are installed.
 
         Raises:
             LeftOutError: if one is not installed, or it cannot take part.
@@ -102,7 +103,7 @@ class Compressor:
 
 @dataclass(frozen=True)
 class Task:
-    """What several do that is compared: ``table``, or ``codes`` alone."""
+    """Computation that contenders perform: ``table`` for the whole fit, or ``codes`` alone."""
 
     name: str
     ours: Compressor
@@ -111,11 +112,11 @@ class Task:
 
 @dataclass(frozen=True)
 class ComparedFit:
-    """One method's part in comparing what makes dense tables small.
+    """Part of one method in the benchmark of compression.
 
     Attributes:
-        sizes: options of the grid, and what they are called by the method.
-        tasks: what is compared.
+        sizes: options of the grid, with the method's name for each.
+        tasks: tasks that are compared.
     """
 
     sizes: Mapping[str, str]
@@ -134,7 +135,7 @@ def _ours(case: Case) -> Compress:
 
 
 def _quantiser(case: Case) -> Any:
-    """An empty one of faiss."""
+    """Return an untrained quantiser of faiss."""
     import faiss  # noqa: PLC0415
 
     num_codes = case["num_codes"]
@@ -152,7 +153,7 @@ def _faiss(case: Case) -> Compress:
         quantiser = _quantiser(case)
         settings = quantiser.cp
         settings.niter, settings.nredo, settings.seed = ITERATIONS, _RUNS, case.seed + 1
-        settings.min_points_per_centroid = 1  # fewer than 39 would be warned of
+        settings.min_points_per_centroid = 1  # without it, fewer than 39 lead to a warning
         settings.max_points_per_centroid = math.ceil(most_points(case["num_codes"]) / case["num_codes"])
         with fast_search():
             quantiser.train(case.weight)
@@ -163,7 +164,7 @@ def _faiss(case: Case) -> Compress:
 
 
 def _centroids(case: Case) -> NDArray[np.float32]:
-    """Those of a draft, float32 [D, K, s]: only the search for codes is compared."""
+    """Return the centroids of a draft fit, float32 [D, K, s]: only the search for codes is compared."""
     packed = case.setting.fit(case.weight, seed=case.seed, draft=True).layer.to_packed()
     assert isinstance(packed, PackedDPQ)
     return packed.values.astype(np.float32)
@@ -184,7 +185,10 @@ def _our_codes(case: Case) -> Compress:
 
 
 def _codes_of_faiss(case: Case) -> Compress:
-    """Its codes lie as ours do: a row is a string of bits on byte boundaries, the least significant first."""
+    """Search codes with faiss, whose codes have our layout: a bit string per row, lowest bit first.
+
+    Each row begins on a byte boundary.
+    """
     import faiss  # noqa: PLC0415
 
     quantiser, values = _quantiser(case), _centroids(case)
@@ -257,7 +261,7 @@ def _sklearn(case: Case) -> Compress:
             max_iter=_TURNS,
             transform_algorithm="omp",
             transform_n_nonzero_coefs=case["nonzeros"],
-            random_state=case.seed % 2**32,  # it takes no more
+            random_state=case.seed % 2**32,  # the largest seed that it accepts
         )
         weights = learning.fit(case.weight).transform(case.weight)
         return Made(shape.nbytes, lambda: weights @ learning.components_)

@@ -1,7 +1,7 @@
-"""DPQ in the benchmark: random tables, the struct of the C interface, and the work of a look-up.
+"""DPQ in the benchmark: random tables, the struct of the C interface, and the work of a lookup.
 
-Operations of a row: d selections, one an element, so that there is something to count. Logits of a state: 2 K d for the
-products with all values, and D additions a row.
+Operations of a row: d selections, counted as one per element. Logits of a hidden state: 2 K d for the products with all
+values, and D additions a row.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ def _struct(packed: PackedDPQ) -> _Table:
 
 
 def random_table(random: np.random.Generator, n: int, dim: int, codes: int, groups: int) -> PackedDPQ:
-    """``codes`` a group, each as likely as the others.
+    """Return a random table with ``codes`` codes a group, all with the same probability.
 
     Raises:
         BadInputError: if the sizes make no table.
@@ -62,7 +62,7 @@ def random_table(random: np.random.Generator, n: int, dim: int, codes: int, grou
     DPQShape(n, dim, codes, groups)
     values = normal(random, groups, codes, dim // groups)
     bits = bits_for(codes)
-    if codes == 1 << bits and groups * bits % 8 == 0:  # any byte is right: no need to spell codes out
+    if codes == 1 << bits and groups * bits % 8 == 0:  # every byte is valid, so codes need no packing
         return PackedDPQ(random.integers(0, 256, (n, row_bytes(groups, bits)), np.uint8), values, groups)
     return PackedDPQ.from_codes(random.integers(0, codes, (n, groups), np.uint16), values)
 

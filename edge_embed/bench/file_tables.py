@@ -1,4 +1,4 @@
-"""The tables of a file, with the uses that they have in it."""
+"""Tables of a file, with their uses in it."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,12 +23,12 @@ from edge_embed.validation.exported_file import ExportedModel
 
 
 def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:
-    """The tables of an exported ``.onnx`` or ``.tflite`` model, or of a packed ``.safetensors`` file of unknown uses.
+    """Return the tables of an exported ``.onnx`` or ``.tflite`` model, or of a packed ``.safetensors`` file.
 
     Args:
-        path: of the file.
-        methods: of the tables that are wanted.
-        uses: that are wanted: of a model those that it has, with its own modes and k, and ``kernel``.
+        path: path of the file.
+        methods: requested methods of the tables.
+        uses: requested uses. A model has its own uses, modes and k, and ``kernel``; a packed file has all of these.
 
     Raises:
         BadInputError: if the file is damaged or neither of these, or has no such table.
@@ -80,7 +80,7 @@ def _of_model(path: Path) -> list[Subject]:
     with located(str(path)):
         for name, table in tables_of_nodes(exported.nodes, exported.weights).items():
             nodes = exported.nodes_of(list(table.initializers.values()))
-            uses = dict.fromkeys(map(_use, nodes))  # two look-ups of one table are measured once
+            uses = dict.fromkeys(map(_use, nodes))  # two lookups of one table are measured once
             limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
             make = partial(_packed, exported, table)
             found.append(
@@ -90,7 +90,7 @@ def _of_model(path: Path) -> list[Subject]:
 
 
 def _possible(uses: tuple[BenchUse, ...], method: str, shape: TableShape | None) -> tuple[BenchUse, ...]:
-    """Those without the call of a kernel, if none has rows of the table."""
+    """Return the uses, without the call of a kernel if no kernel computes rows of the table."""
     has_kernel = shape is None or (method in KERNELS and KERNELS[method].takes(shape))
     return tuple(use for use in uses if has_kernel or use.name != "kernel")
 

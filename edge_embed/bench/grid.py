@@ -1,4 +1,4 @@
-"""What is measured: every combination of the values that were asked for."""
+"""Grid of the benchmark: every combination of the requested values."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "cache": get_args(CacheState),
     "peers": tuple(PEERS),
 }
-# The runtimes of TFLite files are extras, so their uses are measured where they are asked for.
+# The runtimes of TFLite files are extras, so their uses are measured only on request.
 _OF_TFLITE = tuple(use.name for use in TFLITE_USES)
 _USUAL = tuple(name for name in USES if name not in _OF_TFLITE)
 _USUAL_OF_TFLITE = tuple(use.name for use in TFLITE_USES if not use.elsewhere)
@@ -41,7 +41,7 @@ _FEW_ROWS = 64
 
 @dataclass(frozen=True)
 class Subject:
-    """A table that is measured, made when its turn comes, its uses, what memory a session may take, and its layout."""
+    """Table to measure, made when it is needed, with its uses, the session memory and its layout."""
 
     name: str
     method: str
@@ -53,31 +53,31 @@ class Subject:
 
 @dataclass(frozen=True)
 class Grid:
-    """Lists of values, of which every combination is measured; empty ones are filled by what suits each use.
+    """Lists of values; every combination is measured. An empty list is filled by what suits each use.
 
     Attributes:
         method: names of methods with random tables for the benchmark.
-        use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``; by TFLite files ``litert``,
-            ``litert-bag``, ``tflite-runtime``, ``tflite-runtime-bag``.
+        use: ``rows``, ``bag``, ``logits``, ``topk``, ``kernel``; for TFLite files ``litert``, ``litert-bag``,
+            ``tflite-runtime``, ``tflite-runtime-bag``.
         rows: n; by default 100,000, and 32,768 for logits and topk.
         dim: d.
         codes: K of DPQ.
         groups: D of DPQ; by default a quarter of the columns.
         anchors: A of ANT.
         nonzeros: m of ANT.
-        rank: of TT.
-        memory_megabytes: MiB that a session may take for a table of TT or DPQ, to be faster; none: as by default.
-        k: how many of the largest logits topk finds.
-        batch: ids or states a call.
+        rank: rank of TT.
+        memory_megabytes: session memory in MiB for a table of TT or DPQ; empty for the default.
+        k: number of the largest logits that topk finds.
+        batch: ids or hidden states per call.
         ids: ``uniform``, ``zipf``.
         cache: ``warm``, ``cold``.
-        peers: the libraries that are compared with.
-        threads: of a call, in every library.
-        rounds: that count.
-        seed: of tables, ids and the order of contenders.
+        peers: libraries to compare with.
+        threads: threads of a call, in every library.
+        rounds: number of rounds in the figures.
+        seed: seed of tables, ids and the order of contenders.
 
     Raises:
-        BadInputError: if a value is none that can be.
+        BadInputError: if a value is invalid.
     """
 
     method: tuple[str, ...] = _WORDS["method"]
@@ -126,16 +126,16 @@ class Grid:
 
     @classmethod
     def parse(cls, preset: str | None, file: Path | None, **given: Any) -> "Grid":
-        """A grid as it is given on the command line.
+        """Return the grid of values from the command line.
 
         Args:
-            preset: the grid that what is given changes; None for that of the default values.
-            file: whose tables are measured, so that nothing may be said about random ones; None for those. By default
-                those of a TFLite file are measured in LiteRT.
-            given: fields of the grid: lists as text with commas, None for what was not given.
+            preset: name of the grid that the given values change; None for the grid of default values.
+            file: file whose tables are measured, which excludes options of random tables; None for random tables. By
+                default the tables of a TFLite file are measured in LiteRT.
+            given: fields of the grid: lists as text with commas, None if not given.
 
         Raises:
-            BadInputError: if a value is none that can be.
+            BadInputError: if a value is invalid.
         """
         values = {name: parsed(name, value) for name, value in given.items() if value is not None}
         for name in values:
@@ -148,10 +148,10 @@ class Grid:
         return replace(PRESETS[preset] if preset else cls(), **values)
 
     def subjects(self) -> list[Subject]:
-        """All random tables.
+        """Return all random tables.
 
         Raises:
-            BadInputError: if sizes make no table, or memory is given and no session takes any for them.
+            BadInputError: if sizes make no table, or memory is given and no session uses any for them.
         """
         found: list[Subject] = []
         for method, dim in product(self.method, self.dim):
@@ -172,7 +172,7 @@ class Grid:
         return found
 
     def _with_memory(self, subject: Subject, memory_uses: tuple[Use, ...]) -> Iterator[Subject]:
-        """The table with each amount of memory, where a session may take some for a use that is measured."""
+        """Yield the table with each amount of session memory, if a measured use can take some."""
         if not self.memory_megabytes or not any(
             use.operator in memory_uses and use.name not in _OF_TFLITE for use in subject.uses
         ):
@@ -183,7 +183,7 @@ class Grid:
 
     @property
     def uses(self) -> tuple[BenchUse, ...]:
-        """Those asked for, topk once for each k."""
+        """Return the requested uses, topk once for each k."""
         by_name = {name: [use] for name, use in USES.items()} | {"topk": [TopK(k) for k in self.k]}
         return tuple(use for name in self.use for use in by_name[name])
 
@@ -196,13 +196,13 @@ class Grid:
         return found
 
     def calls(self, use: BenchUse) -> Iterator[tuple[int, Distribution, CacheState]]:
-        """Batch, ids and state of the caches of every measurement of a use."""
+        """Yield batch, ids and state of the caches of every measurement of a use."""
         distributions = [ids for ids in self.ids if ids in use.distributions] or use.distributions
         yield from product(self.batch or use.batches, distributions, self.cache)
 
 
 PRESETS: Mapping[str, Grid] = {
-    # Look-ups in a table that fits the caches and in one that does not, also where nothing is in them.
+    # Lookups in a table that fits into the caches and in one that does not, with warm and cold caches.
     "rows": Grid(("dpq",), use=("rows", "kernel"), rows=(30_000, 1_000_000), ids=("uniform",), cache=("warm", "cold")),
     # Output layers of a small and of a large vocabulary.
     "heads": Grid(("dpq",), use=("logits", "topk"), rows=(32_768, 268_000), dim=(512,), groups=(64,), batch=(1, 8)),
@@ -214,7 +214,7 @@ def _made(make: Callable[..., PackedTable], seed: int, n: int, *sizes: int) -> P
 
 
 def parsed(name: str, value: Any) -> Any:
-    """The values of an option that is a list with commas; others as they are."""
+    """Return the values of an option that is a list with commas; return other values unchanged."""
     if not isinstance(value, str):
         return value
     words = tuple(word.strip() for word in value.split(","))

@@ -1,9 +1,9 @@
-"""What a use of a table has to do at least: operations and bytes, for the roofline.
+"""Least work of a use of a table, in operations and bytes, for the roofline.
 
-Operations of rows and logits: as each method says. Bags add d for each row. The largest logits: one comparison more for
-each of them.
+Operations: each method defines those of rows and logits. Bags add d for each row. Top-k adds one comparison for each
+logit.
 
-Bytes: what is stored of the rows that are asked for (of all of them for logits), inputs and results, each once.
+Bytes: the stored bytes of the requested rows (of all rows for logits), inputs and results, each counted once.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _METHODS: Parts[BenchMethod] = Parts("bench")
 
 @dataclass(frozen=True)
 class Work:
-    """Of one call."""
+    """Least work of one call."""
 
     operations: float
     bytes: float
 
 
 def work(packed: PackedTable, use: BenchUse, batch: int) -> Work:
-    """The least that a call of ``batch`` items takes."""
+    """Return the least work of a call of ``batch`` items."""
     n, dim, method = packed.num_embeddings, packed.embedding_dim, _METHODS[packed.method]
     if isinstance(use, TopK):
         return Work(method.logits(packed, batch) + batch * n, packed.nbytes + batch * (4 * dim + 12 * use.k))

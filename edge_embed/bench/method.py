@@ -1,4 +1,4 @@
-"""The part of a compression method in the benchmark."""
+"""Part of a compression method in the benchmark."""
 
 import ctypes
 from collections.abc import Callable
@@ -13,10 +13,10 @@ class BenchMethod:
     """One method's part in the benchmark.
 
     Attributes:
-        sizes: of a table beside rows and columns, by the names of their options.
-        random_table: one of those sizes: (random, n, d, *sizes); raises `BadInputError` where they make no table.
-        row: operations, and bytes stored, of a row on average.
-        logits: operations of the logits of so many states: (packed, states).
+        sizes: sizes of a table beside rows and columns, by the names of their options.
+        random_table: makes a table: (random, n, d, *sizes); raises `BadInputError` if the sizes make no table.
+        row: returns operations and stored bytes of a row, on average.
+        logits: returns the operations of the logits: (packed, hidden states).
     """
 
     sizes: tuple[str, ...]
@@ -30,9 +30,9 @@ class Kernel:
     """One method's table in the C interface.
 
     Attributes:
-        number: the method's, ``ee_method``.
-        struct: the type of its tables.
-        fill: a table as its kernels take it; it points into the packed arrays.
+        number: number of the method in ``ee_method``.
+        struct: type of its tables.
+        fill: makes the struct of a table, which points into the packed arrays.
         takes: whether kernels read tables of these sizes.
     """
 

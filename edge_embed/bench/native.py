@@ -1,4 +1,4 @@
-"""The benchmark's own library in C++ (runtime_ops/bench/bench.h): row copies, kernels in a loop, roofs of a machine."""
+"""C++ library of the benchmark (runtime_ops/bench/bench.h): row copies, kernels in a loop, roofs of a machine."""
 
 import ctypes
 from functools import cache
@@ -15,15 +15,15 @@ from edge_embed.runtime.library import get_library_path, installed_library
 
 _LINE = 64
 _READ_AT_ONCE = 1024
-_GATHER = 0  # of ee_use
+_GATHER = 0  # number in ee_use
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """The benchmark's library.
+    """Return the benchmark's library.
 
     Raises:
-        EdgeEmbedError: if it is not there, or this system cannot load it.
+        EdgeEmbedError: if it is missing, or this system cannot load it.
     """
     loaded = installed_library("edge_embed_bench")
     loaded.eb_copy_rows.argtypes = [POINTER, SIZE, POINTER, SIZE, SIZE, POINTER]
@@ -36,7 +36,7 @@ def library() -> ctypes.CDLL:
 
 @cache
 def operators() -> ctypes.CDLL:
-    """The operator library, for its C interface."""
+    """Return the operator library, for its C interface."""
     loaded = ctypes.CDLL(str(get_library_path()))
     loaded.ee_isa.restype = loaded.ee_status_message.restype = ctypes.c_char_p
     loaded.ee_scratch_bytes.argtypes = [POINTER, INT32, INT64, POINTER]
@@ -46,7 +46,7 @@ def operators() -> ctypes.CDLL:
 
 
 def kernel_isa() -> str:
-    """The instruction set whose kernels run here."""
+    """Return the instruction set whose kernels run here."""
     return bytes(operators().ee_isa()).decode()
 
 
@@ -57,7 +57,7 @@ def check(function: str, status: int) -> None:
 
 
 def prepared_bytes(table: Any, most: int) -> tuple[int, int]:
-    """Bytes that `prepare` makes of a table within ``most``, and those of its scratch."""
+    """Return the bytes that `prepare` stores for a table within ``most``, and the bytes of its scratch buffer."""
     size, scratch_size = SIZE(), SIZE()
     this = ctypes.byref(table)
     status = operators().ee_prepare_bytes(this, most, ctypes.byref(size), ctypes.byref(scratch_size))
@@ -66,7 +66,7 @@ def prepared_bytes(table: Any, most: int) -> tuple[int, int]:
 
 
 def prepare(table: Any, most: int) -> Any:
-    """Make a table faster within so many bytes, where that is possible; gives the memory to keep."""
+    """Prepack a table within ``most`` bytes, if possible; return the memory, which the caller must keep."""
     size, scratch_size = prepared_bytes(table, most)
     memory, scratch, this = buffer(size), buffer(scratch_size), ctypes.byref(table)
     check("ee_prepare", operators().ee_prepare(this, memory, size, scratch, scratch_size, this))
@@ -74,10 +74,10 @@ def prepare(table: Any, most: int) -> Any:
 
 
 class Gather:
-    """The kernel that looks rows up in a table, called several times in a row without Python between the calls."""
+    """Kernel that looks up rows of a table, called several times in a row without Python between the calls."""
 
     def __init__(self, packed: PackedTable, memory_bytes: int = 0) -> None:
-        """Make the kernel ready, and what makes it faster within ``memory_bytes``."""
+        """Prepare the kernel, and prepack the table within ``memory_bytes``."""
         self._packed = packed  # the struct points into it
         self._struct = table_of(packed)
         self._prepared = prepare(self._struct, session_bytes(packed.method, packed.shape, "rows", memory_bytes))
@@ -103,17 +103,17 @@ class Memory:
     """Bytes that are read from end to end.
 
     Attributes:
-        nbytes: how many, rounded up to what the library reads at once.
+        nbytes: number of bytes, rounded up to the block that the library reads at once.
     """
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = -(-nbytes // _READ_AT_ONCE) * _READ_AT_ONCE
-        # Ones, because pages that nobody wrote are all the same page of zeros, and that one is in a cache.
+        # Ones, because all unwritten pages are the same page of zeros, which stays in a cache.
         self._buffer = np.ones(self.nbytes + _LINE, np.uint8)
         self._address = self._buffer.ctypes.data + -self._buffer.ctypes.data % _LINE
 
     def read(self, times: int) -> float:
-        """Read all of them so many times; gives a number that depends on them."""
+        """Read all bytes ``times`` times; return a number that depends on them."""
         return float(library().eb_read(self._address, self.nbytes, times))
 
 

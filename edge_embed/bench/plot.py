@@ -1,4 +1,4 @@
-"""Two pictures of a report: ratios against the vocabulary, and the roofline of the machine with what was reached."""
+"""Two plots of a report: ratios against the vocabulary, and measured points under the machine's roofline."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle
@@ -9,22 +9,23 @@ from edge_embed.report.results.bench import BenchReport, Measurement, Roofs
 from edge_embed.report.results.interval import Interval
 from edge_embed.report.views.svg import write_svg
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # matplotlib is an extra
     from matplotlib.axes import Axes
 
 FILES = ("ratios.svg", "roofline.svg")
 _COLUMNS = 3
-_INCHES = (5.0, 3.6)  # of a panel
+_INCHES = (5.0, 3.6)  # size of a panel
 _MARKERS = "osD^vP*X"
 
 
 def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
-    """Write both pictures as SVG.
+    """Write both plots as SVG.
 
     Args:
-        report: what was measured.
-        ratios: one panel for each use, batch, kind of ids and state of the caches; a line for each peer.
-        roofline: one point for each measurement, by method and use.
+        report: the measurements.
+        ratios: path of the plot with one panel for each use, batch, kind of ids and state of the caches, and a line for
+            each peer.
+        roofline: path of the plot with one point for each measurement, by method and use.
     """
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415
 
@@ -43,7 +44,7 @@ def draw(report: BenchReport, ratios: Path, roofline: Path) -> None:
 
 
 def _panels(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """By what differs beside the vocabulary."""
+    """Group measurements by everything but the vocabulary."""
     panels: dict[str, list[Measurement]] = {}
     for one in measurements:
         title = f"{one.table}, d = {one.embedding_dim}\n{one.use}: {one.call}"

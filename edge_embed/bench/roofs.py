@@ -1,4 +1,4 @@
-"""What the machine can do at most on one thread: bytes read from each level of its memory, operations in registers."""
+"""Upper limits of the machine on one thread: read bandwidth of each memory level, operations in registers."""
 
 import time
 
@@ -9,13 +9,13 @@ from edge_embed.bench.caches import cache_sizes
 from edge_embed.report.results.bench import Roofs
 
 _REPEATS = 5
-_READ_BYTES = 1 << 28  # of a measurement: milliseconds
+_READ_BYTES = 1 << 28  # bytes of a measurement: milliseconds
 _ROUNDS = 1_000_000
 _MEMORY_BYTES = 256 << 20
 
 
 def measure_roofs() -> Roofs:
-    """Read half of each cache over and over, then a buffer that fits none of them; multiply and add in registers."""
+    """Measure reads of half of each cache, of a buffer that fits no cache, and multiply-adds in registers."""
     sizes = cache_sizes()
     read = {f"L{level}": _read(size // 2) for level, size in sizes.items()}
     read["memory"] = _read(max(_MEMORY_BYTES, 4 * max(sizes.values(), default=0)))
@@ -23,7 +23,7 @@ def measure_roofs() -> Roofs:
 
 
 def _read(size: int) -> float:
-    """GB/s."""
+    """Return the read bandwidth in GB/s."""
     memory = native.Memory(size)
     times = max(1, _READ_BYTES // memory.nbytes)
     memory.read(1)
@@ -36,7 +36,7 @@ def _read(size: int) -> float:
 
 
 def _multiply_add() -> float:
-    """GFLOP/s."""
+    """Return the rate of multiply-adds in GFLOP/s."""
     rates = []
     for _ in range(_REPEATS):
         start = time.thread_time_ns()

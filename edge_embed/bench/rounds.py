@@ -1,4 +1,4 @@
-"""One use of one table beside everyone who does the same: numbers are compared, then all of them run in rounds."""
+"""One use of one table for all contenders: results are compared, then all contenders run in rounds."""
 
 import math
 import time
@@ -23,12 +23,12 @@ from edge_embed.validation.ids import Distribution
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
 
 _WARMUP = 2
-# Of the largest number: what float32 sums of a thousand terms differ by, and float16 by its rounding.
+# Relative to the largest number: float32 sums of a thousand terms differ by this, and float16 by its rounding.
 _TOLERANCES = {"float32": 1e-5, "float16": 2e-3}
 
 
 class Contest:
-    """One use of one table, with everyone who takes part."""
+    """One use of one table, with all contenders."""
 
     def __init__(self, table: BenchTable, use: BenchUse, grid: Grid, threads: int) -> None:
         self._table, self._use, self._grid, self._threads = table, use, grid, threads
@@ -37,7 +37,7 @@ class Contest:
         (self._empty,) = [peer for peer in EMPTY if peer.fits(table, use)]
         self._peers = [peer for library in grid.peers for peer in PEERS[library] if peer.fits(table, use)]
         self._opened: dict[str, Bind] = {}
-        self._reasons: dict[str, str] = {}  # of those left out
+        self._reasons: dict[str, str] = {}  # reasons of contenders that are left out
         for peer in (self._ours, self._empty, *self._peers):
             try:
                 self._opened[peer.name] = peer.opened(table, use, threads)
@@ -47,7 +47,7 @@ class Contest:
             raise EdgeEmbedError(f"{table.name}, {use.words}: {self._reasons[self._ours.name]}")
 
     def measure(self, batch: int, ids: Distribution, cache: CacheState) -> Measurement:
-        """Time everyone at one batch.
+        """Time all contenders at one batch size.
 
         Raises:
             ParityError: if our own numbers are wrong.
@@ -100,7 +100,7 @@ class Contest:
         )
 
     def _clocks(self, cache: CacheState) -> dict[str, Callable[[], Any]]:
-        """What tells the times, and what is done before each call."""
+        """Return the clocks, and the preparation of each call."""
         if self._use.elsewhere:
             CLOCKS.evict = eviction_bytes() if cache == "cold" else 0
             return {"cpu_clock": lambda: CLOCKS.cpu, "wall_clock": lambda: CLOCKS.wall}
@@ -110,7 +110,7 @@ class Contest:
     def _checked(
         self, bound: Mapping[str, Answering], feeds: Sequence[Feeds]
     ) -> tuple[dict[str, float], dict[str, str]]:
-        """The error of everyone, and the reasons not to time someone."""
+        """Return the error of each contender, and the reasons not to time some."""
         errors, reasons = {}, dict(self._reasons)
         expected = self._use.expected(self._table.packed, feeds[-1])
         tolerance = _TOLERANCES[self._table.packed.row_type]
@@ -120,7 +120,7 @@ class Contest:
             contender.run()
             got = contender.results()
             errors[peer.name] = error = self._use.error(expected, got) if got else math.nan
-            if got and peer.exact and not error <= tolerance:  # nor where it is no number
+            if got and peer.exact and not error <= tolerance:  # also fails NaN
                 reasons[peer.name] = f"its numbers are wrong by {error:.0e} of the largest, expected {tolerance:.0e}"
         if self._ours.name in reasons:
             raise ParityError(f"{self._table.name}, {self._use.words}: {self._ours.name}: {reasons[self._ours.name]}")

@@ -1,4 +1,4 @@
-"""Measures every use of every table, the machine, and draws what was measured."""
+"""Run of the benchmark: measures every use of every table and the machine, and draws the plots."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -40,17 +40,17 @@ def bench(
     force: bool = False,
     progress: Progress = lambda *_: None,
 ) -> BenchReport:
-    """Measure, and draw what was measured.
+    """Measure the grid, and draw the plots.
 
     Args:
-        grid: what is measured, and how.
-        file: its tables are measured in place of random ones.
+        grid: combinations to measure, and options.
+        file: file whose tables are measured in place of random ones.
         plots: an existing folder for ``ratios.svg`` and ``roofline.svg``; None for no plots.
         force: overwrite them.
-        progress: called with (step, done, in all).
+        progress: called with (step, done, total).
 
     Raises:
-        BadInputError: if the file or a size of a table makes no sense, or plots cannot be drawn or are there.
+        BadInputError: if the file or a size of a table is invalid, or plots cannot be drawn or already exist.
         EdgeEmbedError: if there is no operator library.
         ParityError: if our own numbers are wrong.
         OutputError: if the plots cannot be written.
@@ -100,7 +100,7 @@ def _measured(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
 
 @contextmanager
 def torch_threads(threads: int) -> Iterator[None]:
-    """So many threads of torch inside."""
+    """Set the number of torch's threads within the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -110,7 +110,7 @@ def torch_threads(threads: int) -> Iterator[None]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of those that are installed, in words."""
+    """Return name and version of the installed packages, as texts."""
     found = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):
@@ -119,7 +119,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def load() -> str:
-    """How many processes ran lately, in words."""
+    """Return the load average of the last minute, as a text."""
     if not hasattr(os, "getloadavg"):
         return "load unknown"
     return f"load {os.getloadavg()[0]:.1f} at the start"

@@ -1,6 +1,6 @@
-"""Sessions of ONNX Runtime on one or a few nodes, whose tensors stay where numpy has them.
+"""Sessions of ONNX Runtime on one or a few nodes, whose tensors stay in the memory of numpy.
 
-Tensors are handed over as external ones in memory: a model of protobuf ends at 2 GB.
+Tensors are passed as external ones in memory, because a protobuf model is limited to 2 GB.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from edge_embed.runtime.library import get_library_path
 from edge_embed.validation.paths import quiet_options
 from edge_embed.validation.timing import BoundSession, Feeds
 
-_INLINE_BYTES = 1024  # so small that a shape computed from it can be folded
+_INLINE_BYTES = 1024  # small enough that a shape computed from it can be folded
 
 Bind = Callable[[Feeds, int], BoundSession]
 
@@ -33,7 +33,7 @@ def bind_nodes(
     functions: Sequence[onnx.FunctionProto] = (),
     library: bool = False,
 ) -> Bind:
-    """Open a session on nodes from the inputs of a use to what the last of them gives; it is bound to inputs later."""
+    """Open a session from the inputs of a use to the outputs of the last node; it is bound to inputs later."""
     external = {name: array for name, array in tensors.items() if array.nbytes > _INLINE_BYTES}
     graph = helper.make_graph(
         nodes,
@@ -49,7 +49,7 @@ def bind_nodes(
     imports = [helper.make_opsetid(domain, version) for domain, version in domains.items()]
     model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, functions=functions)
     options = quiet_options(threads)
-    # A pool that waits for the next call in a loop would use up the time of the other contenders.
+    # Threads that spin while they wait for the next call would take time from the other contenders.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if library:
         options.register_custom_ops_library(str(get_library_path()))

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from edge_embed.packed.packed_form import PackedTable
 
 BLOCK_ROWS = 4096
-_DENSE_SHARE = 8  # of the memory that is free: a head needs its table several times, and quantised
+_DENSE_SHARE = 8  # share of the free memory: an output layer needs its table several times, and quantised
 _UNKNOWN_LIMIT = 1 << 30
 
 
 class LeftOutError(Exception):
-    """A peer cannot take part; the message says why."""
+    """Raised when a peer cannot take part, with the reason."""
 
 
 @dataclass(frozen=True)
 class BenchTable:
-    """A table that is measured.
+    """Table that is measured.
 
     Attributes:
-        name: of the table in its file, or what it was made from.
+        name: name of the table in its file, or the data that it was made from.
         packed: the table.
-        dense_limit: the float32 table of the same rows is made up to this many bytes.
-        memory_bytes: that a session may take for it, to be faster; None: what is usual.
-        layout: in its TFLite file; None: the usual one.
+        dense_limit: most bytes of the float32 table of the same rows; a larger one is not made.
+        memory_bytes: session memory; None for the default.
+        layout: layout in its TFLite file; None for the default.
     """
 
     name: str
@@ -39,12 +39,12 @@ class BenchTable:
 
     @property
     def dense_bytes(self) -> int:
-        """Of the float32 table, 4nd."""
+        """Return the bytes of the float32 table, 4nd."""
         return 4 * self.packed.num_embeddings * self.packed.embedding_dim
 
     @cached_property
     def dense(self) -> NDArray[np.float32]:
-        """The same rows, float32 [n, d].
+        """Return the same rows, float32 [n, d].
 
         Raises:
             LeftOutError: if it would take too much memory.
@@ -61,7 +61,7 @@ class BenchTable:
 
 
 def dense_limit() -> int:
-    """Bytes of the largest dense table that fits, with what is made from it; 1 GB where the system does not say."""
+    """Return the bytes of the largest dense table that fits with its copies; 1 GB if the free memory is unknown."""
     try:
         found = re.search(r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:
@@ -70,5 +70,5 @@ def dense_limit() -> int:
 
 
 def normal(random: np.random.Generator, *shape: int) -> NDArray[np.float32]:
-    """Normal numbers float32 of a shape."""
+    """Return normally distributed numbers, float32, of a shape."""
     return random.standard_normal(shape, np.float32)

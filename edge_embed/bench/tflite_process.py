@@ -1,6 +1,7 @@
-"""A TFLite file in tflite-runtime, which has an environment of its own, so a process of its own: that tells its times.
+"""TFLite file in tflite-runtime: its environment requires a process of its own, which reports its times.
 
-One process a model. All of them wait while one runs, so between two looks at the clocks only that one has moved them.
+Each model has a process. All of them wait while one runs, so between two readings of the clocks only that one adds to
+them.
 """
 
 import json
@@ -26,12 +27,12 @@ from edge_embed.validation.timing import Feeds
 
 _WORKER = Path(__file__).with_name("tflite_worker.py")
 _COMPLAINTS = "complaints"
-_TIME_LIMIT = 600.0  # of the download
+_TIME_LIMIT = 600.0  # time limit of the download
 
 
 @dataclass
 class Clocks:
-    """Nanoseconds that all processes have run so far, and bytes to write before the next run, to empty the caches."""
+    """Total run time of all processes in nanoseconds, and bytes to write before the next run to empty the caches."""
 
     cpu: int = 0
     wall: int = 0
@@ -42,12 +43,12 @@ CLOCKS = Clocks()
 
 
 class WorkerModel:
-    """A model in a process of its own, ended when the model is dropped.
+    """Model in a process of its own, which ends when the model is dropped.
 
     Args:
-        path: of the file, which is read at once.
+        path: path of the file, which is read at once.
         delegate: whether it runs with the delegate.
-        threads: of one operator.
+        threads: threads of one operator.
 
     Raises:
         NotRunError: tflite-runtime cannot be downloaded.
@@ -74,7 +75,7 @@ class WorkerModel:
         self._answer()
 
     def ask(self, order: str, **values: int) -> dict[str, int]:
-        """Give an order and wait for its answer.
+        """Send an order and wait for its answer.
 
         Raises:
             RunFailedError: the process has ended.
@@ -85,13 +86,13 @@ class WorkerModel:
         return self._answer()
 
     def write_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """Those of all calls."""
+        """Write the inputs of all calls."""
         arrays = {f"{call}_{name}": value for call, one in enumerate(feeds) for name, value in one.items()}
         np.savez(self._folder / "inputs.npz", allow_pickle=False, **arrays)
         self.ask("inputs")
 
     def read_results(self) -> tuple[NDArray[Any], ...]:
-        """Those of the last call."""
+        """Read the results of the last call."""
         self.ask("results")
         with np.load(self._folder / "results.npz", allow_pickle=False) as found:
             return tuple(found[f"arr_{at}"] for at in range(len(found)))
@@ -116,7 +117,7 @@ def _end(process: subprocess.Popen[str], folder: tempfile.TemporaryDirectory[str
 
 
 class WorkerCalls:
-    """A model in another process with its inputs in place."""
+    """Model in another process with its inputs in place."""
 
     def __init__(self, model: WorkerModel, feeds: Feeds, calls: int) -> None:
         self._model, self._calls = model, calls
@@ -124,19 +125,19 @@ class WorkerCalls:
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls that `run` makes."""
         return self._calls
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New values, one set for every call."""
+        """Set new values, one set for every call."""
         self._model.write_inputs(feeds)
 
     def run(self) -> None:
-        """All calls, one after the other; their times are added to `CLOCKS`."""
+        """Make all calls, one after the other; add their times to `CLOCKS`."""
         took = self._model.ask("run", evict=CLOCKS.evict)
         CLOCKS.cpu += took["cpu"]
         CLOCKS.wall += took["wall"]
 
     def results(self) -> tuple[NDArray[Any], ...]:
-        """The outputs of the last call."""
+        """Return the outputs of the last call."""
         return self._model.read_results()

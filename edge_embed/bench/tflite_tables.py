@@ -1,4 +1,4 @@
-"""The packed tables of a ``.tflite`` file, from the tensors of their layouts, checked by the hashes in its manifest."""
+"""Packed tables of a ``.tflite`` file, from the tensors of their layouts, checked by the hashes in its manifest."""
 
 import json
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from edge_embed.packed.stored_names import table_of
 
 
 class TfliteTables:
-    """The tables of a file.
+    """Tables of a file.
 
     Attributes:
-        entries: what its manifest says of each, by name.
-        layouts: how each lies in the file, by name.
+        entries: manifest entry of each table, by name.
+        layouts: layout of each table in the file, by name.
 
     Raises:
         BadInputError: the file is damaged, or holds no table of this package.
@@ -37,10 +37,10 @@ class TfliteTables:
             self.layouts = {name: self._layout(name) for name in self.entries}
 
     def packed(self, name: str) -> PackedTable:
-        """A table as it was packed.
+        """Return a table as it was packed.
 
         Raises:
-            BadInputError: a tensor of it is not what was written.
+            BadInputError: a tensor of it differs from the one that was written.
         """
         entry, layout = self.entries[name], self.layouts[name]
         with located(f"{self._path}: table {name!r:.80}"):
@@ -54,7 +54,7 @@ class TfliteTables:
             return METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)
 
     def uses(self, name: str) -> tuple[BenchUse, ...]:
-        """Those that the file tells the delegate of; a look-up where it tells of none."""
+        """Return the uses in the delegate's metadata; a lookup if it has none."""
         found: dict[BenchUse, None] = {}
         for line in self._model.metadata.get(DELEGATE_KEY, "").splitlines()[1:]:
             use, *words = line.split()
@@ -72,7 +72,7 @@ class TfliteTables:
 
 
 def _uses(use: str, fields: Mapping[str, str]) -> tuple[BenchUse, ...]:
-    """In each runtime."""
+    """Return a use for each runtime."""
     if use != "bag":
         return USES["litert"], USES["tflite-runtime"]
     mode = {str(number): mode for number, mode in enumerate(MODES)}.get(fields.get("mode", ""), "mean")

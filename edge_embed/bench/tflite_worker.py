@@ -1,13 +1,14 @@
-"""Times a TFLite model in an environment of its own: ``tflite_worker.py MODEL FOLDER THREADS [DELEGATE]``.
+"""Time a TFLite model in an environment of its own: ``tflite_worker.py MODEL FOLDER THREADS [DELEGATE]``.
 
-Needs numpy, a runtime, and `edge_embed/targets/tflite/worker.py` on its path. Each line on stdin is an order in JSON,
-each on stdout its answer; arrays go through ``inputs.npz`` (``0_ids``, ... by call) and ``results.npz`` in the folder.
+The script requires numpy, a runtime, and `edge_embed/targets/tflite/worker.py` on its path. Each line on stdin is an
+order in JSON, and each line on stdout its answer. Arrays are exchanged in ``inputs.npz`` (``0_ids``, ... by call) and
+``results.npz`` in the folder.
 
     {"order": "inputs"}                   ->  {}
     {"order": "run", "evict": bytes}      ->  {"cpu": nanoseconds, "wall": nanoseconds}, of all calls
-    {"order": "results"}                  ->  {}, those of the last call
+    {"order": "results"}                  ->  {}, results of the last call
 
-A runtime that refuses something ends the process; the last line on stderr says why.
+If a runtime refuses something, the process ends; the last line on stderr has the reason.
 """
 
 import json
@@ -33,7 +34,7 @@ class Model:
         self._cache = np.zeros(0, np.uint8)
 
     def inputs(self) -> dict[str, int]:
-        """Take the inputs of all calls, which have the same shapes."""
+        """Read the inputs of all calls, which have the same shapes."""
         with np.load(self._folder / "inputs.npz", allow_pickle=False) as found:
             calls = 1 + max(int(key.partition("_")[0]) for key in found)
             self._calls = [
@@ -46,7 +47,7 @@ class Model:
         return {}
 
     def run(self, evict: int) -> dict[str, int]:
-        """All calls, one after the other; what one call alone is given was set before."""
+        """Make all calls, one after the other; the inputs of a single call are set before."""
         if evict:
             self._cache = self._cache if len(self._cache) == evict else np.zeros(evict, np.uint8)
             np.add(self._cache, 1, out=self._cache)
@@ -71,7 +72,7 @@ class Model:
 
 
 def main(model: Model) -> None:
-    """Answer orders until there are no more."""
+    """Answer orders until stdin ends."""
     orders: dict[str, Callable[..., dict[str, int]]]
     orders = {"inputs": model.inputs, "run": model.run, "results": model.results}
     _answer({})

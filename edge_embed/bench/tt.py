@@ -1,7 +1,8 @@
-"""TT in the benchmark: random tables, the struct of the C interface, and the work of a look-up.
+"""TT in the benchmark: random tables, the struct of the C interface, and the work of a lookup.
 
-Operations of a row: the products of its chain. Logits of a state: the cores one after the other from either end, each
-product of several rows once; or, if that is less, all rows formed once for all states and 2 d a row.
+Operations of a row: the products of its chain. Logits of a hidden state: its products with the cores one after the
+other from either end, each product that several rows share counted once. If it is less, all rows are formed once for
+all hidden states, and 2 d a row are added.
 """
 
 import ctypes
@@ -46,7 +47,7 @@ def _struct(packed: PackedTT) -> _Table:
 
 
 def random_table(random: np.random.Generator, n: int, dim: int, rank: int) -> PackedTT:
-    """Of the shapes that the layer chooses.
+    """Return a random table with the shapes that the layer chooses.
 
     Raises:
         BadInputError: if the sizes make no table.
@@ -58,7 +59,7 @@ def random_table(random: np.random.Generator, n: int, dim: int, rank: int) -> Pa
 def _row(packed: PackedTT) -> tuple[float, float]:
     n = packed.num_embeddings
     chain = _chain(packed.shape.row_shape, packed.shape.col_shape, packed.shape.ranks, rows=1)
-    # A slice that many rows share is in a cache: what comes from memory is no more than the cores once.
+    # A slice that many rows share is in a cache, so memory traffic is at most the cores once.
     order_bytes = 0 if packed.row_order is None else packed.row_order.itemsize
     return chain, order_bytes + min(packed.nbytes / n - order_bytes, sum(core[0].nbytes for core in packed.cores))
 
@@ -74,7 +75,7 @@ def _logits(packed: PackedTT, batch: int) -> float:
 
 
 def _chain(row_shape: Sizes, col_shape: Sizes, ranks: Sizes, rows: int) -> float:
-    """Products of the first ``rows`` rows, core by core; those of equal beginnings once."""
+    """Count products of the first ``rows`` rows, core by core; equal prefixes count once."""
     operations, prefixes, width = 0, min(rows, row_shape[0]), col_shape[0]
     for k in range(1, len(row_shape)):
         prefixes, width = min(rows, prefixes * row_shape[k]), width * col_shape[k]
@@ -83,7 +84,7 @@ def _chain(row_shape: Sizes, col_shape: Sizes, ranks: Sizes, rows: int) -> float
 
 
 def _contraction(row_shape: Sizes, col_shape: Sizes, ranks: Sizes, n: int) -> float:
-    """Products of a state with the cores, one after the other."""
+    """Count products of a hidden state with the cores, one after the other."""
     operations, prefixes, rest = 0, 1, math.prod(col_shape)
     for k in range(len(row_shape)):
         prefixes, rest = min(n, prefixes * row_shape[k]), rest // col_shape[k]

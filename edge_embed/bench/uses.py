@@ -1,4 +1,4 @@
-"""The ways to use a table that are measured: inputs of a call, and how far an answer is from the packed form.
+"""Uses of a table in the benchmark: the inputs of a call, and the error of its results against the packed form.
 
     rows    ids [B]                          -> E[ids]             [B, d]
     bag     ids [B], offsets [B / 8 + 1]     -> reduced E[ids]     [B / 8, d]
@@ -8,8 +8,8 @@
     litert, litert-bag                       rows and bags, by a TFLite file in LiteRT
     tflite-runtime, tflite-runtime-bag       the same in tflite-runtime, in processes of its own
 
-The error of an answer is its largest difference from the packed form in float64, over the largest number there is;
-rows of topk are as far off as their own logits are from the largest ones.
+The error of a result is its largest difference from the packed form in float64, relative to the largest number there.
+For topk, the logits of the returned rows are compared with the largest logits too.
 """
 
 import math
@@ -39,17 +39,17 @@ class BenchUse(ABC):
     """One way to use a table.
 
     Attributes:
-        name: the word for it in options and reports.
-        items: what is counted in a batch.
-        batches: how many of them by default.
-        sample: items between two looks at the clock, in several calls where a batch has fewer: the first call after
-            another contender ran finds little in the caches, not even its code.
-        most_calls: that are made for that.
-        distributions: of the ids, where there are any.
-        operator: the use of the node that is measured.
-        inputs: of a call, types and ranks by name.
-        outputs: of that node, by name.
-        elsewhere: whether other processes run it, and tell what it took.
+        name: name in options and reports.
+        items: unit of a batch.
+        batches: default batch sizes.
+        sample: items between two readings of the clock, in several calls if a batch has fewer. The first call after
+            another contender finds little in the caches, not even its code.
+        most_calls: most calls of a sample.
+        distributions: distributions of the ids, if there are any.
+        operator: use of the node that is measured.
+        inputs: types and ranks of the inputs of a call, by name.
+        outputs: names of the node's outputs.
+        elsewhere: whether other processes run it, and report its times.
     """
 
     name: ClassVar[str]
@@ -65,33 +65,33 @@ class BenchUse(ABC):
 
     @property
     def words(self) -> str:
-        """What it is called in reports."""
+        """Return the name in reports."""
         return self.name
 
     @property
     def leading(self) -> tuple[Any, ...]:
-        """The arguments of the operator before the table, None for tensors."""
+        """Return the arguments of the operator before the table, None for tensors."""
         return (None,)
 
     def calls(self, batch: int, cache: CacheState) -> int:
-        """How many calls are timed at once; of cold caches only the first finds them cold."""
+        """Return the number of calls in a sample: 1 for cold caches, because only the first call finds them cold."""
         return 1 if cache == "cold" else min(self.most_calls, max(1, self.sample // batch))
 
     @abstractmethod
     def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
-        """Inputs of one call."""
+        """Draw inputs of one call."""
 
     @abstractmethod
     def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
-        """What answers are compared with, of the packed form."""
+        """Return the expected result, from the packed form."""
 
     def error(self, expected: NDArray[np.float64], got: Results) -> float:
-        """How far the results ``got`` are from that."""
+        """Return the error of the results ``got``."""
         return _error(got[0], expected)
 
 
 class Rows(BenchUse):
-    """Rows looked up."""
+    """Lookups of rows."""
 
     name = "rows"
     items = "ids"
@@ -101,20 +101,20 @@ class Rows(BenchUse):
     inputs: ClassVar = {"ids": (np.int64, 1)}
 
     def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
-        """``batch`` ids."""
+        """Draw ``batch`` ids."""
         return {"ids": _ids(packed, random, ids, batch)}
 
     def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
-        """All rows."""
+        """Return all rows."""
         return packed.rows_float64(feeds["ids"])
 
 
 class Kernel(Rows):
-    """The same without a session: what a small batch costs in an application of its own."""
+    """Lookups without a session: the cost of a small batch in an application of its own."""
 
     name = "kernel"
     batches = (1, 256)
-    most_calls = 4096  # so many take as long as one from Python
+    most_calls = 4096  # that many take as long as one call from Python
 
 
 @dataclass(frozen=True)
@@ -136,53 +136,53 @@ class Bag(BenchUse):
 
     @property
     def words(self) -> str:
-        """With the mode."""
+        """Return the name with the mode."""
         return f"{self.name} ({self.mode})"
 
     @property
     def leading(self) -> tuple[Any, ...]:
-        """With the mode."""
+        """Return the arguments before the table, the last of which is the mode."""
         return None, None, None, self.mode
 
     def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
-        """``batch`` ids; one bag for fewer than 8."""
+        """Draw ``batch`` ids; fewer than 8 form one bag."""
         offsets = np.linspace(0, batch, max(1, batch // IDS_A_BAG) + 1, dtype=np.int64)
         return {"ids": _ids(packed, random, ids, batch), "offsets": offsets}
 
     def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
-        """All bags."""
+        """Return all bags."""
         return bag(packed, feeds["ids"], feeds["offsets"], self.mode)[0]
 
 
 class LiteRtRows(Rows):
-    """Rows looked up by a TFLite file in LiteRT."""
+    """Lookups of rows with a TFLite file in LiteRT."""
 
     name = "litert"
     batches = (1, 128, 4096)
 
 
 class LiteRtBag(Bag):
-    """Bags of 8 rows by a TFLite file in LiteRT."""
+    """Bags of 8 rows with a TFLite file in LiteRT."""
 
     name = "litert-bag"
 
 
 class TfliteRuntimeRows(LiteRtRows):
-    """The same in tflite-runtime."""
+    """Lookups of rows with a TFLite file in tflite-runtime."""
 
     name = "tflite-runtime"
     elsewhere = True
 
 
 class TfliteRuntimeBag(LiteRtBag):
-    """The same in tflite-runtime."""
+    """Bags of 8 rows with a TFLite file in tflite-runtime."""
 
     name = "tflite-runtime-bag"
     elsewhere = True
 
 
 class Logits(BenchUse):
-    """Products with every row, of a few hidden states."""
+    """Products of a few hidden states with every row."""
 
     name = "logits"
     items = "states"
@@ -193,25 +193,25 @@ class Logits(BenchUse):
     inputs: ClassVar = {"hidden": (np.float32, 2)}
 
     def draw(self, packed: PackedTable, random: np.random.Generator, ids: Distribution, batch: int) -> Feeds:
-        """``batch`` states."""
+        """Draw ``batch`` hidden states."""
         return {"hidden": random.standard_normal((batch, packed.embedding_dim), np.float32)}
 
     def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
-        """Of evenly spread rows: all of them in float64 would take longer than what is measured."""
+        """Return the logits of evenly spread rows: all rows in float64 would take longer than the measurement."""
         rows = _spread(packed.num_embeddings)
         return feeds["hidden"].astype(np.float64) @ packed.rows_float64(rows).T
 
     def error(self, expected: NDArray[np.float64], got: Results) -> float:
-        """Of the same rows."""
+        """Return the error of the logits of the same rows."""
         return _error(got[0][:, _spread(got[0].shape[1])], expected)
 
 
 @dataclass(frozen=True)
 class TopK(Logits):
-    """The largest logits of a few hidden states, and their rows.
+    """Largest logits of a few hidden states, and their rows.
 
     Attributes:
-        k: how many of them.
+        k: number of the largest logits.
     """
 
     k: int = 10
@@ -223,15 +223,15 @@ class TopK(Logits):
 
     @property
     def leading(self) -> tuple[Any, ...]:
-        """Without a bias, and k."""
+        """Return the arguments before the table: no bias, and k."""
         return None, None, self.k
 
     def expected(self, packed: PackedTable, feeds: Feeds) -> NDArray[np.float64]:
-        """The logits of all rows: the largest can be any of them."""
+        """Return the logits of all rows: each of them can be the largest."""
         return logits(packed, feeds["hidden"])[0]
 
     def error(self, expected: NDArray[np.float64], got: Results) -> float:
-        """Of the values, and of the logits of the rows; infinite where these are not k different ones."""
+        """Return the error of the values and of the logits of the rows; infinite unless these are k different rows."""
         values, ids = got
         in_order = np.sort(ids)
         if in_order.min() < 0 or in_order.max() >= expected.shape[1] or (in_order[:, 1:] == in_order[:, :-1]).any():
@@ -245,7 +245,7 @@ USES: dict[str, BenchUse] = {use.name: use for use in (Rows(), Bag(), Logits(), 
 
 
 def check_use(use: BenchUse, num_embeddings: int) -> None:
-    """Raise `BadInputError` where a table of so many rows cannot be used like this."""
+    """Raise `BadInputError` if a table of ``num_embeddings`` rows does not allow the use."""
     if isinstance(use, TopK):
         check_k(use.k, num_embeddings)
 
@@ -255,7 +255,7 @@ def _spread(num_embeddings: int) -> NDArray[np.int64]:
 
 
 def _ids(packed: PackedTable, random: np.random.Generator, distribution: Distribution, batch: int) -> NDArray[Any]:
-    """Never the padding row: it takes less time, and dense bags would count it."""
+    """Draw ids without the padding row: it takes less time, and dense bags would count it."""
     skipped = packed.padding_idx
     if skipped is None or packed.num_embeddings == 1:
         return random_ids.draw(random, distribution, packed.num_embeddings, (batch,))

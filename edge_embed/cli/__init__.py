@@ -1,6 +1,6 @@
-"""The command line: arguments, progress on stderr, results on stdout, exit codes that tell. No logic of its own.
+"""The command line: arguments, progress on stderr, results on stdout, and exit codes. It holds no other logic.
 
-Exit codes: 0 all good, 2 usage or bad input, 3 parity, 4 size, 5 latency, 130 interrupted, 1 anything else.
+Exit codes: 0 passed, 2 usage or bad input, 3 parity, 4 size, 5 latency, 130 interrupted, 1 any other error.
 """
 
 import sys
@@ -16,7 +16,7 @@ _INTERRUPTED = 130
 
 
 def run() -> None:
-    """The console script. What it needs is imported here, where an interrupt meanwhile is no traceback."""
+    """Run the console script; it imports its modules here, so that an interrupt meanwhile prints no traceback."""
     try:
         from edge_embed.cli.console import run_command
     except KeyboardInterrupt:

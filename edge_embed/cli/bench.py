@@ -103,7 +103,7 @@ def bench(
 
 
 def _compress(out: Output, file: Path | None, load: Load, modules: tuple[str, ...], **given: Any) -> None:
-    """Dense tables made small."""
+    """Measure the compression of dense tables."""
     from edge_embed.bench.compress import bench_compress
     from edge_embed.bench.compress_grid import CompressGrid
     from edge_embed.bench.compress_tables import subjects_of

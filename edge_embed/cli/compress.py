@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edge_embed.report.results.compressed import CompressReport
 
 _LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
-_WIDEST = 8  # bytes of a number that torch has
+_WIDEST = 8  # bytes of the widest number of torch
 _SIZES = {
     "num_codes": "dpq, opq: codes K per group.",
     "num_groups": "dpq, opq: groups D, a divisor of the columns.",
@@ -112,7 +112,7 @@ def compress(
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
-    if group is None:  # of several processes the first writes, and tells the others
+    if group is None:  # of several processes the first writes, and reports errors to the others
         check_places([given["output"]], force=force)
         if given["checkpoint"] is not None:
             check_folder(given["checkpoint"], given["checkpoint"])
@@ -134,7 +134,7 @@ def compress(
 
 @contextmanager
 def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
-    """Say of a run that fails what is left of it."""
+    """Add the state of finished parts to the error of a failed run."""
     try:
         yield
     except EdgeEmbedError as error:
@@ -145,7 +145,7 @@ def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
 
 @contextmanager
 def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Iterator[Callable[["CompressReport"], None]]:
-    """What draws the report, if a plot is wanted; whether it can be drawn shows now, before minutes of work."""
+    """Yield a function that draws the report, if a plot is requested; checks for it run now, before minutes of work."""
     from edge_embed.files import check_once, keep_inputs, new_file
     from edge_embed.report.views.compressed_plot import draw
     from edge_embed.report.views.svg import check_plots
@@ -163,7 +163,7 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
 
 
 def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
-    """``("words=counts.npy",)`` -> counts by table."""
+    """Convert ``("words=counts.npy",)`` to counts by table."""
     import torch
 
     from edge_embed.array_file import read_array

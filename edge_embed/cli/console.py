@@ -1,4 +1,4 @@
-"""All commands, and the process that one runs in."""
+"""All commands, and the process that runs one."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ from edge_embed.cli.validate import validate
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.supervisor import INTERRUPTED, can_supervise, is_supervised, leave_on_signals, run_supervised
 
-# Those that open models in runtimes, and those that map files, which may become shorter meanwhile.
+# Commands that open models in runtimes, and commands that map files, which may be truncated meanwhile.
 _SUPERVISED = ("validate", "check", "bench", "compress", "export", "inspect")
 _SHARED = ("compress",)
 
@@ -44,9 +44,9 @@ def _check_folder() -> None:
 
 
 def run_command() -> None:
-    """Run what the arguments of this process say: commands that a file can crash run in a process of their own."""
+    """Run the command in the arguments of this process; a command that a file can crash runs in a separate process."""
     open_streams()
-    # ONNX Runtime would send what it does to its makers, and leave a file for that in the temporary folder.
+    # ONNX Runtime would otherwise send usage data to its makers, and leave a file for that in the temporary folder.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     arguments = sys.argv[1:]
     tell = partial(tell_error, as_json="--json" in arguments)
@@ -62,7 +62,7 @@ def run_command() -> None:
         main(prog_name="edge-embed")
     except EdgeEmbedError as error:
         sys.exit(tell(str(error), exit_code=error.exit_code))
-    except OSError as error:  # of --help and --version, which no command has begun with
+    except OSError as error:  # of --help and --version, before a command runs
         sys.exit(tell_os_error(error))
     except KeyboardInterrupt:
         sys.exit(tell("interrupted", exit_code=INTERRUPTED))

@@ -85,7 +85,7 @@ def export(
 
 
 def _sizes(spelled: tuple[str, ...]) -> dict[str, list[int]]:
-    """``("sequence=64,128",)`` -> sizes by dimension."""
+    """Convert ``("sequence=64,128",)`` to sizes by dimension."""
     sizes: dict[str, list[int]] = {}
     for item in spelled:
         name, _, numbers = item.partition("=")

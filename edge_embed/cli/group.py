@@ -18,23 +18,23 @@ from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
 _NO_MEMORY = ("can't allocate memory", "failed to map segment", "annot allocate memory")  # of torch, and of the loader
-LOST = "edge_embed.lost"  # what an interrupt costs, in words, where a command says so
+LOST = "edge_embed.lost"  # the result of an interrupt in words, set by the command
 
 
 class Commands(click.Group):
-    """Turns our errors into one line and an exit code; with ``--json`` the line is an object on stdout."""
+    """Converts our errors to one line and an exit code; with ``--json`` the line is an object on stdout."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse, and remember whether the result is to be JSON."""
+        """Parse, and store whether the result must be JSON."""
         as_json = "--json" in args  # parsing consumes them
         context = super().make_context(info_name, args, parent, **extra)
         context.meta[_AS_JSON] = as_json
         return context
 
     def invoke(self, context: click.Context) -> Any:
-        """Run a command."""
+        """Run a command, and report its errors."""
         try:
             with named_extras():
                 return super().invoke(context)
@@ -42,7 +42,7 @@ class Commands(click.Group):
             message = spelled(str(error), self.commands[context.invoked_subcommand or ""])
             context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
         except click.ClickException as error:
-            vars(error)["message"] = _on_a_line(error.message)  # which type checkers take for final
+            vars(error)["message"] = _on_a_line(error.message)  # which type checkers treat as final
             raise
         except OSError as error:
             context.exit(tell_os_error(error))
@@ -60,7 +60,7 @@ class Commands(click.Group):
 
 
 def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
-    """Print why a command failed, and return its exit code."""
+    """Print the error of a command, and return its exit code."""
     if as_json:
         click.echo(json.dumps({"error": message, "exit_code": exit_code}))
     click.echo(f"Error: {_on_a_line(message)}", err=True)
@@ -68,7 +68,7 @@ def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:
 
 
 def tell_os_error(error: OSError) -> int:
-    """The same of an error of the system: of the path of an input, or of stdout where it names none."""
+    """Print a system error, of the path of an input, or of stdout without a path; return its exit code."""
     where = error.filename or "output"
     click.echo(f"Error: {_on_a_line(f'{where}: {error.strerror or error}')}", err=True)
     if error.filename is None:
@@ -77,24 +77,24 @@ def tell_os_error(error: OSError) -> int:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether Python, numpy or torch got no memory; torch has no class of its own for that on a CPU."""
+    """Return whether Python, numpy or torch got no memory; torch has no class for that on a CPU."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
 
 
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
-    take_no_notice("SIGINT")  # one is enough: what follows takes seconds
+    take_no_notice("SIGINT")  # one interrupt is enough: the rest takes seconds
     lost = context.meta.get(LOST, "nothing was written")
     note_step(TOLD)
     return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
 
 
 def _on_a_line(message: str) -> str:
-    """Without what could steer a terminal or seem to be another line: file names may hold anything."""
+    """Escape characters that could control a terminal or imitate another line: file names may hold any."""
     shown = (letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in message)
     return "".join(shown)
 
 
 def _discard_output() -> None:
-    """Nothing is written to stdout any more: what is left in its buffer would fail again when Python ends."""
+    """Discard further output to stdout, because the rest of its buffer would fail again when Python ends."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,9 +10,9 @@ class HelpCommand(click.Command):
     """A command whose help has sections and examples.
 
     Args:
-        sections: titles, and the names of the parameters under each; all others stand under ``Options``.
+        sections: titles, and the names of the parameters under each; all others are under ``Options``.
         examples: command lines without the name of the program.
-        settings: as for ``click.Command``.
+        settings: arguments of ``click.Command``.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class HelpCommand(click.Command):
         self.sections, self.examples = sections or {}, examples
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each section as a list of its own."""
+        """Write each section as a separate list."""
         titles = {name: title for title, names in self.sections.items() for name in names}
         listed: dict[str, list[tuple[str, str]]] = {title: [] for title in (*self.sections, "Options")}
         for parameter in self.get_params(context):
@@ -39,7 +39,7 @@ class HelpCommand(click.Command):
                     formatter.write_dl(records)
 
     def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, whose lines are not broken: they are there to be copied."""
+        """Write the examples, whose lines are not wrapped, so that they can be copied."""
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:

@@ -1,4 +1,4 @@
-"""The model that a command is given: options that say how it is loaded."""
+"""The MODEL argument of a command: options for loading it."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edge_embed.program.program import Program
 
 FILE = click.Path(path_type=Path)
-# Of `--help`: the parameters of `model_options`.
+# Sections of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
     "Reading MODEL": ["declared", "factory", "weights", "allow_pickle"],
     "Reading a file of vectors": ["has_tokens", "tokens_from", "encoding_errors", "drop_duplicates"],
@@ -26,7 +26,7 @@ MODEL_SECTIONS = {
 
 @dataclass(frozen=True)
 class Load:
-    """Loads a saved model, by what the options say of it."""
+    """Loads a saved model, according to the options."""
 
     declared: tuple[str, ...]
     factory: str | None
@@ -36,7 +36,7 @@ class Load:
 
     @property
     def given(self) -> list[str]:
-        """The options that were given."""
+        """Return the names of the options that were given."""
         given = {
             "--input": self.declared,
             "--model": self.factory,
@@ -47,13 +47,13 @@ class Load:
 
     @property
     def arguments(self) -> list[str]:
-        """The same on a command line."""
+        """Return the options as arguments of a command line."""
         found = [part for text in self.declared for part in ("--input", text)]
         found += [] if self.factory is None else ["--model", self.factory]
         return [*found, "--allow-pickle"] if self.allow_pickle else found
 
     def __call__(self, model: Path, tables: tuple[str, ...] = ()) -> "Program":
-        """The program of a file; of one that has several tables, of those that are named."""
+        """Load the program of a file; if the file has several tables, load the named ones."""
         from edge_embed import workflow
         from edge_embed.program.input_spec import parse_input
         from edge_embed.program.state_dict import import_factory
@@ -71,7 +71,7 @@ class Load:
             )
 
     def unless_runtime(self, model: Path, tables: tuple[str, ...] = ()) -> "Path | Program":
-        """The program of a file; the path of one that a runtime opens, which says all of itself."""
+        """Load the program of a file, or return the path of a runtime's file, which needs no options."""
         from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 
         if not (is_onnx_file(model) or is_tflite_file(model)):
@@ -82,7 +82,7 @@ class Load:
 
 
 def model_options(command: Command) -> Command:
-    """Those of a file that does not say everything, which become one argument: ``load``."""
+    """Add the options of a file that is not self-describing, which become one argument: ``load``."""
 
     @click.option(
         "--input",
@@ -116,7 +116,7 @@ def model_options(command: Command) -> Command:
 
 
 def reading_options(command: Command) -> Command:
-    """Those of word vectors, which become one argument: ``reading``, for `reading_of`."""
+    """Add the options of word vectors, which become one argument: ``reading``, for `reading_of`."""
 
     @click.option(
         "--tokens/--no-tokens",
@@ -159,7 +159,7 @@ def reading_options(command: Command) -> Command:
 
 
 def reading_of(given: dict[str, Any]) -> "Reading":
-    """How word vectors are to be read, by what the options say."""
+    """Return the settings for reading word vectors, from the options."""
     from edge_embed.importers.reading_options import Reading
 
     return Reading(**given)
@@ -167,10 +167,10 @@ def reading_of(given: dict[str, Any]) -> "Reading":
 
 @contextmanager
 def importing_from(folder: Path) -> Iterator[None]:
-    """Find the user's own modules, as ``python`` does; a console script does not look into the current folder."""
+    """Find the user's own modules, as ``python`` does; a console script does not search the current folder."""
     sys.path.insert(0, str(folder))
     try:
         yield
     finally:
-        with suppress(ValueError):  # their module may have taken it out
+        with suppress(ValueError):  # their module may have removed it
             sys.path.remove(str(folder))

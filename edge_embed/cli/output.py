@@ -1,4 +1,4 @@
-"""What every command puts out: progress on stderr, then a report as text or JSON on stdout."""
+"""The output of every command: progress on stderr, then a report as text or JSON on stdout."""
 
 import json
 import os
@@ -24,45 +24,45 @@ Command = Callable[..., None]
 
 @dataclass(frozen=True)
 class Output:
-    """How a command tells what it found.
+    """The form of a command's output.
 
     Attributes:
-        as_json: only the result, as JSON.
-        quiet: no progress, and no report unless as JSON.
+        as_json: print only the result, as JSON.
+        quiet: print no progress, and no report except as JSON.
     """
 
     as_json: bool
     quiet: bool
 
     def remarks(self, lines: Iterable[str]) -> None:
-        """Tell on stderr what a report that is not shown would say."""
+        """Print on stderr the lines of a report that is not shown."""
         for line in lines if self.quiet else ():
             click.echo(plain(line), err=True)
 
     def finish(self, report: Shown, exit_code: int = 0, show: Callable[[Console], None] | None = None) -> None:
-        """Print a report as it shows itself, or by ``show``, and end."""
+        """Print a report by its own method, or by ``show``, and exit."""
         if self.as_json:
             click.echo(json.dumps(report.to_json()))
         elif not self.quiet:
-            columns = os.environ.get("COLUMNS", "")  # which rich looks up
+            columns = os.environ.get("COLUMNS", "")  # which rich reads
             has_width = sys.stdout.isatty() or (columns.isdigit() and int(columns) > 0)
             (show or report.show)(Console(width=None if has_width else FILE_WIDTH, **AS_IT_IS))
         sys.exit(exit_code)
 
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None]]:
-        """Bars on stderr, one per table or step."""
+        """Return progress bars on stderr, one per table or step."""
         return bars(self.quiet)
 
 
 def check_places(places: Iterable[Path | None], *, force: bool) -> None:
-    """Refuse outputs that cannot be before a model is loaded, which may take minutes."""
+    """Refuse invalid outputs before a model is loaded, which may take minutes."""
     for place in places:
         if place is not None:
             check_output([place], [], force)
 
 
 def output_options(command: Command) -> Command:
-    """``--json`` and ``--quiet``, which become the first argument."""
+    """Add ``--json`` and ``--quiet``, which become the first argument."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print only the result, as JSON, on stdout.")
     @click.option("--quiet", "-q", is_flag=True, help="Print no progress, and no report except with --json.")

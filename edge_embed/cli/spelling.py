@@ -1,7 +1,7 @@
-"""Options in messages as the command line spells them: errors know them by their names in Python.
+"""Options in messages, spelled as on the command line: errors contain their names in Python.
 
-Spelled anew is what surely is one: a name in backticks, one that a message begins with, one with an underscore that is
-no part of a path, a quotation or an argument.
+Only unambiguous names are replaced: a name in backticks, a name at the start of a message, and a name with an
+underscore that is no part of a path, a quotation or an argument.
 """
 
 import re
@@ -10,7 +10,7 @@ import click
 
 
 def spelled(message: str, command: click.Command) -> str:
-    """A message with ``--num-codes`` for the ``num_codes`` of a command."""
+    """Return a message with ``--num-codes`` for the ``num_codes`` of a command."""
     options = _options(command)
     names = "|".join(map(re.escape, options))
     long = "|".join(re.escape(name) for name in options if "_" in name) or "(?!)"
@@ -22,7 +22,7 @@ def spelled(message: str, command: click.Command) -> str:
 
 
 def _options(command: click.Command) -> dict[str, str]:
-    """``--tflite-size`` by the names that Python has for it and by its own: ``tflite_sizes``, ``tflite_size``."""
+    """Return spellings such as ``--tflite-size`` by the name in Python, ``tflite_sizes``, and by ``tflite_size``."""
     found: dict[str, str] = {}
     for option in command.params:
         if isinstance(option, click.Option) and option.name:

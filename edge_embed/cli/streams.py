@@ -1,10 +1,10 @@
-"""Standard streams as a command may find them: closed, with a reader that goes, of few letters.
+"""Standard streams in unusual states: closed, with a reader that ends, with an encoding of few letters.
 
-    edge-embed inspect model.onnx | head -1       the reader goes: the rest is for nobody, and is no error
-    edge-embed export model.pt ... >&-            nobody listens: the file is written all the same
+    edge-embed inspect model.onnx | head -1       the reader ends: the rest is discarded without an error
+    edge-embed export model.pt ... >&-            stdout is closed: the file is written all the same
 
-The exit code stays that of the work. A full disk behind standard output is an error as ever; behind standard error it
-is none, as there is nowhere to tell it. What a stream's encoding has no letter for, and bytes of file names that are no
+The exit code is still that of the work. A full disk behind standard output is an error. Behind standard error it is
+ignored, because it cannot be reported. Letters that a stream's encoding lacks, and bytes of file names that are no
 text, are shown as escapes.
 """
 
@@ -18,21 +18,21 @@ _OUTPUT = 1
 
 
 def open_streams() -> None:
-    """Make the streams of this process bear all of that; once, before anything is printed."""
+    """Prepare the streams of this process for these states; once, before anything is printed."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
-        except OSError:  # else the next file that is opened would take its number, and what is printed there
+        except OSError:  # otherwise the next opened file would get its number, and the output
             _to_nowhere(number)
         if number:
             setattr(sys, name, _text(number, getattr(sys, name)))
 
 
 class _Stream(io.FileIO):
-    """A descriptor that leads nowhere once its reader has gone."""
+    """A descriptor that discards its output once its reader has ended."""
 
     def write(self, data: Any, /) -> int:
-        """Write, or seem to."""
+        """Write, or discard the data."""
         try:
             return super().write(data)
         except OSError as error:
@@ -56,7 +56,7 @@ def _text(number: int, given: io.TextIOWrapper | None) -> io.TextIOWrapper:
 def _to_nowhere(number: int) -> None:
     opened = os.open(os.devnull, os.O_RDWR)
     if opened == number:
-        os.set_inheritable(number, True)  # processes that are started have it too
+        os.set_inheritable(number, True)  # child processes inherit it
     else:
         os.dup2(opened, number)
         os.close(opened)

@@ -1,7 +1,7 @@
-"""``torchrun ... edge-embed compress``: processes that share the work, and speak as one.
+"""``torchrun ... edge-embed compress``: processes that share the work, with the output of one.
 
-The first shows progress, prints and writes. What another prints is an error that the first has told too, as a rule; it
-is shown where the first tells none.
+The first process shows progress, prints and writes. Other processes usually report the same error as the first; their
+output is shown only if the first reports none.
 """
 
 import io
@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, NoReturn
 from edge_embed.errors import BadInputError, one_line
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store  # which torch.distributed exports without saying so
+    from torch._C._distributed_c10d import Store  # torch.distributed exports it without declaring it
     from torch.distributed import ProcessGroup
 
-_MEETING = timedelta(minutes=5)  # until all processes have begun
-_LONGEST = timedelta(days=7)  # that one waits for a share of another, which can be hours of k-means
+_MEETING = timedelta(minutes=5)  # time limit until all processes have begun
+_LONGEST = timedelta(days=7)  # time limit of one process for the share of another, which can be hours of k-means
 _TELLING = timedelta(seconds=10)
 _TOLD = "edge-embed: told"
 
 
 def is_one_of_many() -> bool:
-    """Whether others were started with this process, as torchrun does it."""
+    """Return whether other processes were started with this one, as torchrun does."""
     size = os.environ.get("WORLD_SIZE", "")
     return size.isdecimal() and int(size) > 1
 
 
 def shared_group() -> "ProcessGroup | None":
-    """The processes that `run_together` has brought together, if it has."""
+    """Return the processes that `run_together` has connected, if it has."""
     from torch import distributed
 
     return distributed.group.WORLD if distributed.is_available() else None
@@ -42,7 +42,7 @@ def run_together(command: Callable[[], None]) -> NoReturn:
     """Run a command in each process, and end this one with its exit code.
 
     Raises:
-        BadInputError: if the others cannot be found.
+        BadInputError: the other processes cannot be found.
     """
     from torch import distributed
 
@@ -50,7 +50,7 @@ def run_together(command: Callable[[], None]) -> NoReturn:
     exit_code = _speak(command, store) if distributed.get_rank() == 0 else _be_silent(command, store)
     distributed.destroy_process_group()
     sys.stdout.flush()
-    os._exit(exit_code)  # gloo's threads were seen to abort the interpreter's own way out, after the work was done
+    os._exit(exit_code)  # gloo's threads can abort the normal exit of the interpreter, after the work is done
 
 
 def _meet() -> "Store":
@@ -86,7 +86,7 @@ def _be_silent(command: Callable[[], None], store: "Store") -> int:
 
 
 def _is_told(store: "Store") -> bool:
-    """Whether the first has ended too; torchrun would end it as soon as another ends, before it has told why."""
+    """Return whether the first has reported too: torchrun kills it when another ends, even before its report."""
     try:
         store.wait([_TOLD], _TELLING)
     except RuntimeError:

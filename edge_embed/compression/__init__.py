@@ -1,5 +1,5 @@
-"""``compress``: how small which tables of a model become, and the ways into modules, programs, ONNX and TFLite files.
+"""``compress``: selection and fitting of the tables of a model, for modules, programs, ONNX and TFLite files.
 
-`plan`, `search` and `job` say how tables become smaller, `modules` and `programs` find and replace those of a model of
-torch, `onnx` and `tflite` those of a file. What fits one table is in `edge_embed.fitting`.
+`plan`, `search` and `job` determine the sizes of tables. `modules` and `programs` find and replace tables of torch
+models, `onnx` and `tflite` those of files. The fit of a single table is in `edge_embed.fitting`.
 """

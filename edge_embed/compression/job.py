@@ -1,4 +1,4 @@
-"""What a user wants of the tables of one model, wherever these were found: in a module, a program or a file."""
+"""The request of a user for the tables of one model, wherever they were found: in a module, a program or a file."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,15 +20,15 @@ class Job:
     """A plan for the tables of a model.
 
     Attributes:
-        plan: how they are to be compressed.
-        names: of the tables that are wanted; none for all that hold a twentieth of the model.
-        counts: how often each row comes up, numbers >= 0 [n], by the name of a table.
+        plan: the way to compress them.
+        names: names of the requested tables; empty for all with at least 5 % of the model.
+        counts: frequency of each row, numbers >= 0 [n], by the name of a table.
         kept: finished parts of the work.
-        progress: called with (step, done, in all).
-        processes: who shares the work.
+        progress: called with (step, done, total).
+        processes: the processes that share the work.
 
     Raises:
-        BadInputError: if counts are no mapping.
+        BadInputError: counts are no mapping.
     """
 
     plan: Plan
@@ -47,14 +47,14 @@ class Job:
                 raise BadInputError(f"{what}: got {names!r:.80}, expected names of tables")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """The same, where tables may be called by these names too: the name that each stands for."""
+        """Return a job with aliases replaced by the names of tables; ``names`` maps each alias to a name."""
         counts = {names.get(name, name): numbers for name, numbers in self.counts.items()}
         return replace(self, names=[names.get(name, name) for name in self.names], counts=counts)
 
     def chosen(self, tables: Iterable[Table], numbers: int, **words: str) -> list[Table]:
-        """What is to become of each table, of a model of so many numbers: see `found.chosen`."""
+        """Return each table with the decision about it, for a model of so many numbers: see `found.chosen`."""
         return chosen(tables, self.names, numbers, **words)
 
     def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
-        """Compress them: see `plan.compress_tables`."""
+        """Compress tables: see `plan.compress_tables`."""
         return compress_tables(tables, self.counts, self.plan, self.kept, self.progress, self.processes)

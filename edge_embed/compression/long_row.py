@@ -1,12 +1,12 @@
-"""One row that is far longer than the others: fits follow it, and the others pay for it."""
+"""A row that is far longer than the others: it dominates the fit at the expense of the others."""
 
 from edge_embed.fitting.dense_table import DenseTable
 
-_FAR_LONGER = 1000  # times the mean of the others; trained tables have some tens
+_FAR_LONGER = 1000  # times the mean of the others; trained tables reach some tens
 
 
 def long_row(table: DenseTable) -> str:
-    """Return the warning about the longest row of a table; empty where it is not far longer."""
+    """Return the warning about the longest row of a table, or an empty string if it is not far longer."""
     mean = table.mean_of_others
     if not mean or table.longest <= _FAR_LONGER * mean:
         return ""

@@ -1,10 +1,10 @@
 """The dense tables of a model, and a copy of the model with compressed layers in their place.
 
-A table is one piece of memory [n, d], however many layers use it: ``nn.Embedding`` and ``nn.EmbeddingBag`` look rows
-up, and an ``nn.Linear`` over the same memory, a tied head, multiplies with all of them. Layers are tied when their
-weights are the same memory, never because their numbers happen to be equal. A weight that is computed (``weight_norm``)
-is taken as it is in eval mode, and stands in the copy as a compressed layer. What a parameter beside such layers is for
-shows only in a saved model.
+A table is one piece of memory [n, d], used by one or several layers. ``nn.Embedding`` and ``nn.EmbeddingBag`` look up
+rows. An ``nn.Linear`` over the same memory is a tied output layer and multiplies with all rows. Layers are tied if
+their weights are the same memory; equal numbers alone do not tie them. A computed weight (``weight_norm``) is used as
+it is in eval mode, and becomes a compressed layer in the copy. The use of a parameter outside of such layers shows only
+in a saved model.
 """
 
 import copy
@@ -35,7 +35,7 @@ _Memory = tuple[Any, ...]
 
 @dataclass(frozen=True, eq=False)
 class ModelTable(FoundTable):
-    """One dense table of a module.
+    """A dense table of a module.
 
     Attributes:
         users: the layers that use it, by their first names.
@@ -45,15 +45,15 @@ class ModelTable(FoundTable):
 
 
 def model_tables(model: nn.Module) -> list[ModelTable]:
-    """All tables of a module, in its order, with the weights of its linear layers, and then parameters of its own."""
+    """Return the tables of a module, in its order, and the weights of its linear layers, then parameters of its own."""
     users: dict[_Memory, dict[str, nn.Module]] = {}
     weights: dict[_Memory, Tensor] = {}
     for name, module in model.named_modules():
         if isinstance(module, _KINDS):
             weight = weight_of(module)
             memory = _memory(weight)
-            weights[memory] = weight  # kept, so that no other gets its memory
-            bare = "linear" if isinstance(module, nn.Linear) else "embedding"  # as of a saved model
+            weights[memory] = weight  # kept, so that no other tensor gets its memory
+            bare = "linear" if isinstance(module, nn.Linear) else "embedding"  # as in a saved model
             users.setdefault(memory, {})[name or bare] = module
     numbers = sum(parameter.numel() for parameter in model.parameters())
     found = [_table(model, weights[memory], layers, numbers) for memory, layers in users.items()]
@@ -61,7 +61,7 @@ def model_tables(model: nn.Module) -> list[ModelTable]:
 
 
 def _loose_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Matrices that a module of the user's own has, by name; what layers of torch do with theirs is known."""
+    """Yield matrices of modules of the user's own, by name; parameters of torch's layers have a known purpose."""
     for prefix, module in model.named_modules():
         is_known = type(module).__module__.startswith(_KNOWN) and not isinstance(module, _HOLDERS)
         if is_known or isinstance(module, _KINDS):
@@ -72,7 +72,7 @@ def _loose_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _loose(name: str, weight: Tensor, numbers: int) -> ModelTable:
-    """A parameter that no layer stands for: told where it is tall enough to be a table, and where it is named."""
+    """Return a parameter that belongs to no known layer; it is reported if it is tall enough for a table, or named."""
     reason = (
         "it is a parameter beside the layers of torch: whether rows of it are looked up shows only in a saved model; "
         "edge_embed.save it, and compress the file"
@@ -81,20 +81,20 @@ def _loose(name: str, weight: Tensor, numbers: int) -> ModelTable:
 
 
 def _is_tall(weight: Tensor, numbers: int) -> bool:
-    """Whether a weight has the shape of a table, and is worth it in a model of so many numbers."""
+    """Return whether a weight has the shape of a table, and holds a sufficient share of so many numbers."""
     rows, columns = weight.shape
     return rows >= _TALL * columns and weight.numel() >= WORTH * numbers
 
 
 def replaced(model: nn.Module, made: Mapping[ModelTable, Fitted]) -> nn.Module:
-    """A copy of a model in which compressed layers do what dense tables did; the model itself stays as it is.
+    """Return a copy of a model in which compressed layers replace dense tables; the model itself does not change.
 
     Args:
-        model: the one that the tables are of.
-        made: for some of its tables what replaces them; it becomes a part of the copy, with the table's device and
-            mode, and gives rows of its type. What is frozen keeps the types that it is stored in.
+        model: the model of the tables.
+        made: the replacements of some of its tables. They become parts of the copy, with the table's device and mode,
+            and return rows of its type. Frozen layers keep the types that they are stored in.
     """
-    memo: dict[int, Any] = {}  # what `copy.deepcopy` takes for copied already
+    memo: dict[int, Any] = {}  # `copy.deepcopy` treats these as copied
     for table, fitted in made.items():
         layer = fitted.layer
         rotation = None if fitted.rotation is None else fitted.rotation.to(table.weight.device)
@@ -115,7 +115,7 @@ def _in_place_of(user: nn.Module, layer: CompressedEmbedding, memo: dict[int, An
 
 
 def _memory(weight: Tensor) -> _Memory:
-    """What two tensors have in common when they are the same numbers in the same places."""
+    """Return the key of a tensor's memory; it is equal for tensors of the same numbers in the same places."""
     return weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
 
 
@@ -134,7 +134,7 @@ def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module], num
 
 
 def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> str:
-    """Why no other layer can do what these do; empty if one can."""
+    """Return the reason why no other layer can replace these layers, or an empty string."""
     for name, user in users.items():
         if reason := _own_ways(user):
             return f"{name} {reason}"
@@ -159,7 +159,7 @@ def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) 
 
 
 def _own_ways(user: nn.Module) -> str:
-    """What a layer does beyond its class of torch."""
+    """Return the behaviour of a layer that its torch class lacks, or an empty string."""
     kind = next(kind for kind in _KINDS if isinstance(user, kind))
     if others := [name for name in getattr(user, "parametrizations", ()) if name != "weight"]:
         return f"has a parametrized {others[0]}: remove that parametrization first"

@@ -1,4 +1,4 @@
-"""A program with packed tables in the place of dense ones (`edge_embed.lowering.dense_tables`)."""
+"""A program with packed tables in place of dense ones (`edge_embed.lowering.dense_tables`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,17 +19,17 @@ _ATEN = torch.ops.aten
 
 
 def with_packed(program: Program, tables: Mapping[str, Stored]) -> Program:
-    """A copy of a program with packed tables in the place of dense ones.
+    """Return a copy of a program with packed tables in place of dense ones.
 
     Args:
-        program: it stays as it is.
-        tables: what is stored, by the name of the table, of those that need not stay.
+        program: the program, which does not change.
+        tables: the stored form of tables that can be replaced, by the name of the table.
     """
     return _Packing(UsedTables(program), tables).run()
 
 
 class _Packing:
-    """One pass over a graph, which is copied node by node."""
+    """One pass over a graph, which copies it node by node."""
 
     def __init__(self, used: UsedTables, stored: Mapping[str, Stored]) -> None:
         self._used, self._program = used, used.program
@@ -52,7 +52,7 @@ class _Packing:
         return replace(self._program, module=ProgramModule(self._graph, dense | self._weights))
 
     def _store(self, table: UsedTable, stored: Stored) -> str:
-        """Keep the tensors of a packed table; what they are called by."""
+        """Keep the tensors of a packed table and return their prefix."""
         prefix, arrays = table.name, stored.arrays()
         while any(stored_name(prefix, key) in self._taken for key in arrays):
             prefix += "_packed"
@@ -64,7 +64,7 @@ class _Packing:
         return prefix
 
     def _left(self) -> Iterator[tuple[fx.Node, str]]:
-        """Constants of tables that are left, computed from weights that go with others: with the names they get."""
+        """Yield the constants of remaining tables whose weights are removed with other tables, and their new names."""
         gone = {name for table in self._stored for name in self._used.heavy(table)}
         for table in self._used.tables:
             if table in self._stored or gone.isdisjoint(table.sources):
@@ -85,7 +85,7 @@ class _Packing:
         return self._graph.node_copy(node, self._copies.__getitem__)
 
     def _packed_call(self, call: Call, table: UsedTable) -> fx.Node:
-        """The same result of the packed table, in the type that the dense one had."""
+        """Return the result of the packed table, in the type of the dense one."""
         graph, stored, dtype = self._graph, self._stored[table], table.weight.dtype
         packed = stored.plain
         method = METHODS[packed.method]
@@ -115,7 +115,7 @@ class _Packing:
         return fx.node.map_arg(arguments, self._copies.__getitem__)
 
     def _ids(self, ids: Ids, rows: int) -> tuple[fx.Node, fx.Node | None]:
-        """Ids from 0 to n - 1; and, behind one more dimension, where those are that gave zeros."""
+        """Return ids from 0 to n - 1, and a mask [..., 1] of the ids that return zeros, or None."""
         graph, node = self._graph, self._copies[ids.node]
         if ids.drops_last:
             node = graph.call_function(_ATEN.squeeze.dim, (node, -1))
@@ -134,7 +134,7 @@ class _Packing:
         return inside, graph.call_function(_ATEN.unsqueeze.default, (outside, -1))
 
     def _shaped(self, rows: fx.Node, call: Call) -> fx.Node:
-        """Rows [*ids, d] with the sizes of the constant around those of the ids."""
+        """Reshape rows [*ids, d] so that the axes of the constant surround those of the ids."""
         before, behind = rows_shape(call, self._used.constants)
         if call.use != "rows" or not (before or behind):
             return rows
@@ -149,7 +149,7 @@ class _Packing:
 def _bag(
     graph: fx.Graph, ids: fx.Node, offsets: fx.Node, weights: fx.Node | None, mode: str, has_last: bool
 ) -> tuple[Any, ...]:
-    """Arguments of a bag, whose offsets end with the number of ids."""
+    """Return the arguments of a bag, with the number of ids as the last offset."""
     if not has_last:
         count = graph.call_function(_ATEN.sym_size.int, (ids, 0))
         last = graph.call_function(_ATEN.new_full.default, (offsets, [1], count))

@@ -1,4 +1,4 @@
-"""What a user asks for, and tables compressed as asked."""
+"""The request of a user, and the tables compressed accordingly."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,25 +27,25 @@ from edge_embed.report.results.fidelity import Fidelity
 Progress = Callable[[str, int, int], None]
 
 _LOG = logging.getLogger(__name__)
-_TRIES = 3  # settings that served in draft
+_TRIES = 3  # the largest number of settings that are fitted on all rows after they met the goal in draft
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How tables are to be compressed: by a ratio, a least cosine, or sizes that are given.
+    """The goal of a compression: a ratio, a minimum cosine, or given sizes.
 
     Attributes:
-        method: the name of one that fits dense tables, or ``auto``, which tries them all, but ``opq`` only where its
+        method: name of a method that fits dense tables, or ``auto``, which tries all of them; ``opq`` only if its
             rotation costs nothing.
-        ratio: bytes of each table over those of the packed one, at least.
-        budget: in place of a ratio: bytes that all packed tables take together, at most; each has the same ratio.
-        min_cosine: of the rows with the dense ones, their mean at least.
+        ratio: smallest compression ratio of each table, by bytes.
+        budget: in place of a ratio: largest size of all packed tables together, in bytes; each has the same ratio.
+        min_cosine: smallest mean cosine of the rows with the dense ones.
         options: sizes and types of the method, in place of a ratio.
-        trainable: whether the layers are to learn on.
-        seed: of all that is drawn.
+        trainable: whether the layers can be trained further.
+        seed: random seed.
 
     Raises:
-        BadInputError: if they do not say what is wanted, or contradict each other.
+        BadInputError: the values are incomplete, or contradict each other.
     """
 
     method: str = AUTO
@@ -78,7 +78,7 @@ class Plan:
             raise BadInputError(f"min_cosine: got {self.min_cosine!r:.80}, expected a number above 0, at most 1")
 
     def for_tables(self, tables: Sequence[FoundTable]) -> Self:
-        """The same, a budget as the ratio that all tables need for it."""
+        """Return a plan with a budget replaced by the ratio that all tables need for it."""
         if self.budget is None:
             return self
         dense_bytes = sum(table.nbytes for table in tables)
@@ -88,17 +88,17 @@ class Plan:
         return replace(self, budget=None, ratio=dense_bytes / self.budget)
 
     def most_bytes(self, dense_bytes: int) -> int:
-        """That a packed table may take: by its ratio, or at least fewer than the dense one."""
+        """Return the largest allowed size of a packed table in bytes: by its ratio, or 1 below the dense size."""
         return dense_bytes - 1 if self.ratio is None else max(1, int(dense_bytes / self.ratio))
 
     def is_met(self, found: Fidelity) -> bool:
-        """Whether a packed table is as small and as near as wanted."""
+        """Return whether a packed table meets size and cosine."""
         is_near = self.min_cosine is None or found.mean_cosine >= self.min_cosine
         return is_near and found.packed_bytes <= self.most_bytes(found.dense_bytes)
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Options, for a message."""
+    """Return options as a list for a message."""
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -110,20 +110,20 @@ def compress_tables(
     progress: Progress = lambda name, done, total: None,
     processes: Processes = ALONE,
 ) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
-    """A layer for each table that need not stay, by name, and what became of all.
+    """Return a layer for each table that can be replaced, by name, and the reports of all tables.
 
     Args:
-        tables: of a model.
-        counts: how often each row comes up, numbers >= 0 [n], by name; of the others rows count alike.
-        plan: what is wanted.
+        tables: tables of a model.
+        counts: frequency of each row, numbers >= 0 [n], by table name; rows of other tables have equal weights.
+        plan: the goal.
         kept: finished parts of the work.
-        progress: called with (step, done, in all).
-        processes: who shares the work.
+        progress: called with (step, done, total).
+        processes: the processes that share the work.
 
     Raises:
-        BadInputError: if a table or counts are none, sizes do not fit a table, or counts are of no table.
-        SizeError: if a result is not smaller than its table, or cannot be as small as wanted.
-        ParityError: if a result is not as near as wanted; in both cases what comes nearest is said.
+        BadInputError: a table or counts are invalid, sizes do not fit a table, or counts belong to no table.
+        SizeError: a result is not smaller than its table, or cannot be as small as requested.
+        ParityError: a result does not reach the requested cosine. Both errors state the closest result.
     """
     wanted = [table for table in tables if not table.reason]
     if strange := counts.keys() - {table.name for table in wanted}:
@@ -136,7 +136,7 @@ def compress_tables(
     except ParityError:
         if plan.budget is None:
             raise
-        # Of one ratio for all some table is not near enough; perhaps others need fewer bytes than they have.
+        # With one ratio for all, some table misses its cosine; perhaps others need fewer bytes than that.
         layers, reports = _each(tables, counts, replace(plan, budget=None), kept, progress, processes)
         if sum(report.fidelity.packed_bytes for report in reports if report.fidelity) > plan.budget:
             raise
@@ -185,7 +185,7 @@ def _compressed(
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
 
-    for setting in settings[:_TRIES]:  # on all rows the first may miss what it reached on some
+    for setting in settings[:_TRIES]:  # a fit of all rows may miss a cosine that the draft reached
         on_block = rows_of(f"{setting.method} {setting}")
         on_block(0)
         fitted = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
@@ -229,11 +229,11 @@ def _settings(
     processes: Processes,
     left_out: Collection[str],
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
-    """Settings to take, the best first, and what was tried to find them."""
+    """Return the settings to use, best first, and the trials that found them."""
     if table.rotates == "never" and plan.method in rotating():
         reason = "a bag takes the largest numbers of its rows, which a rotation changes"
         raise BadInputError(f"method: got {plan.method!r}, but {reason}: choose another one")
-    if table.rotates != "folded":  # a product for each row takes time: only who asks for it gets one
+    if table.rotates != "folded":  # a product for each row costs time, so it must be requested
         left_out = {*left_out, *rotating()}
     if plan.options:
         setting = setting_of(plan.method, plan.options)
@@ -248,7 +248,7 @@ def _settings(
 
 
 def _check_least(setting: Setting, table: FoundTable) -> None:
-    """Refuse anchors that alone are too large before they are made: there may be no memory for them."""
+    """Refuse anchors that alone are too large before they are allocated, because memory may be too small for them."""
     if setting.method != "ant":
         return
     types: Mapping[str, Any] = setting.stored

@@ -1,4 +1,4 @@
-"""A model with compressed tables in the place of dense ones: a module, or a saved program."""
+"""A model with compressed tables in place of dense ones: a module, or a saved program."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ from torch import nn
 from edge_embed.compression.job import Job
 from edge_embed.compression.modules import model_tables, replaced
 from edge_embed.compression.packed_nodes import with_packed
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, SizeError
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.lowering.dense_tables import UsedTables, program_tables
 from edge_embed.lowering.graph import CALLS
@@ -19,12 +19,12 @@ from edge_embed.program.program import Program
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.shown import shown_by_report
 
-_LARGEST = 3  # linear layers that are told of
+_LARGEST = 3  # linear layers that a message names
 
 
 @shown_by_report
 class CompressedModule(NamedTuple):
-    """A copy of a module, and what became of its tables."""
+    """A copy of a module, and the report about its tables."""
 
     model: nn.Module
     report: CompressReport
@@ -32,7 +32,7 @@ class CompressedModule(NamedTuple):
 
 @shown_by_report
 class CompressedProgram(NamedTuple):
-    """A copy of a program, and what became of its tables."""
+    """A copy of a program, and the report about its tables."""
 
     model: Program
     report: CompressReport
@@ -40,14 +40,14 @@ class CompressedProgram(NamedTuple):
 
 @shown_by_report
 class CompressedFile(NamedTuple):
-    """A file that was written for a runtime, and what became of the tables of the one it was made from."""
+    """A file for a runtime, and the report about the tables of the file it was made from."""
 
     model: Path
     report: CompressReport
 
 
 def compress_module(model: nn.Module, job: Job) -> CompressedModule:
-    """Replace layers; the module itself stays as it is."""
+    """Replace layers in a copy of a module."""
     found = model_tables(model)
     numbers = sum(parameter.numel() for parameter in model.parameters())
     tables = job.chosen(found, numbers, without=_without_lookups(found))
@@ -57,7 +57,7 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
 
 
 def compress_program(program: Program, job: Job) -> CompressedProgram:
-    """Replace nodes; the program itself stays as it is."""
+    """Replace nodes in a copy of a program."""
     tables = program_tables(program, job.names)
     _check_left(program, tables, job)
     words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
@@ -65,8 +65,15 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
     small = with_packed(program, stored)
-    report = CompressReport(reports, _nbytes(program.module), _nbytes(small.module), source=program.facts)
-    return CompressedProgram(small, report)
+    before, after = _nbytes(program.module), _nbytes(small.module)
+    if after >= before:  # tables that stay are stored in place of the weights they are computed from
+        left = [f"{each.name} ({each.reason})" for each in reports if each.reason]
+        remedy = f"tables of the same weights stay, name these too: {'; '.join(left)}" if left else "use smaller sizes"
+        raise SizeError(
+            f"{', '.join(stored)}: the whole model would take {after:,} bytes, expected fewer than the {before:,} it "
+            f"takes: {remedy}"
+        )
+    return CompressedProgram(small, CompressReport(reports, before, after, source=program.facts))
 
 
 def _without_lookups(tables: Iterable[FoundTable]) -> str:
@@ -80,7 +87,7 @@ def _without_lookups(tables: Iterable[FoundTable]) -> str:
 
 
 def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> None:
-    """Refuse a model of which every table is compressed."""
+    """Refuse a model in which every table is already compressed."""
     if any(table.looks_up or table.name in job.names for table in tables):
         return
     weights = [node for node in program.module.graph.nodes if node.op == "get_attr"]

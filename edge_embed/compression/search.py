@@ -1,7 +1,8 @@
-"""Looks for the setting that serves a goal best: the nearest table within some bytes, or the smallest near enough.
+"""Search for the best setting: the highest cosine within a size, or the smallest table with a minimum cosine.
 
-Settings are tried in draft, on the table itself or on a sample of its rows, and measured on a sample of rows: mean
-cosine and relative error as in `edge_embed.fitting.fidelity`, which measures all rows of the one that is chosen.
+Settings are fitted in draft, on the table itself or on a sample of its rows, and measured on a sample of rows. The
+measures are mean cosine and relative error, as in `edge_embed.fitting.fidelity`, which measures all rows of the chosen
+setting.
 """
 
 import math
@@ -24,31 +25,31 @@ from edge_embed.report.results.compressed import Trial
 
 AUTO = "auto"
 
-_FITTED = 1 << 15  # rows
-_MEASURED = 10_000  # rows: the mean cosine of others differs by a few thousandths at most
+_FITTED = 1 << 15  # largest number of rows for a draft
+_MEASURED = 10_000  # rows to measure: the mean cosine of others differs by a few thousandths at most
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_FINER = 2  # times that the last two of them are halved, where one serves and the next does not
-_AROUND = (1.5, 1.0, 0.5)  # of the bytes that are allowed: what more would bring, and less would cost
-_FLOAT16 = (1e-2, 6e4)  # the largest number of tables that float16 stores well
-_UNEVEN = 10  # mean lengths of a row, where the longest has more: of weights in int8 it would set the step of all
+_FINER = 2  # halvings between the last ratio that meets the goal and the next one
+_AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes
+_FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
+_UNEVEN = 10  # the longest row, in mean lengths, up to which weights in int8 are used: it sets the step of all rows
 
 OnTrial = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a compressed table has to be, by one of the two.
+    """The goal of a search: one of the two.
 
     Attributes:
-        nbytes: that it takes at most.
-        min_cosine: the mean cosine of its rows with the dense ones, at least.
+        nbytes: largest size in bytes.
+        min_cosine: smallest mean cosine of its rows with the dense ones.
     """
 
     nbytes: int | None = None
     min_cosine: float | None = None
 
     def is_met(self, trial: Trial) -> bool:
-        """Whether a setting serves."""
+        """Return whether a setting meets the goal."""
         if self.nbytes is not None:
             return trial.nbytes <= self.nbytes
         return trial.mean_cosine >= (self.min_cosine or 0)
@@ -60,18 +61,19 @@ class Search:
     Args:
         weight: the table.
         padding_idx: its padding row, from 0 on, or None.
-        counts: how often each row comes up, or None.
-        method: whose settings are tried; ``"auto"``: of all methods but ``left_out``.
-        trainable: whether the layer is to be so, whose numbers are float32.
-        seed: of all that is drawn.
-        kept: finished parts of what is tried.
-        on_trial: told how many settings have been tried, and about how many there will be.
-        processes: who shares the work on each setting.
+        counts: frequency of each row, or None.
+        method: the method to try; ``"auto"`` tries all methods except ``left_out``.
+        trainable: whether the layer can be trained, which requires float32 numbers.
+        seed: random seed.
+        kept: finished parts of the trials.
+        on_trial: called with the number of finished settings and the approximate total.
+        processes: the processes that share the work on each setting.
         left_out: names of methods.
-        rotates: what becomes of a rotation of the rows.
+        rotates: treatment of a rotation of the rows.
+        dense_bytes: bytes of the table in the model; by default those of ``weight``.
 
     Raises:
-        BadInputError: if there is no such method.
+        BadInputError: there is no such method.
     """
 
     def __init__(
@@ -116,11 +118,11 @@ class Search:
         self._settings: dict[tuple[str, str], Setting] = {}
 
     def run(self, goal: Goal) -> tuple[list[Setting], tuple[Trial, ...]]:
-        """Settings that serve the goal, the best first, and all that were tried, from small to large.
+        """Return the settings that meet the goal, best first, and all trials, from small to large.
 
         Raises:
-            SizeError: if none takes as few bytes.
-            ParityError: if none is near enough.
+            SizeError: no setting is small enough.
+            ParityError: no setting reaches the cosine.
         """
         if goal.nbytes is not None:
             around = [int(share * goal.nbytes) for share in (_AROUND if len(self._methods) > 1 else (1.0,))]
@@ -135,13 +137,13 @@ class Search:
         trials = tuple(sorted(self._trials.values(), key=lambda trial: trial.nbytes))
         serving = [trial for trial in trials if goal.is_met(trial)]
         if goal.nbytes is not None:
-            serving.sort(key=lambda trial: -round(trial.mean_cosine, 6))  # of equal ones the smallest
+            serving.sort(key=lambda trial: -round(trial.mean_cosine, 6))  # the smallest of equal ones
         if not serving:
             self._refuse(goal, trials)
         return [self._settings[trial.method, trial.setting] for trial in serving], trials
 
     def _refuse(self, goal: Goal, trials: Sequence[Trial]) -> NoReturn:
-        """Say the best that can be had."""
+        """Raise an error that states the best possible result."""
         if goal.nbytes is not None:
             for ratio in reversed(_RATIOS):
                 trials = trials or self._try_within(int(self._dense_bytes / ratio), self._methods)
@@ -152,12 +154,12 @@ class Search:
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
         nearest = ""
         if best is not None:
-            below = math.floor(1e4 * best.mean_cosine) / 1e4  # rounded up, it could be what is wanted
+            below = math.floor(1e4 * best.mean_cosine) / 1e4  # rounded up, it could equal the goal
             nearest = f"; the nearest has {below:.4f}, at {best.nbytes:,} bytes: {best}"
         raise ParityError(f"no setting that was tried has a mean cosine of {goal.min_cosine} or more{nearest}")
 
     def _bisect(self, goal: Goal, method: str) -> None:
-        """Find the largest ratio at which a method still serves: what it loses grows with the ratio."""
+        """Find the largest ratio at which a method meets the goal; its loss grows with the ratio."""
 
         def serves(ratio: float) -> bool:
             return any(map(goal.is_met, self._try_within(int(self._dense_bytes / ratio), [method])))

@@ -1,4 +1,4 @@
-"""What all targets share: what they take from a lowered program, and what they tell of the file they wrote."""
+"""Parts that all targets share: checks and metadata of a lowered program, and the description of the written file."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,19 +15,19 @@ OnWritten = Callable[[Path], None]
 
 
 def keep_unopened(path: Path) -> None:
-    """What an exporter does with a file that nobody wants to open first."""
+    """Do nothing: the default for files that are not opened before they get their names."""
 
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """What was written.
+    """Description of an export's files.
 
     Attributes:
         files: the model, then its weights file if there is one.
         dynamic: dynamic dimensions by input and output, such as ``{"ids": ["batch", "sequence"]}``.
-        frozen: dimensions that have one size, in the same form.
+        frozen: dimensions of fixed size, in the same form.
         tables: every embedding of the model.
-        signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
+        signatures: sizes of the dynamic dimensions, by name of the signature for these sizes.
     """
 
     files: tuple[Path, ...]
@@ -41,7 +41,7 @@ def check_tables(lowered: LoweredProgram) -> None:
     """Refuse a program without a compressed table.
 
     Raises:
-        BadInputError: names the embeddings that there are.
+        BadInputError: there is no compressed table; the message names the embeddings.
     """
     if not lowered.tables:
         dense = ", ".join(report.name for report in lowered.reports) or "none at all"
@@ -52,7 +52,7 @@ def check_tables(lowered: LoweredProgram) -> None:
 
 
 def metadata_of(lowered: LoweredProgram) -> dict[str, str]:
-    """Hashes and sizes of the tables as in a packed file, and what travels with the model."""
+    """Return the metadata of a file: hashes and sizes of tables as in a packed file, vocabulary, user metadata."""
     program = lowered.program
     properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
     if program.vocabulary is not None:

@@ -78,11 +78,24 @@ def chosen(
             raise BadInputError(f"{name}: cannot be compressed: {by_name[name].reason}")
     told = [table for table in by_name.values() if table.looks_up or table.is_output or table.name in names]
     wanted = [_judged(table, names, numbers) for table in told]
-    if all(table.reason for table in wanted):
-        reasons = [f"{table.name}: {table.reason}" for table in wanted]
-        reasons += [] if any(table.looks_up for table in told) else [without]
-        raise BadInputError(f"the model has no table to compress: {'; '.join(reasons)}")
+    check_some(wanted, without)
     return wanted
+
+
+def check_some(tables: Collection[Table], without: str = "") -> None:
+    """Refuse a model of which every table has to stay.
+
+    Args:
+        tables: with the reasons.
+        without: what there is instead, where no rows are looked up.
+
+    Raises:
+        BadInputError: names every table with its reason.
+    """
+    if all(table.reason for table in tables):
+        reasons = [f"{table.name}: {table.reason}" for table in tables]
+        reasons += [] if any(table.looks_up for table in tables) else [without]
+        raise BadInputError(f"the model has no table to compress: {'; '.join(reasons)}")
 
 
 def too_small(name: str, weight: Tensor, numbers: int) -> str:

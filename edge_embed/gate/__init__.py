@@ -1,1 +1,1 @@
-"""The gate of a pull request: sizes, parity and latency of an exported model against a budget and an earlier state."""
+"""Gate of a pull request: sizes, parity and latency of an exported model against a budget and an earlier state."""

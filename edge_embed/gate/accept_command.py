@@ -1,4 +1,4 @@
-"""The command that makes a new state the baseline."""
+"""Command that makes a new state the baseline."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from edge_embed.gate.budget import Budget
 def accept_command(
     model: Any, exported: Path, budget: Budget, baseline: Path | None, load_options: Sequence[str]
 ) -> str:
-    """What to type, with the files that the budget does not name.
+    """Return the command to type, with the files that the budget does not name.
 
     Args:
-        model: the path of a saved model; of anything else there is no command, only the call in Python.
-        exported: the file.
-        budget: that was checked with.
-        baseline: that is replaced; without one there is nothing to accept.
-        load_options: what else the command needs to load the model.
+        model: path of a saved model; for any other model the result is a call in Python instead of a command.
+        exported: the exported file.
+        budget: budget of the check.
+        baseline: the baseline to replace; None gives an empty text.
+        load_options: further options that the command requires to load the model.
     """
     if baseline is None:
         return ""

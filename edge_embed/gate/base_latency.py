@@ -1,8 +1,8 @@
-"""An ``.onnx`` file beside an earlier one: both in one process, call by call on the same inputs, in random order.
+"""Latency of an ``.onnx`` file against an earlier one: one process, call by call, same inputs, random order.
 
-Measured are the whole model and every table that both files have, cut out. The CPU time of the one thread decides; wall
-time, and what each side takes in a process of its own, are for information. Each side runs with an operator library of
-its own, so that a change of the library shows too.
+The measurement covers the whole model and every table that both files have, cut out. The CPU time of the single thread
+decides. Wall time, and the figures of each side in a process of its own, are informational. Each side runs with its own
+operator library, so that a change of the library is measured too.
 """
 
 import tempfile
@@ -47,10 +47,10 @@ RULES = (
 METHOD = (
     f"CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); {RULES}"
 )
-# Where buffers lie can favour one side by 15 % for as long as they live, which more rounds do not show.
+# The addresses of buffers can favour one side by 15 % for as long as the buffers live; more rounds do not show that.
 _BLOCKS = 10
 _WARMUP = 2
-_SAMPLE_SECONDS = 2e-3  # of one side in one round: so much that clock and interruptions are small beside it
+_SAMPLE_SECONDS = 2e-3  # one side in one round; long enough to make clock and interruptions negligible
 _MOST_CALLS = 512
 _LONGER = 4
 _TRIALS = 5
@@ -65,10 +65,10 @@ class SideModel:
     library: Path
 
     def open(self, path: Path) -> ort.InferenceSession:
-        """A session of this file, or of a part of it, on one thread.
+        """Open a session of this file, or of a part of it, on one thread.
 
         Raises:
-            BadInputError: the library is none, or the file cannot be opened with it.
+            BadInputError: the file is no operator library, or the model cannot be opened with it.
         """
         options = paths.quiet_options(threads=1)
         try:
@@ -77,18 +77,18 @@ class SideModel:
             reason = one_line(error)
             raise BadInputError(f"{self.library}: cannot be registered as operator library: {reason}") from error
         with step(f"{self.name}: {path.name} is opened"):
-            return create_session(path, portable=True, options=options)  # its library is the one registered above
+            return create_session(path, portable=True, options=options)  # uses the library registered above
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What both sides do, the same file of each or the same part of it.
+    """Computation that both sides perform, each with its whole file or with the same part of it.
 
     Attributes:
-        name: in words.
-        items: ids or states a call, None for the whole model.
-        draw: inputs of one call.
-        bind: a side by its name, ready for so many calls with inputs like these.
+        name: description.
+        items: ids or states per call, None for the whole model.
+        draw: draws inputs of one call.
+        bind: prepares a side, by its name, for a number of calls with inputs of these shapes.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Subject:
 def sides_of(
     exported: Path, base: Path, base_library: Path | None, original: Path | None = None
 ) -> tuple[SideModel, SideModel]:
-    """Base and candidate; ``original`` is the file that both were compressed from, if they were.
+    """Return base and candidate; ``original`` is the file that both were compressed from, if they were.
 
     Raises:
         BadInputError: a file is no ONNX model.
@@ -128,14 +128,14 @@ def compare_with_base(
 def compare_times(
     sides: tuple[SideModel, SideModel], program: Program, lowered: LoweredProgram, budget: LatencyBudget, seed: int
 ) -> tuple[Comparison, ...]:
-    """The whole model and every table, call by call.
+    """Measure the whole model and every table, call by call.
 
     Args:
         sides: base and candidate.
-        program: the training form, which says what inputs are like.
-        lowered: the same over packed tables.
-        budget: how many rounds count, and what is too slow.
-        seed: of inputs and order.
+        program: the training form, which defines the inputs.
+        lowered: the same program over packed tables.
+        budget: number of rounds, and threshold.
+        seed: seed of inputs and order.
     """
     random = np.random.default_rng(seed)
     (case, *_), _ = model_inputs.make_cases(program, random)
@@ -150,7 +150,7 @@ def compare_times(
 
 
 def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
-    """What is slower than the base: significantly, and by more than the threshold.
+    """Yield a finding for each comparison; it fails if significantly slower than the base, above the threshold.
 
     The whole model must run; a table may be new.
     """
@@ -169,14 +169,14 @@ def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
 
 
 def _is_slower(found: Comparison, threshold: Fraction) -> bool:
-    """By more than the threshold, and by no chance."""
+    """Return whether a comparison exceeds the threshold, and the interval lies above 1."""
     return found.cpu is not None and found.cpu.low > 1 and found.cpu.median > float(1 + threshold)
 
 
 def _table(
     sides: Sequence[SideModel], call: TableCall, random: np.random.Generator, budget: LatencyBudget
 ) -> Iterator[Comparison]:
-    """One use of a table, for small and large batches of uniform ids."""
+    """Measure one use of a table, for small and large batches of uniform ids."""
     subject = f"table {call.table.name}, {call.name}"
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -197,7 +197,7 @@ def _bind(
     calls: int,
     touch: Callable[[ort.InferenceSession], None] = lambda session: None,
 ) -> Contender:
-    """A session of a side's file; ``touch`` is done with it first."""
+    """Prepare a session of a side's file; ``touch`` runs on it first."""
     model, path = files[side]
     session = model.open(path)
     touch(session)
@@ -217,19 +217,22 @@ def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
 
 
 def confirmed(subject: Subject, budget: LatencyBudget) -> Comparison:
-    """What looks slower is measured again for longer, and that counts: with many tables, one would be by chance."""
+    """Compare one subject; a slower result is replaced by a longer measurement.
+
+    With many tables, one of them would seem slower by chance.
+    """
     found = _compare(subject, budget.iterations)
     return _compare(subject, _LONGER * budget.iterations) if _is_slower(found, budget.threshold) else found
 
 
 def _compare(subject: Subject, iterations: int) -> Comparison:
-    """Both sides of one subject, block by block and round by round."""
+    """Measure both sides of one subject, block by block and round by round."""
     random, trial = np.random.default_rng(iterations), subject.draw()
     calls = 1
     for name in (BASE, CANDIDATE):
         try:
             calls = _calls(subject.bind(name, trial, 1), trial)
-        except BadInputError:  # a file or library that is none
+        except BadInputError:  # the file or the library is invalid
             raise
         except Exception as error:  # the runtime's exceptions share no base class
             reason = f"the {name} does not run on the inputs of the model: {one_line(error)}"
@@ -260,14 +263,14 @@ def _compare(subject: Subject, iterations: int) -> Comparison:
 def _block(
     subject: Subject, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
 ) -> dict[str, Times]:
-    """Some rounds with sessions and buffers of their own."""
+    """Measure some rounds with new sessions and buffers."""
     order = (BASE, CANDIDATE) if block % 2 else (CANDIDATE, BASE)
     bound = {name: subject.bind(name, trial, calls) for name in order}
     return time_rounds(bound, lambda: [subject.draw() for _ in range(calls)], rounds, _WARMUP, random)
 
 
 def _calls(bound: Contender, feeds: Feeds) -> int:
-    """How many calls make a sample of some milliseconds."""
+    """Return the number of calls that fill a sample of some milliseconds."""
     times = time_rounds({"": bound}, lambda: [feeds], _TRIALS, 1, np.random.default_rng(0))[""]
     return int(np.clip(_SAMPLE_SECONDS / max(1e-7, float(np.median(times.wall))), 1, _MOST_CALLS))
 

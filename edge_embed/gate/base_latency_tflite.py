@@ -1,7 +1,7 @@
-"""A ``.tflite`` file beside an earlier one, both in LiteRT in one process: the rules are those of `base`.
+"""Latency of a ``.tflite`` file against an earlier one, both in LiteRT in one process; rules as in `base_latency`.
 
-Measured is the whole model, by its operators and with the delegate. Tables are not cut out: a model without much beside
-them is also called with many ids, where they are most of the time.
+The measurement covers the whole model, with its operators and with the delegate. Tables are not cut out. A model with
+little beside its tables is also called with many ids, so that tables take most of the time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _NOT_FRESH = "memory and opening are measured of sessions of ONNX Runtime only"
 
 
 def tflite_sides(exported: Path, base: Path) -> Mapping[str, Path]:
-    """Base and candidate.
+    """Return base and candidate.
 
     Raises:
         BadInputError: a file is no TFLite model.
@@ -53,10 +53,10 @@ def compare_tflite(files: Mapping[str, Path], program: Program, budget: LatencyB
     """Measure both sides.
 
     Args:
-        files: of the sides, by name.
-        program: the training form, which says what inputs are like.
-        budget: how many rounds count, and what is too slow.
-        seed: of inputs and order.
+        files: files of the sides, by name.
+        program: the training form, which defines the inputs.
+        budget: number of rounds, and threshold.
+        seed: seed of inputs and order.
     """
     library = _delegate_hash()
     sides = (
@@ -85,7 +85,7 @@ def _comparisons(
 def _bind(
     files: Mapping[str, Path], delegate: bool, first: Sequence[Feeds], side: str, feeds: Feeds, calls: int
 ) -> BoundModel:
-    """A side that has run on some inputs first.
+    """Prepare a side that has run on some inputs first.
 
     Raises:
         RuntimeError: LiteRT or the delegate refuses the file, which validation has found too.
@@ -100,7 +100,7 @@ def _bind(
 
 
 def _all_rows(program: Program, case: ModelCase) -> list[Feeds]:
-    """Ids that together read every row: the first read of a mapped page costs more than the look-up."""
+    """Return ids that together read every row: the first read of a mapped page costs more than the lookup."""
     bounds, feeds = model_inputs.id_bounds(program), case.feeds(program)
     return [
         {name: ((start + np.arange(ids.size)) % bounds[name]).astype(ids.dtype).reshape(ids.shape)
@@ -110,7 +110,7 @@ def _all_rows(program: Program, case: ModelCase) -> list[Feeds]:
 
 
 def _takes(path: Path, feeds: Feeds) -> bool:
-    """Whether a model takes these ids; one that computes with them may not."""
+    """Return whether a model runs on these ids; a model that computes with ids may refuse them."""
     try:
         _run(LiteRtModel(path), feeds)
     except (RuntimeError, ValueError):
@@ -124,7 +124,7 @@ def _run(model: LiteRtModel, feeds: Feeds) -> None:
 
 
 def _delegate_hash() -> str:
-    """SHA-256 of the delegate, empty if there is none."""
+    """Return the SHA-256 of the delegate, empty if there is none."""
     try:
         return library_hash(get_delegate_path())
     except EdgeEmbedError:

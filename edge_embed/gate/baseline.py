@@ -1,4 +1,4 @@
-"""An earlier report of `edge-embed check`, of which the exact figures count: sizes, instructions, and the metric."""
+"""Baseline: the exact figures of an earlier report of `edge-embed check`: sizes, instructions, and the metric."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ _REMEDY = "write it with `edge-embed check --accept`, in pytest with --edge-embe
 
 @dataclass(frozen=True)
 class Baseline:
-    """What an earlier report says.
+    """Figures of an earlier report.
 
     Attributes:
-        path: of the report.
+        path: path of the report.
         on_disk: bytes of all files.
-        zipped: the same, each deflated.
+        zipped: bytes of all files, each deflated.
         zlib: version of the library that deflated them.
-        parts: of the files.
-        metrics: what metrics gave on the exported file, by function.
-        targets: on which it ran.
-        instructions: that targets counted, by name.
-        tables: what each is made with, by name; reports of earlier versions say method, rows and columns only.
-        environment: versions, as far as it has them.
+        parts: parts of the files.
+        metrics: value of each metric for the exported file, by function.
+        targets: targets on which it ran.
+        instructions: instructions counted on targets, by name.
+        tables: settings of each table, by name; earlier versions report only method, rows and columns.
+        environment: versions, as far as the report has them.
     """
 
     path: Path
@@ -47,7 +47,7 @@ def read_baseline(path: Path) -> Baseline:
     """Read a report.
 
     Raises:
-        BadInputError: there is no such file, it is no report of a check, or of another version of the schema.
+        BadInputError: the file is missing, is no report of a check, or has another version of the schema.
     """
     with saved_report(path, {KIND: SCHEMA_VERSION}, _REMEDY) as content:
         validation = take_object(content.get("validation"), "validation")
@@ -75,7 +75,7 @@ def _part(content: Mapping[str, Any]) -> SizePart:
 
 
 def read_table(content: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name of a table, and what it is made with."""
+    """Return the name of a table, and its settings."""
     found: dict[str, Any] = {"method": take_text(content, "method")}
     found |= {key: take_size(content, key) for key in ("num_embeddings", "embedding_dim")}
     settings = take_object(content.get("settings", {}), "settings")
@@ -83,7 +83,7 @@ def read_table(content: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def read_metrics(report: Mapping[str, Any], form: str = "exported") -> dict[str, float]:
-    """What metrics gave on a form of the model (a key of `MetricResult`), by function."""
+    """Return the values of metrics for a form of the model (a key of `MetricResult`), by function."""
     if report.get("metric") is None:
         return {}
     with located("metric"):

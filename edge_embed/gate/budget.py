@@ -1,53 +1,53 @@
-"""``edge-embed.toml``: what a model may weigh, differ and take. Every key may be missing; unknown ones are refused.
+"""Budget file ``edge-embed.toml``: limits of size, error and time. Every key is optional; an unknown key is an error.
 
-    model = "model.pt"              paths are relative to the file
-    exported = "model.onnx"         or .tflite
-    baseline = "baseline.json"      an earlier report of `edge-embed check --output`
-    tokenizer = "tokenizer.json"    that the file was exported with, if it was, to compare ids
-    allow_not_run = false           limits of size and latency that cannot be measured here pass; else they end with 1
+    model = "model.pt"              paths are relative to the budget file
+    exported = "model.onnx"         or a .tflite file
+    baseline = "baseline.json"      report of an earlier `edge-embed check --output`
+    tokenizer = "tokenizer.json"    tokenizer that the file was exported with, to compare ids
+    allow_not_run = false           true: a limit of size or latency that cannot be measured passes; else exit code 1
 
-    [size]                          bytes as integers, or "460 KiB", "1.5 MB"
-    on_disk = "460 KiB"
-    zipped = "400 KiB"
-    resident = "20 MiB"             measured, so 1 MiB more still passes
-    growth = "0 B"                  on disk and of every table and part, against the baseline; "1 %" too
-    zipped_growth = "1 %"           of the zipped size, which retraining changes by a few bytes
+    [size]                          largest sizes in bytes, as integers or as "460 KiB", "1.5 MB"
+    on_disk = "460 KiB"             all files together
+    zipped = "400 KiB"              all files, each deflated
+    resident = "20 MiB"             growth of a process by session and first run; measured, so 1 MiB more still passes
+    growth = "0 B"                  growth on disk, of each table and of each part, against the baseline; or "1 %"
+    zipped_growth = "1 %"           growth of the zipped size, which retraining changes by a few bytes
     [size.tables]                   by name of the table
     words = "330 KiB"
-    [size.parts]                    of the file (graph, bodies, dense, ...), tensors (codes, ...), and `library`
+    [size.parts]                    by part of the file (graph, bodies, dense, ...), tensor (codes, ...), or `library`
     graph = "20 KiB"
 
-    [parity]                        |a - b| <= atol + rtol |b|, as `edge-embed validate` takes them
-    atol = 1e-5
-    rtol = 1e-4
-    max = 1e-5                      the largest, mean and 99.9 % quantile of the absolute error, on every path
-    mean = 1e-6
-    quantile = 1e-6
-    changed_after_export = false    true where a tool changes the file on purpose: what differs is told, and passes
-    [parity.outputs.logits]         the same five keys for one output
+    [parity]                        |a - b| <= atol + rtol |b|, as in `edge-embed validate`
+    atol = 1e-5                     absolute tolerance
+    rtol = 1e-4                     relative tolerance
+    max = 1e-5                      largest absolute error, on every path
+    mean = 1e-6                     mean absolute error, on every path
+    quantile = 1e-6                 99.9 % quantile of the absolute error, on every path
+    changed_after_export = false    true: a tool changes the file on purpose; differences are reported and pass
+    [parity.outputs.logits]         the same five limits for one output
     atol = 1e-6
 
-    [rows]                          of a file that was compressed in place, beside the dense rows of its original
-    min_cosine = 0.95               of the mean of each table, and
-    min_worst_cosine = 0.5          of its worst row
-    max_relative_error = 0.3
+    [rows]                          compressed rows against the dense rows, for a file that was compressed in place
+    min_cosine = 0.95               lowest mean cosine of each table
+    min_worst_cosine = 0.5          lowest cosine of the worst row of each table
+    max_relative_error = 0.3        largest reconstruction error of each table
 
     [latency]
-    iterations = 50                 rounds that are measured
-    threshold = "10 %"              slower than the base by more, and significantly, fails
-    [latency.at_most]               time / time of what `edge-embed validate` compares with
-    "portable body" = 1.0           of a TFLite file: "dense GATHER"
+    iterations = 50                 number of measured rounds
+    threshold = "10 %"              fails if the file is slower than the base by more than this, and significantly
+    [latency.at_most]               largest ratio of times to each peer that `edge-embed validate` compares with
+    "portable body" = 1.0           for a TFLite file: "dense GATHER"
 
     [targets]
-    require = ["local", "arm64"]    where it must run and agree, as `edge-embed validate --target` takes them
-    instructions = "1 %"            growth, against the baseline, of what a target counts exactly
-    time_limit = 600                seconds of each step, there and in the check itself
+    require = ["local", "arm64"]    the model must run and agree there; names as in `edge-embed validate --target`
+    instructions = "1 %"            growth of exact instruction counts of targets, against the baseline
+    time_limit = 600                seconds for each step, on targets and in the check itself
 
-    [metric]                        your function gets run(feeds) -> outputs; higher is better
+    [metric]                        your function receives run(feeds) -> outputs; higher is better
     function = "mytask.metrics:accuracy"
-    drop = 0.01
+    drop = 0.01                     allowed drop against the training form, the base and the baseline
 
-Names of tables, parts and outputs are those of the model; one that it has not is refused when it is checked.
+Names of tables, parts and outputs are those of the model. The check refuses a name that the model does not have.
 """
 
 import tomllib
@@ -81,7 +81,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SizeBudget:
-    """Largest sizes in bytes; None is no limit. ``growth`` holds where there is a baseline."""
+    """Largest sizes in bytes; None is no limit. ``growth`` applies if there is a baseline."""
 
     on_disk: int | None = None
     zipped: int | None = None
@@ -94,7 +94,7 @@ class SizeBudget:
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """Largest absolute errors of an output; None leaves it to the next wider one."""
+    """Largest absolute errors of an output; None defers to the next wider limit: all outputs, then the default."""
 
     atol: float | None = None
     rtol: float | None = None
@@ -105,13 +105,13 @@ class ErrorBounds:
 
 @dataclass(frozen=True)
 class ParityBudget(ErrorBounds):
-    """Errors of all outputs, and those of some; whether a tool may change the file after the export."""
+    """Error limits of all outputs and of single outputs, and whether a tool may change the file after the export."""
 
     changed_after_export: bool = False
     outputs: Mapping[str, ErrorBounds] = field(default_factory=dict)
 
     def bound(self, output: str, statistic: str) -> float | None:
-        """The largest ``max``, ``mean`` or ``quantile`` of one output."""
+        """Return the largest ``max``, ``mean`` or ``quantile`` of one output."""
         own: float | None = getattr(self.outputs.get(output, ErrorBounds()), statistic)
         every: float | None = getattr(self, statistic)
         return every if own is None else own
@@ -119,7 +119,7 @@ class ParityBudget(ErrorBounds):
 
 @dataclass(frozen=True)
 class RowsBudget:
-    """How near packed rows are to the dense ones; None is no limit."""
+    """Limits on the fidelity of packed rows; None is no limit."""
 
     min_cosine: float | None = None
     min_worst_cosine: float | None = None
@@ -128,7 +128,7 @@ class RowsBudget:
 
 @dataclass(frozen=True)
 class LatencyBudget:
-    """Ratios of times: to the base, and to the peers by name."""
+    """Limits on ratios of times: to the base, and to the peers by name."""
 
     iterations: int = 50
     threshold: Fraction = Fraction(1, 10)
@@ -137,7 +137,7 @@ class LatencyBudget:
 
 @dataclass(frozen=True)
 class TargetsBudget:
-    """Where the model must run, and how many more instructions it may take there than in the baseline."""
+    """Targets on which the model must run, and the allowed growth of instructions against the baseline."""
 
     require: tuple[str, ...] = ()
     instructions: Growth = field(default_factory=Growth)
@@ -146,7 +146,7 @@ class TargetsBudget:
 
 @dataclass(frozen=True)
 class MetricBudget:
-    """A function of the user's, and how much lower its result may be."""
+    """Function of the user, and the allowed drop of its value."""
 
     function: str
     drop: float = 0.0
@@ -154,22 +154,22 @@ class MetricBudget:
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget as it was read.
+    """Budget as it was read.
 
     Attributes:
-        path: of the file, None for one that is no file.
-        content: of the file, as plain values.
-        model: of the file; None where it is not named.
-        exported: of the file; None where it is not named.
-        baseline: of the file; None where it is not named.
-        tokenizer: of the file; None where it is not named.
-        allow_not_run: whether a limit of size or latency passes where it cannot be measured.
+        path: path of the budget file, None without a file.
+        content: content of the file, as plain values.
+        model: path of the saved model; None if not named.
+        exported: path of the exported file; None if not named.
+        baseline: path of the baseline; None if not named.
+        tokenizer: path of the tokenizer; None if not named.
+        allow_not_run: whether a limit of size or latency passes if it cannot be measured.
         size: limits of sizes.
         parity: limits of errors.
-        rows: limits of what compression changed in the rows.
+        rows: limits of the change of rows by compression.
         latency: limits of times.
-        targets: where it must run.
-        metric: None if there is none.
+        targets: required targets.
+        metric: metric of the user, None if there is none.
     """
 
     path: Path | None = None
@@ -191,7 +191,7 @@ def read_budget(path: Path) -> Budget:
     """Read ``edge-embed.toml``.
 
     Raises:
-        BadInputError: there is no such file, it is no TOML, or a key or value is not one of a budget.
+        BadInputError: the file is missing or no TOML, or a key or value is invalid.
     """
     with located(str(path)):
         content = _content(path)
@@ -236,7 +236,7 @@ def _read_targets(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise BadInputError(f"got {value!r:.80}, expected a list of targets, such as ['local', 'arm64']")
     names = tuple(dict.fromkeys(map(read_text, value)))  # once each
-    for name in names:  # whether it runs files of this kind is seen when there is one
+    for name in names:  # the kind of file that the target runs is checked later, with the file
         make_target(name)
     return names
 
@@ -252,7 +252,7 @@ def _section(make: Callable[..., T], readers: Mapping[str, Reader]) -> Callable[
 
 
 def _by_name(reader: Reader) -> Callable[[Any], dict[str, Any]]:
-    """A table whose keys are names in the model."""
+    """Return a reader of a TOML table whose keys are names in the model."""
     return lambda value: _read(_mapping(value), dict.fromkeys(_mapping(value), reader))
 
 

@@ -1,4 +1,4 @@
-"""Settings that are not what they were for the baseline: why a model grew."""
+"""Settings that differ from the baseline: the reasons for growth."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,20 +8,20 @@ from edge_embed.methods.words import method_words
 from edge_embed.report.results.growth import Change
 from edge_embed.report.results.validation import TableResult, ValidationReport
 
-_EXPORTER = ("edge-embed", "torch", "onnx")  # of the environment, what decides which bytes are written
+_EXPORTER = ("edge-embed", "torch", "onnx")  # entries of the environment that decide which bytes are written
 
 
 def changes_since(baseline: Baseline, report: ValidationReport, environment: Mapping[str, str]) -> Iterator[Change]:
-    """Tables that came, went or are of other sizes, then versions of the exporter."""
+    """Yield new, removed and resized tables, then changed versions of the exporter."""
     now = {table.name: settings_of(table) for table in report.tables}
-    for name in (name for name in now if name not in baseline.tables):  # in the model's order, the same in each run
+    for name in (name for name in now if name not in baseline.tables):  # the order of the model is the same in each run
         yield Change(f"table {name}", "none", _sizes(now[name]))
     for name, before in baseline.tables.items():
         if name not in now:
             yield Change(f"table {name}", _sizes(before), "none")
             continue
         for setting, value in now[name].items():
-            # A report of an earlier version says less.
+            # A report of an earlier version has fewer settings.
             if setting in before and before[setting] != _plain(value):
                 yield Change(f"table {name}: {setting}", str(before[setting]), str(_plain(value)))
     for package in _EXPORTER:
@@ -31,13 +31,13 @@ def changes_since(baseline: Baseline, report: ValidationReport, environment: Map
 
 
 def settings_of(table: TableResult) -> dict[str, Any]:
-    """Method and sizes of a table by name, then what else its packed form is made with."""
+    """Return method and sizes of a table by name, then the other settings of its packed form."""
     sizes = {"method": table.method, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim}
     return sizes | dict(table.settings)
 
 
 def _plain(value: Any) -> Any:
-    """As it is in JSON."""
+    """Return a value as JSON represents it."""
     return list(value) if isinstance(value, tuple) else value
 
 

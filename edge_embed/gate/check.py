@@ -1,4 +1,4 @@
-"""A check from its budget to its report: validation, sizes, the metric, and latency beside an earlier file."""
+"""Check from budget to report: validation, sizes, the metric, and latency against an earlier file."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -44,27 +44,27 @@ def run_check(
     progress: Progress,
     accept: str = "",
 ) -> CheckReport:
-    """Check an exported file; whatever fails is in the report.
+    """Check an exported file; every failure is in the report.
 
     Args:
         program: the training form.
-        lowered: the same over packed tables.
+        lowered: the same program over packed tables.
         exported: the ``.onnx`` or ``.tflite`` file.
-        budget: what is required.
-        baseline: the report of an earlier check, for growth.
-        base: an earlier file of that kind, for latency.
-        base_library: the operator library for it; None takes that of the candidate.
-        progress: called with (step, done, in all).
-        accept: the command that makes this state the baseline, in words.
+        budget: the requirements.
+        baseline: report of an earlier check, for growth.
+        base: an earlier file of the same kind, for latency.
+        base_library: operator library of the base; None uses that of the candidate.
+        progress: called with (step, done, total).
+        accept: the command that makes this state the baseline, as a text.
 
     Raises:
-        BadInputError: a file is damaged, or the budget names what is not there.
+        BadInputError: a file is damaged, or the budget names something that does not exist.
     """
     earlier = None if baseline is None else read_baseline(baseline)
     options = _options(budget)
     _check_outputs(budget, program)
     original = program.source if isinstance(program, PairProgram) else None
-    beside = _Base(exported, base, base_library, original)  # what is damaged is refused before minutes of work
+    beside = _Base(exported, base, base_library, original)  # damaged files are refused before minutes of work
     report = validate_file(program, lowered, exported, options, progress)
     metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
@@ -95,12 +95,12 @@ def run_check(
 
 
 def _excused(finding: Finding) -> Finding:
-    """Limits of size and latency pass where they cannot be measured; what must agree has to run."""
+    """Make a finding of size or latency optional; parity checks must still run."""
     return finding if finding.requirement == "parity" else replace(finding, must_run=False)
 
 
 class _Base:
-    """The comparison with an earlier file, if there is one."""
+    """Comparison with an earlier file, if there is one."""
 
     def __init__(self, exported: Path, base: Path | None, base_library: Path | None, original: Path | None) -> None:
         self.result: BaseResult | None = None
@@ -114,7 +114,7 @@ class _Base:
             self._reason = str(error)
 
     def findings(self, program: Program, lowered: LoweredProgram, budget: Budget, seed: int) -> Iterator[Finding]:
-        """Measure, and tell."""
+        """Measure both files and yield the findings."""
         if self._reason:
             yield Finding("latency", "model against the base", "not run", self._reason)
         if self._compare is not None:
@@ -123,7 +123,7 @@ class _Base:
 
 
 def _comparison(exported: Path, base: Path, base_library: Path | None, original: Path | None) -> _Compare:
-    """What measures two files of one kind."""
+    """Return the function that measures two files of one kind."""
     if is_tflite_file(exported) != is_tflite_file(base):
         raise BadInputError(f"{base}: is a base of another kind than {exported}: give two .onnx or two .tflite files")
     if not is_tflite_file(exported):
@@ -145,7 +145,7 @@ def _check_outputs(budget: Budget, program: Program) -> None:
 
 
 def _options(budget: Budget) -> ValidationOptions:
-    """Latency beside peers is measured where the budget limits it."""
+    """Return the options of the validation; latency against peers is measured only if the budget limits it."""
     iterations = budget.latency.iterations if budget.latency.at_most else 0
     parity, targets = budget.parity, budget.targets
     return ValidationOptions(

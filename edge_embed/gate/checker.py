@@ -1,4 +1,4 @@
-"""A check inside a test of the user's own, by the fixture ``edge_embed``.
+"""Check inside a test of the user, through the fixture ``edge_embed``.
 
 def test_model(edge_embed):
     edge_embed.check("build/model.onnx", model="model.pt", budget="edge-embed.toml")
@@ -22,7 +22,7 @@ from edge_embed.report.results.check import CheckReport
 
 
 class Checker:
-    """What the fixture ``edge_embed`` is.
+    """Object that the fixture ``edge_embed`` provides.
 
     Args:
         update: replace baselines instead of comparing with them.
@@ -34,16 +34,17 @@ class Checker:
     def check(
         self, exported: StrPath | None = None, *, model: Any = None, budget: StrPath | None = None, **options: Any
     ) -> CheckReport:
-        """Fail the test unless everything that is required holds.
+        """Fail the test unless all requirements hold.
 
-        With ``--edge-embed-update-baseline`` nothing is compared with the baseline: it is replaced, or made where it is
-        missing, unless something else fails. A warning says what the old one has and the new one has not.
+        With ``--edge-embed-update-baseline`` nothing is compared with the baseline. The baseline is replaced, or made
+        if it is missing, unless something else fails. A warning lists entries of the old baseline that the new one
+        lacks.
 
         Args:
-            exported: the ``.onnx`` or ``.tflite`` file; by default the one that the budget names.
-            model: a module, the path of a saved one, or a program; by default the one that the budget names.
+            exported: the ``.onnx`` or ``.tflite`` file; by default the file that the budget names.
+            model: a module, the path of a saved one, or a program; by default the model that the budget names.
             budget: path of ``edge-embed.toml``.
-            options: of `edge_embed.check`: ``baseline``, ``base``, ``example_inputs``, ...
+            options: options of `edge_embed.check`: ``baseline``, ``base``, ``example_inputs``, ...
 
         Returns:
             The report.
@@ -66,10 +67,10 @@ class Checker:
 
 @contextmanager
 def _torch_untraced() -> Iterator[None]:
-    """Take pytest's handlers off torch's trace logger.
+    """Remove pytest's handlers from torch's trace logger.
 
-    pytest gives one to every logger that does not propagate, and torch writes thousands of records where its trace
-    logger has any: a test that fails then shows all of them.
+    pytest adds a handler to every logger that does not propagate. torch writes thousands of records to its trace logger
+    as soon as that has a handler, and a failing test would show all of them.
     """
     trace = logging.getLogger("torch.__trace")
     taken = [handler for handler in trace.handlers if type(handler).__module__.startswith("_pytest.")]

@@ -1,4 +1,4 @@
-"""Several reports of `edge-embed check` or `edge-embed validate` side by side."""
+"""Comparison of several reports of `edge-embed check` or `edge-embed validate`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,13 +27,13 @@ _REMEDY = "write it with `edge-embed check --output` or `edge-embed validate --j
 
 
 def compare_reports(paths: Sequence[Path]) -> CompareReport:
-    """Read reports and put them beside each other.
+    """Read reports and compare them.
 
     Args:
-        paths: of the reports, 2 or more.
+        paths: paths of 2 or more reports.
 
     Raises:
-        BadInputError: one is no such report, is there twice, or has another metric than the rest.
+        BadInputError: a file is no such report, is given twice, or has another metric than the others.
     """
     if len(paths) < 2:
         raise BadInputError(f"got {len(paths)} report, expected 2 or more: name those of all models to compare")
@@ -48,7 +48,7 @@ def compare_reports(paths: Sequence[Path]) -> CompareReport:
 
 
 def _metric(found: Sequence[tuple[str | None, Candidate]]) -> str | None:
-    """The one metric that all reports have which have any."""
+    """Return the metric of the reports that have one; all of them must have the same."""
     functions = {function: candidate.name for function, candidate in found if function is not None}
     if len(functions) > 1:
         given = ", ".join(f"{name} has {function:.80}" for function, name in functions.items())
@@ -57,7 +57,7 @@ def _metric(found: Sequence[tuple[str | None, Candidate]]) -> str | None:
 
 
 def _read(path: Path, name: str) -> tuple[str | None, Candidate]:
-    """The function of the metric, and the model."""
+    """Return the function of the metric, and the candidate."""
     with saved_report(path, _KINDS, _REMEDY) as content:
         validation = take_object(content.get("validation", content), "validation")
         sizes = take_object(validation.get("sizes"), "sizes")
@@ -81,7 +81,7 @@ def _read(path: Path, name: str) -> tuple[str | None, Candidate]:
 
 
 def _tables(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What each table is made with and takes; a report of an earlier version may say less."""
+    """Yield settings and bytes of each table; a report of an earlier version may have fewer."""
     for table in tables:
         if "name" not in table:
             continue
@@ -92,7 +92,7 @@ def _tables(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, dict[str
 
 
 def _times(latency: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Of look-ups in tables beside those in dense ones, by table and by what was looked up."""
+    """Return ratios of times of lookups to those in dense tables, by table and by ids."""
     found: dict[str, dict[str, float]] = {}
     for result in take_list(latency, "results"):
         subject = result.get("subject")
@@ -118,7 +118,7 @@ def _status(content: Mapping[str, Any]) -> Status:
 
 
 def _latencies(latency: Mapping[str, Any], base: Any) -> Iterator[tuple[str, float]]:
-    """Of the whole model, beside its peers and beside an earlier file."""
+    """Yield ratios of times of the whole model to its peers and to an earlier file."""
     for result in take_list(latency, "results"):
         if result.get("subject") == check.MODEL and result.get("ratio") is not None:
             yield take_text(result, "peer"), take_number(result, "ratio")

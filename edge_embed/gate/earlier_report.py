@@ -1,4 +1,4 @@
-"""A JSON report that an earlier command wrote: whatever is in the file, a message says what is wrong and the remedy."""
+"""JSON report of an earlier command: every invalid content leads to a message with the fault and the remedy."""
 
 import json
 import math
@@ -16,15 +16,15 @@ _MOST_SIZE = 1 << 62
 
 @contextmanager
 def saved_report(path: Path, kinds: Mapping[str, int], remedy: str) -> Iterator[Mapping[str, Any]]:
-    """Yield what a report holds, while its values are taken out of it.
+    """Yield the content of a report, and name the file and the remedy in errors of the reading code.
 
     Args:
-        path: of the report.
-        kinds: of reports that will do, each with its version of the schema.
-        remedy: how to write such a report, in words.
+        path: path of the report.
+        kinds: accepted kinds of reports, each with its version of the schema.
+        remedy: how to write such a report, as a text.
 
     Raises:
-        BadInputError: there is no such file, it is no report of these kinds and versions, or a value in it is none.
+        BadInputError: the file is missing, is no report of these kinds and versions, or has an invalid value.
     """
     try:
         with located(str(path)):
@@ -47,7 +47,7 @@ def _parse(path: Path, kinds: Mapping[str, int]) -> Any:
     text = read_source(path, _MOST_BYTES, f"a report of {_names(kinds)}")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:  # of numbers with 5,000 digits, too
+    except (ValueError, RecursionError) as error:  # also raised for numbers with 5,000 digits
         raise BadInputError(f"is no JSON: {error}") from error
 
 
@@ -56,14 +56,14 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def take_object(value: Any, what: str) -> dict[str, Any]:
-    """An object of JSON."""
+    """Return a JSON object."""
     if not isinstance(value, dict):
         raise BadInputError(f"{what}: got {value!r:.80}, expected an object")
     return value
 
 
 def take_list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """A list of objects."""
+    """Return a list of objects."""
     value = content.get(key)
     if not isinstance(value, list):
         raise BadInputError(f"{key}: got {value!r:.80}, expected a list")
@@ -71,7 +71,7 @@ def take_list(content: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def take_size(content: Mapping[str, Any], key: str) -> int:
-    """Bytes, or another count."""
+    """Return bytes, or another count."""
     value = content.get(key)
     if type(value) is not int or not 0 <= value < _MOST_SIZE:
         raise BadInputError(f"{key}: got {value!r:.80}, expected bytes")
@@ -79,7 +79,7 @@ def take_size(content: Mapping[str, Any], key: str) -> int:
 
 
 def take_number(content: Mapping[str, Any], key: str) -> float:
-    """A finite number."""
+    """Return a finite number."""
     value = content.get(key)
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
         raise BadInputError(f"{key}: got {value!r:.80}, expected a finite number")
@@ -87,7 +87,7 @@ def take_number(content: Mapping[str, Any], key: str) -> float:
 
 
 def take_text(content: Mapping[str, Any], key: str) -> str:
-    """A text."""
+    """Return a text."""
     value = content.get(key)
     if not isinstance(value, str):
         raise BadInputError(f"{key}: got {value!r:.80}, expected text")
@@ -95,7 +95,7 @@ def take_text(content: Mapping[str, Any], key: str) -> str:
 
 
 def take_truth(content: Mapping[str, Any], key: str) -> bool:
-    """True or false."""
+    """Return true or false."""
     value = content.get(key)
     if type(value) is not bool:
         raise BadInputError(f"{key}: got {value!r:.80}, expected true or false")

@@ -1,4 +1,4 @@
-"""What a check ran with: figures of two reports compare where these are equal."""
+"""Environment of a check; figures of two reports are comparable if their environments are equal."""
 
 import hashlib
 import platform
@@ -14,7 +14,7 @@ _DISTRIBUTIONS = ("edge-embed", "numpy", "onnx", "torch")
 
 
 def environment() -> dict[str, str]:
-    """Versions, processor, and the operator library by its hash."""
+    """Return versions, processor, and the hash of the operator library."""
     versions = {name: metadata.version(name) for name in _DISTRIBUTIONS}
     return {
         "python": platform.python_version(),
@@ -26,6 +26,6 @@ def environment() -> dict[str, str]:
 
 
 def library_hash(path: Path) -> str:
-    """SHA-256 of an operator library, in hex."""
+    """Return the SHA-256 of an operator library, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""A metric of the user's own task on the exported file, the training form and the base.
+"""Metric of the user's own task on the exported file, the training form and the base.
 
-The function is the user's code and is run: a budget names it as a test names what it calls.
+The function is the user's code and is run: a budget names it as a test names the code that it calls.
 """
 
 import math
@@ -46,7 +46,7 @@ def measure_metric(budget: MetricBudget, program: Program, exported: Path, base:
 
 
 def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseline | None) -> Iterator[Finding]:
-    """Whether the exported file is as good as everything that it can be compared with."""
+    """Yield a finding for each reference: training form, base, baseline. It fails if the exported file is worse."""
     references = {"the training form": result.model}
     if result.base is not None:
         references["the base"] = result.base
@@ -68,7 +68,7 @@ def _exported(path: Path, program: Program) -> Run:
 
 
 def _in_litert(path: Path, program: Program) -> Run:
-    """By the operators of the file, which need nothing of ours."""
+    """Return a function that runs the file in LiteRT with its own operators, without the delegate."""
     model = LiteRtModel(path)
     types = {declared.name: declared.array_type for declared in program.inputs}
 

@@ -1,4 +1,4 @@
-"""What an earlier report has and a new one has not: nothing that was looked at before is left out silently."""
+"""Checks of an earlier report that a new one lacks: no check disappears silently."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ _REPLACE = "compress it again, or replace the baseline (--accept)"
 
 
 def dropped_findings(baseline: Baseline, report: ValidationReport, metric: MetricResult | None) -> Iterator[Finding]:
-    """Metrics and targets, which must run again, and tables, which may go: a smaller model is none that is worse."""
+    """Yield metrics and targets, which must run again, and tables, which may go because the model shrinks."""
     for function, value in baseline.metrics.items():
         if metric is None or function != metric.function:
             detail = f"the baseline has {value:.6g}, and it is not measured any more: {_REMEDY}"
@@ -32,10 +32,10 @@ def dropped_findings(baseline: Baseline, report: ValidationReport, metric: Metri
 
 
 def warnings_of_replacing(path: Path, report: CheckReport) -> tuple[str, ...]:
-    """A sentence for everything that the report at ``path``, if there is one, has and the new one has not."""
+    """Return a sentence for each entry that the report at ``path`` has, if there is one, and the new one lacks."""
     try:
         earlier = read_baseline(path)
-    except BadInputError:  # nothing there, or nothing that could be a baseline
+    except BadInputError:  # there is no baseline, or an invalid one
         return ()
     found = dropped_findings(earlier, report.validation, report.metric)
     return tuple(f"{finding.name}: is in the report that {path} was, and in the new one no more" for finding in found)

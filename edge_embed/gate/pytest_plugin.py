@@ -1,4 +1,4 @@
-"""What pytest loads for everybody who has edge-embed installed: one option, one fixture, nothing that takes time."""
+"""Plugin that pytest loads if edge-embed is installed: one option, one fixture, and no slow imports."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ _UPDATE = "--edge-embed-update-baseline"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the one option."""
+    """Add the option that updates baselines."""
     parser.getgroup("edge-embed").addoption(
         _UPDATE,
         action="store_true",

@@ -1,4 +1,4 @@
-"""The quantities of a budget as people write them: ``460 KiB``, ``1.5 MB``, ``1 %``; each reader refuses the rest."""
+"""Quantities of a budget as people write them: ``460 KiB``, ``1.5 MB``, ``1 %``; each reader refuses anything else."""
 
 import math
 import re
@@ -16,13 +16,13 @@ _PERCENT = re.compile(rf"{_NUMBER}\s*%")
 
 @dataclass(frozen=True)
 class Growth:
-    """How much larger something may be than before: bytes, or a fraction of what it was. Exact."""
+    """Allowed growth: bytes, or a fraction of the earlier size. Exact."""
 
     bytes: int = 0
     fraction: Fraction = Fraction(0)
 
     def limit(self, before: int) -> int:
-        """The largest size that passes."""
+        """Return the largest size that passes."""
         return before + self.bytes + math.floor(before * self.fraction)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Growth:
 
 
 def read_bytes(value: Any) -> int:
-    """Bytes, from an integer or from text with a unit."""
+    """Read bytes from an integer or from text with a unit."""
     if type(value) is int and value >= 0:
         return value
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -43,7 +43,7 @@ def read_bytes(value: Any) -> int:
 
 
 def read_fraction(value: Any) -> Fraction:
-    """A part of something, from text with a percent sign."""
+    """Read a fraction from text with a percent sign."""
     found = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None:
         raise BadInputError(f"got {value!r:.80}, expected a percentage as text, such as '10 %'")
@@ -51,7 +51,7 @@ def read_fraction(value: Any) -> Fraction:
 
 
 def read_growth(value: Any) -> Growth:
-    """Bytes or a percentage."""
+    """Read bytes or a percentage."""
     if isinstance(value, str) and "%" in value:
         return Growth(fraction=read_fraction(value))
     try:
@@ -61,42 +61,42 @@ def read_growth(value: Any) -> Growth:
 
 
 def read_bound(value: Any) -> float:
-    """A finite number of at least 0."""
+    """Read a finite number of at least 0."""
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise BadInputError(f"got {value!r:.80}, expected a finite number of at least 0")
     return float(value)
 
 
 def read_seconds(value: Any) -> float:
-    """A finite number above 0."""
+    """Read a finite number above 0."""
     if type(value) not in (int, float) or not 0 < value < math.inf:
         raise BadInputError(f"got {value!r:.80}, expected seconds, a finite number above 0")
     return float(value)
 
 
 def read_cosine(value: Any) -> float:
-    """A number from 0 to 1: no cosine reaches a larger one."""
+    """Read a number from 0 to 1: no cosine reaches a larger one."""
     if type(value) not in (int, float) or not 0 <= value <= 1:
         raise BadInputError(f"got {value!r:.80}, expected a cosine, a number from 0 to 1")
     return float(value)
 
 
 def read_iterations(value: Any) -> int:
-    """A count of at least 2."""
+    """Read a count of at least 2."""
     if type(value) is not int or value < 2:
         raise BadInputError(f"got {value!r:.80}, expected an integer of at least 2")
     return value
 
 
 def read_switch(value: Any) -> bool:
-    """True or false."""
+    """Read true or false."""
     if type(value) is not bool:
         raise BadInputError(f"got {value!r:.80}, expected true or false")
     return value
 
 
 def read_text(value: Any) -> str:
-    """Text that is not empty."""
+    """Read text that is not empty."""
     if not isinstance(value, str) or not value:
         raise BadInputError(f"got {value!r:.80}, expected text")
     return value

@@ -1,4 +1,4 @@
-"""The files that a command writes its report to: places are checked before the work and filled after it."""
+"""Files for the reports of a command: their paths are checked before the work, and written after it."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,25 +23,25 @@ Form = Callable[[Any], str]
 
 
 def to_json_text(report: CheckReport) -> str:
-    """The JSON report, as `edge-embed check` takes it for a baseline: stable order, line by line for its history."""
+    """Return the JSON report, which is also a baseline: stable order, and one entry a line for readable diffs."""
     return json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
 
 
 def replace_baseline(path: Path, report: CheckReport) -> tuple[str, ...]:
-    """Make a report the baseline; a sentence for everything that the old one has and this one has not.
+    """Make a report the baseline; return a sentence for each entry of the old one that this one lacks.
 
     Raises:
         OutputError: it cannot be written; the old one stays.
     """
     warnings = warnings_of_replacing(path, report)
-    written = path.resolve() if path.is_symlink() else path  # a link stays one
+    written = path.resolve() if path.is_symlink() else path  # a link stays a link
     with new_file(written, force=True) as temporary:
         temporary.write_text(to_json_text(report), encoding="utf-8")
     return warnings
 
 
 def accept_report(path: Path, report: CheckReport) -> CheckReport:
-    """Make a report the baseline unless something in it fails; the report then says which it was.
+    """Make a report the baseline unless a finding fails; the returned report states the outcome.
 
     Raises:
         OutputError: as of `replace_baseline`.
@@ -52,7 +52,7 @@ def accept_report(path: Path, report: CheckReport) -> CheckReport:
 
 
 def baseline_kept(path: Path) -> str:
-    """That a baseline was not replaced, and why."""
+    """Describe that a baseline was not replaced, and why."""
     state = "stays as it was" if path.exists() else "was not made"
     return f"the baseline {path} {state}: something other than growth fails or has not run"
 
@@ -76,18 +76,18 @@ def reports_at(
     replaced: Path | None = None,
     force: bool,
 ) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that writes a report in every form that has a place.
+    """Yield a function that writes a report in every form that has a path.
 
     Args:
-        places: by option, a key of ``forms``; None is not written.
-        forms: what makes the text of a report.
-        keep: files that no report may replace, not even by force; what lies beside them as external data neither.
-        replaced: one that only ``--output`` may replace: the baseline.
+        places: path by option, a key of ``forms``; a form with None is not written.
+        forms: functions that make the text of a report.
+        keep: files that no report may replace, not even with ``force``, and their external data.
+        replaced: the baseline, which only ``--output`` may replace.
         force: overwrite existing files.
 
     Raises:
-        BadInputError: what HTML is made with is missing; a place is taken, impossible, an input, or given twice.
-        OutputError: a report could not be written; none is half there.
+        BadInputError: packages for HTML are missing; a path exists, is invalid, is an input, or is given twice.
+        OutputError: a report could not be written; no partial report remains.
     """
     chosen = {option: Path(path) for option, path in places.items() if path is not None}
     if "html" in chosen:

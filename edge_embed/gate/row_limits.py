@@ -1,4 +1,4 @@
-"""Limits of what compression may change in the rows of a table, of a file that was compressed in place."""
+"""Limits on the change of rows by compression, for a file that was compressed in place."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,10 @@ from edge_embed.report.results.validation import Status, ValidationReport
 
 
 def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Finding]:
-    """How near the rows of each table are.
+    """Yield findings on the fidelity of the rows of each table.
 
     Raises:
-        BadInputError: there are limits, and no dense rows to compare with.
+        BadInputError: there are limits, but no dense rows to compare with.
     """
     if budget == RowsBudget():
         return

@@ -1,4 +1,4 @@
-"""Findings about sizes. Bytes in files are exact: one byte above the budget fails; resident memory is measured."""
+"""Findings on sizes. Bytes in files are exact: one byte above the budget fails. Resident memory is measured."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,13 +9,13 @@ from edge_embed.report.results.byte_parts import LIBRARY, by_name, by_table
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import SizeResult, Status
 
-# Fresh processes with one model differ by the pages that allocator and loader touch: up to 64 KiB was seen on one
-# machine with one model; between machines it is more.
+# Resident memory of fresh processes with one model varies with the pages that allocator and loader touch: by up to 64
+# KiB on one machine, and by more between machines.
 RESIDENT_TOLERANCE = 1 << 20
 
 
 def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
-    """Findings of the size limits of a budget; a table or part that it names and the file lacks is one."""
+    """Yield findings of the size limits of a budget, including each named table or part that the file lacks."""
     tables, parts = by_table(sizes.parts), by_name(sizes.parts)
     for name, got, limit in (("on disk", sizes.on_disk, budget.on_disk), ("zipped", sizes.zipped, budget.zipped)):
         if limit is not None:
@@ -34,7 +34,7 @@ def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
 
 
 def growth_findings(growth: Growth, sizes: SizeResult, baseline: Baseline) -> Iterator[Finding]:
-    """What grew since the baseline: the files, each table and each part of them."""
+    """Yield findings on growth since the baseline: the files, each table and each part."""
     before = {"on disk": baseline.on_disk, **_details(baseline)}
     now = {"on disk": sizes.on_disk, **_details(sizes)}
     for name, size in now.items():
@@ -44,7 +44,7 @@ def growth_findings(growth: Growth, sizes: SizeResult, baseline: Baseline) -> It
 
 
 def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: str) -> Finding:
-    """The same for the zipped size, which is exact for one version of zlib only."""
+    """Return the finding on growth of the zipped size, which is exact only for one version of zlib."""
     name, limit = "growth of zipped", growth.limit(baseline.zipped)
     if baseline.zlib != zlib:
         reason = f"the baseline was deflated by zlib {baseline.zlib:.40}, this is zlib {zlib}: make it again here"
@@ -54,7 +54,7 @@ def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: s
 
 
 def grown(sizes: SizeResult, baseline: Baseline) -> dict[str, int]:
-    """Bytes now less bytes then, by name; what is gone is negative."""
+    """Return bytes now less bytes in the baseline, by name; a removed part is negative."""
     now = {"on disk": sizes.on_disk, "zipped": sizes.zipped} | {part.title: part.bytes for part in sizes.parts}
     then = {"on disk": baseline.on_disk, "zipped": baseline.zipped}
     then |= {part.title: part.bytes for part in baseline.parts}
@@ -62,7 +62,7 @@ def grown(sizes: SizeResult, baseline: Baseline) -> dict[str, int]:
 
 
 def _details(of: SizeResult | Baseline) -> dict[str, int]:
-    """Tables and parts by name; what aligns tensors is no content, and counts for the whole only."""
+    """Return tables and parts by name, without padding, which counts only for the whole file."""
     tables = {f"table {table}": size for table, size in by_table(of.parts).items()}
     return tables | {f"part {part.title}": part.bytes for part in of.parts if part.name != "padding"}
 

@@ -1,4 +1,4 @@
-"""Findings about targets: where the model had to run, and what was counted there exactly."""
+"""Findings on targets: required runs, and exact counts."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from edge_embed.report.results.validation import Status, TargetResult, Validatio
 
 
 def target_findings(budget: Budget, report: ValidationReport, baseline: Baseline | None) -> Iterator[Finding]:
-    """Parity on every target that is required, the bounds on errors there, and instructions beside the baseline."""
+    """Yield parity on every required target, the error bounds there, and instructions against the baseline."""
     for target in report.targets:
         yield Finding("parity", f"target {target.name}", target.status, target.detail)
         for output in target.outputs:

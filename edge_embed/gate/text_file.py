@@ -1,4 +1,4 @@
-"""A text file that a person or an earlier check wrote: read whole, and not if it is far too large."""
+"""Text file that a person or an earlier check wrote: it is read whole, up to a limit of bytes."""
 
 import re
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import read_whole
 
-# Neither JSON nor TOML has lines that begin so, but within a text of several lines.
+# Outside of multi-line strings, neither JSON nor TOML has lines with this beginning.
 _CONFLICT = re.compile(r"^(<{7}|>{7})( |\r?$)", re.MULTILINE)
 
 
 def read_source(path: Path, most: int, expected: str) -> str:
-    """The text of a file, without a byte order mark.
+    """Return the text of a file, without a byte order mark.
 
     Args:
-        path: of the file.
-        most: bytes that are read.
-        expected: what it should be, in words, for messages.
+        path: path of the file.
+        most: largest number of bytes.
+        expected: description of the expected content, for messages.
 
     Raises:
-        BadInputError: there is no such file, it cannot be read, is larger, is no UTF-8, or has marks of a conflict.
+        BadInputError: the file is missing, unreadable, too large, not UTF-8, or has marks of a conflict.
     """
     try:
         text = read_whole(path, most, expected).decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""Findings out of a validation: parity of everything that it compared, and latency beside its peers."""
+"""Findings from a validation: parity of everything that it compared, and latency against its peers."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,9 +12,9 @@ _WORDS = {"max": "largest", "mean": "mean", "quantile": "99.9 % quantile of the"
 
 
 def parity_findings(budget: ParityBudget, report: ValidationReport) -> Iterator[Finding]:
-    """Every statement of a validation that can fail, then the bounds on errors.
+    """Yield a finding for each check of a validation, then for the bounds on errors.
 
-    Not every model runs on every path, such as the reference evaluator: a path need not run.
+    Not every model runs on every path, such as the reference evaluator, so a path is not required to run.
     """
     for check in report.structure:
         yield _of(check, check.name)
@@ -31,7 +31,7 @@ def parity_findings(budget: ParityBudget, report: ValidationReport) -> Iterator[
 
 
 def peer_findings(at_most: Mapping[str, float], report: ValidationReport) -> Iterator[Finding]:
-    """Whether the custom op is fast enough beside its peers: fails where the whole interval lies above the limit.
+    """Yield findings on the time of the custom op against each peer; one fails if its whole interval exceeds the limit.
 
     Raises:
         BadInputError: the budget names a peer that validation does not compare with.
@@ -62,11 +62,11 @@ def _of(check: Check, name: str) -> Finding:
 
 
 def bound_findings(budget: ParityBudget, where: str, output: OutputResult) -> Iterator[Finding]:
-    """The bounds on the errors of one output."""
+    """Yield findings on the error bounds of one output."""
     for statistic, attribute in _STATISTICS.items():
         limit = budget.bound(output.name, statistic)
         got: float | None = getattr(output, attribute)
-        if limit is None or got is None:  # of the training form itself; what is not finite has failed already
+        if limit is None or got is None:  # the training form has no error; non-finite values have failed already
             continue
         status: Status = "failed" if got > limit else "passed"
         of_output = getattr(budget.outputs.get(output.name), statistic, None) is not None

@@ -80,8 +80,11 @@ def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | P
 
 
 def is_transformers_folder(path: Path) -> bool:
-    """Return whether a path is a transformers folder that is not of a more specific kind."""
-    return path.is_dir() and model_in(path) is None and is_transformers(path)
+    """Return whether a path is a transformers folder; a model2vec folder may have a config and a tokenizer too."""
+    if not path.is_dir() or not is_transformers(path):
+        return False
+    inside = model_in(path)
+    return inside is None or not is_model2vec(inside)
 
 
 def _reader(path: Path, tables: Collection[str], reading: Reading) -> Reader | None:

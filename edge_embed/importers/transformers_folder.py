@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.importers.folder_left_out import folder_left_out
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
+from edge_embed.report.results.model_source import SourceFacts
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # names
@@ -60,6 +62,7 @@ def read_transformers(folder: Path) -> Program:
         model, examples, dynamic, dimension_names=names, output_names=_output_names(model, examples)
     )
     program.source = folder
+    program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
 
 

@@ -1,1 +1,1 @@
-"""Looks into files and into the installation: what is there, whether it is sound, what is missing."""
+"""Inspection of files and of the installation: content, damage, missing parts."""

@@ -1,4 +1,4 @@
-"""Forms of ANT in a saved program: a table that learns, a mixture of sets of anchors, or a frozen one."""
+"""Forms of ANT in a saved program: a trainable table, a mixture of anchor sets, or a frozen table."""
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from edge_embed.program.program import dtype_name
 
 
 def _trainable(transform: Tensor, anchors: Tensor, padding_idx: int | None) -> Sizes:
-    """Return the sizes that packing now would give; training changes which entries are zero."""
+    """Return the sizes that packing would have now; training changes which entries are zero."""
     (rows, num_anchors), dim = transform.shape, anchors.shape[1]
     padding = 0 if padding_idx is None else _positive(transform[padding_idx])
     kept = _positive(transform) - padding

@@ -1,4 +1,4 @@
-"""Matrices of a checkpoint that may be tables: their shape tells, what is done with them stands in the model alone."""
+"""Matrices of a checkpoint that may be tables, judged by shape; only the model defines their use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +11,15 @@ from edge_embed.program.program import dtype_name
 from edge_embed.program.without_weights import optimizer_states
 
 _TALL = 4  # times as many rows as columns: layers inside a model have no more
-_RATIO = 8  # that is shown, for one
+_RATIO = 8  # compression ratio of the example in the note
 
 
 def candidates(content: Any, checkpoint: Checkpoint) -> Iterator[DenseInfo]:
-    """Yield matrices of floats with many rows that hold a twentieth of the weights, each memory once.
+    """Yield matrices of floats with many rows and at least a twentieth of the weights; shared memory counts once.
 
     Args:
-        content: from `edge_embed.program.checkpoint.read_checkpoint`.
-        checkpoint: of it, from `edge_embed.program.find_weights.open_checkpoint`.
+        content: content from `edge_embed.program.checkpoint.read_checkpoint`.
+        checkpoint: the same content, opened by `edge_embed.program.find_weights.open_checkpoint`.
     """
     states = tuple(optimizer_states(content))
     weights = {
@@ -38,7 +38,7 @@ def candidates(content: Any, checkpoint: Checkpoint) -> Iterator[DenseInfo]:
 
 
 def note_of(path: Path, found: list[DenseInfo]) -> str:
-    """Return the command that compresses the matrices, and the bytes they take afterwards."""
+    """Return the command that compresses the matrices, and their bytes after it."""
     names = ", ".join(table.name for table in found)
     packed = sum(table.stored_bytes for table in found) // _RATIO
     return (

@@ -1,7 +1,7 @@
-"""``doctor``: what is installed, whether the operator library is found and runs, and how to mend what is not.
+"""Command ``doctor``: installed packages, whether the operator library is found and runs, and remedies.
 
-The proof is a run: a model of one node, without a portable body, so that ONNX Runtime can only give a result
-by our kernel; the result is compared with the numpy form bit by bit.
+The proof is a run of a model with one node and no portable body, so that only our kernel can compute the result. The
+result is compared bit by bit with that of the numpy form.
 """
 
 import ctypes
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 _DISTRIBUTIONS = "edge-embed torch numpy onnx onnxscript onnx-ir onnxruntime safetensors click rich".split()
 _KERNELS = ("ee_gather", "ee_bag", "ee_logits", "ee_topk")
-_PROBED = "dpq"  # the method of the probe
+_PROBED = "dpq"  # method of the probe
 _FORCED = "EDGE_EMBED_FORCE_ISA"
-# What our kernels, or the matrix products of ONNX Runtime around them, can make use of.
+# Features that our kernels, or the matrix products of ONNX Runtime around them, can use.
 _CPU_FEATURES = (
     "sse4_2 avx avx2 f16c fma avx512f avx512bw avx512vbmi avx512_vnni avx_vnni amx_int8 "
     "asimd asimdhp asimddp i8mm bf16 sve sve2"
@@ -43,15 +43,15 @@ class LibraryInfo:
     """The operator library.
 
     Attributes:
-        path: Where it was found.
-        version: As it says itself.
+        path: Path where it was found.
+        version: Version that it reports.
         bytes: Size of the file.
-        most_bytes: How large it may be with its methods.
+        most_bytes: Size limit of a library with these methods.
         kernels: Functions of its C interface that can be called.
-        methods: Those that were built into it, whose tables these functions take.
-        isa: Instruction set whose kernels run here, chosen by the processor or by EDGE_EMBED_FORCE_ISA.
-        isas: All that it has kernels for, best first, and whether the processor has them.
-        runs: Whether ONNX Runtime registered it and its kernel gave the right rows.
+        methods: Methods that were built into it; these functions accept tables of them.
+        isa: Instruction set of the kernels that run here, selected by the processor or by EDGE_EMBED_FORCE_ISA.
+        isas: All instruction sets that it has kernels for, best first, and whether the processor supports each.
+        runs: Whether ONNX Runtime registered it and its kernel computed the right rows.
     """
 
     path: str
@@ -67,12 +67,12 @@ class LibraryInfo:
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """The library that training and compression compute with.
+    """The library for the computations of training and compression.
 
     Attributes:
-        path: Where it was found; None where there is none, or this system cannot load it.
-        isa: Instruction set whose kernels run here.
-        lack: Why there is none and the remedy; training works all the same, slower.
+        path: Path where it was found; None if it is missing, or this system cannot load it.
+        isa: Instruction set of the kernels that run here.
+        lack: Reason why it is missing, and the remedy; training also works without it, but slower.
     """
 
     path: str | None = None
@@ -85,17 +85,18 @@ class DoctorReport(Shown):
     """The state of an installation.
 
     Attributes:
-        versions: Of Python and of each package, None where it is missing, which is no problem if an extra brings it.
+        versions: Version of Python and of each package; None if missing, which is no problem for packages of an extra.
         system: Operating system and processor.
-        cpu_features: Vector extensions found; None where the system does not say.
-        library: The operator library, None if there is none that fits.
-        training: The library that training computes with, which is no problem where it is missing.
+        cpu_features: Vector extensions found; None if the system does not report them.
+        library: The operator library, None if none fits.
+        training: The library that training uses; it is no problem if it is missing.
         opset: Version of the standard operators in exported files.
         ir_version: Version of the file format of exported files.
         providers: Execution providers of ONNX Runtime.
-        extras: Optional parts of the package, which are no problem where they are missing.
-        targets: Where models can be run, and what each of them lacks here, which is no problem.
-        problems: What is wrong; empty if all is well.
+        extras: Optional parts of the package; it is no problem if they are missing.
+        targets: Targets that run models, and the parts that each of them lacks here; it is no problem if they lack
+            some.
+        problems: Problems, each with a remedy; empty if all is well.
     """
 
     versions: dict[str, str | None]
@@ -112,25 +113,25 @@ class DoctorReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether everything is there and works."""
+        """Return whether there are no problems."""
         return not self.problems
 
     @property
     def exit_code(self) -> int:
-        """0 or 1."""
+        """Return 0 without problems, else 1."""
         return 0 if self.ok else 1
 
     def show(self, console: Console) -> None:
-        """Print on a console. As with `Shown.view`, a result does not import how it looks."""
+        """Print on a console. As with `Shown.view`, a result does not import its view."""
         import_module("edge_embed.inspection.render").render_doctor(self, console)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values, ready for ``json.dumps``."""
+        """Return the report as plain values, ready for ``json.dumps``."""
         return {"schema_version": SCHEMA_VERSION, "ok": self.ok, **asdict(self)}
 
 
 def diagnose() -> DoctorReport:
-    """Look at everything that can be missing; nothing that is missing raises."""
+    """Check everything that can be missing; missing parts do not raise."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {name: _version(name) for name in _DISTRIBUTIONS}
     problems = [_missing(name) for name, version in versions.items() if version is None and not find_extra(name)]
@@ -164,7 +165,7 @@ def _missing(name: str) -> Problem:
 
 
 def _requirement(name: str) -> str:
-    """The range that this package asks for, such as ``onnx<1.24,>=1.23``."""
+    """Return the range that this package requires, such as ``onnx<1.24,>=1.23``."""
     try:
         wanted = metadata.requires("edge-embed") or []
     except metadata.PackageNotFoundError:
@@ -173,7 +174,7 @@ def _requirement(name: str) -> str:
 
 
 def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
-    """Run a step; whatever it raises becomes a problem, but for a package that an extra would bring."""
+    """Run a step; its exception becomes a problem, unless a package of an extra is missing."""
     try:
         return step()
     except EdgeEmbedError as error:
@@ -187,7 +188,7 @@ def _attempt(step: Callable[[], T], problems: list[Problem]) -> T | None:
 
 
 def _what_and_remedy(message: str) -> tuple[str, str]:
-    """Our errors end with the remedy, after the last colon."""
+    """Split an error message of this package into fault and remedy; the remedy follows the last colon."""
     what, _, remedy = message.rpartition(": ")
     return what or message, remedy if what else "see the message"
 
@@ -252,7 +253,7 @@ def _isas(library: ctypes.CDLL) -> dict[str, bool]:
 
 
 def _probe(library: Path) -> str:
-    """Run the kernel in ONNX Runtime; an empty text if its rows are right, else what went wrong."""
+    """Run the kernel in ONNX Runtime; return an empty text if its rows are right, else what went wrong."""
     import numpy as np  # noqa: PLC0415
     import onnxruntime  # noqa: PLC0415
 
@@ -260,7 +261,7 @@ def _probe(library: Path) -> str:
 
     table, ids = probe_table(), np.array([[0, 6, 2], [5, 1, 2]])
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong comes back as an exception; it would be printed too
+    options.log_severity_level = 4  # errors come back as exceptions; they would be printed too
     try:
         options.register_custom_ops_library(str(library))
         model = probe_model(table)
@@ -274,7 +275,7 @@ def _probe(library: Path) -> str:
 
 
 def _cpu_features() -> list[str] | None:
-    """From Linux; other systems have no such file."""
+    """Return the vector extensions of the processor on Linux; other systems have no such file."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

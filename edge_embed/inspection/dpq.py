@@ -1,4 +1,4 @@
-"""Forms of DPQ in a saved program: a table that learns, is frozen, or has scales for its rows."""
+"""Forms of DPQ in a saved program: a trainable table, a frozen one, or one with row scales."""
 
 from dataclasses import replace
 from typing import Any

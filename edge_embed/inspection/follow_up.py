@@ -1,4 +1,4 @@
-"""What other tools do to an exported model: which one likely took our nodes or their bodies, and what to do instead."""
+"""Changes of an exported model by other tools: which one likely removed our nodes or their bodies, and the remedy."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,11 @@ NO_NODES = (
     "slow path only: no node of edge-embed is left, so the tables are looked up by standard operators and the operator "
     "library has no effect"
 )
-_OF_ORT = "_inlfunc_"  # what ONNX Runtime puts before the names of the values that it inlines
+_OF_ORT = "_inlfunc_"  # prefix of the values that ONNX Runtime inlines
 
 
 def nodes_are_gone(model: ModelProto) -> str:
-    """The warning for a model with our tables and none of our nodes."""
+    """Return the warning for a model with our tables and none of our nodes."""
     if any(name.startswith(_OF_ORT) for node in model.graph.node for name in node.output):
         return (
             f"{NO_NODES}. ONNX Runtime inlined the portable bodies: give quant_pre_process skip_optimization=True; "
@@ -27,7 +27,7 @@ def nodes_are_gone(model: ModelProto) -> str:
 
 
 def bodies_are_gone(model: ModelProto, op_types: Iterable[str]) -> str:
-    """The warning for nodes without their functions."""
+    """Return the warning for nodes without their functions."""
     what = f"{', '.join(op_types)}: no portable body, the file needs the operator library"
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), OPSET)
     if opset != OPSET:

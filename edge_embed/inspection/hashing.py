@@ -1,4 +1,4 @@
-"""Compares stored tensors with the SHA-256 noted when they were written, a block at a time."""
+"""Comparison of stored tensors with the SHA-256 from the time of writing, one block at a time."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _BLOCK_BYTES = 4 << 20
 
 
 class HashCheck:
-    """The comparison for one table: ``not checked`` until the first tensor is compared.
+    """Comparison for one table: ``not checked`` until the first tensor is compared.
 
     Attributes:
         expected: SHA-256 in hex by tensor.
@@ -25,7 +25,7 @@ class HashCheck:
         self._compared = False
 
     def compare(self, tensor: str, digest: str) -> None:
-        """Note whether a tensor's bytes are the ones that were written."""
+        """Record whether a tensor's bytes are the ones that were written."""
         self._compared = True
         if digest != self.expected[tensor]:
             self.differences.append(
@@ -35,7 +35,7 @@ class HashCheck:
 
     @property
     def status(self) -> HashStatus:
-        """For the report."""
+        """Return the status for the report."""
         if not self._compared:
             return "not checked"
         return "DIFFERS" if self.differences else "matches"

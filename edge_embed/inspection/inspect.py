@@ -1,4 +1,4 @@
-"""``inspect``: recognises a file by its content and says what it holds, without running anything from it."""
+"""Command ``inspect``: recognises a file by its content and lists what it holds, without running code from it."""
 
 import os
 import stat
@@ -16,12 +16,12 @@ Inspector = Callable[..., FileReport]
 
 _ZIP = b"PK"
 _GZIP = b"\x1f\x8b"
-_FIRST_FIELD = 0x08  # of a protobuf message, a number
+_FIRST_FIELD = 0x08  # first byte of a protobuf message whose field 1 is a number
 _PICKLE = b"\x80"
-_ORT = b"ORTM"  # the identifier of its flatbuffers, behind the first offset
+_ORT = b"ORTM"  # identifier of its flatbuffers, after the first offset
 _TFLITE = b"TFL3"
 _PACKED = b'"edge_embed"'
-_MOST_HEADER = 100_000_000  # of safetensors
+_MOST_HEADER = 100_000_000  # bytes of a safetensors header
 _EXPECTED = (
     "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
     "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
@@ -30,35 +30,37 @@ _EXPECTED = (
 
 @interactive
 def inspect(path: StrPath, verify: bool = False) -> FileReport:
-    """Contents of a file, table by table: a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
+    """Return the contents of a file, table by table.
+
+    The file is a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
 
     Args:
         path: the file, or the folder of a transformers model.
         verify: check the hash of every table, and of nothing else.
 
     Raises:
-        BadInputError: if the file is missing, damaged or of no kind that is known.
+        BadInputError: if the file is missing, damaged or of an unknown kind.
     """
     return inspect_file(checked_path("path", path), verify)
 
 
 def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_SHOWS) -> FileReport:
-    """Report what a file contains: tables, their sizes and shares, and what runs them.
+    """Report the content of a file: tables, their sizes and shares, and what runs them.
 
     Args:
-        path: A saved program, a ``torch.save`` file, a packed ``.safetensors`` file, an ``.onnx`` model
-            (whose external data lies beside it), what ONNX Runtime made of one, ``.ort``, a ``.tflite`` model, a file
-            of word vectors, or the folder of a model2vec or transformers model.
-        verify: Also read the tables and compare their SHA-256 with what was noted when they were written.
-            A saved program has a checksum on every member instead, which is always compared.
-        reading: How word vectors are read, where they do not say that themselves.
+        path: A saved program, a ``torch.save`` file, or a packed ``.safetensors`` file. An ``.onnx`` model with its
+            external data beside it, an ``.ort`` model (converted by ONNX Runtime), or a ``.tflite`` model. A file of
+            word vectors, or the folder of a model2vec or transformers model.
+        verify: Also read the tables and compare their SHA-256 with the one from the time of writing. A saved program
+            has a checksum on every member instead, which is always compared.
+        reading: Options for reading word vectors whose files do not state them.
 
     Returns:
-        The report; its ``exit_code`` is 3 where something differs.
+        The report; its ``exit_code`` is 3 if something differs.
 
     Raises:
-        BadInputError: The file is missing, damaged, or none of these; external data is missing, too short
-            or not beside the model.
+        BadInputError: The file is missing, damaged, or none of these; external data is missing, too short or not beside
+            the model.
     """
     path = Path(path)
     inspector = _inspector(path)
@@ -88,13 +90,13 @@ def _inspector(path: Path) -> Inspector:
     if is_onnx(start):
         return _onnx
     by_suffix = {".onnx": _onnx, ".tflite": _tflite, ".safetensors": _packed, ".pt": _program, ".pt2": _program}
-    suffix = path.suffix.lower()  # damaged at its very beginning: the reader of its kind says where
+    suffix = path.suffix.lower()  # the first bytes are damaged: the reader for the suffix reports where
     kind = kind_in(path) if suffix in by_suffix or start[0] == _FIRST_FIELD else None
     if kind is not None and start[:2] != _GZIP:
         raise BadInputError(f"{path}: {kind}")
     if suffix in by_suffix:
         return by_suffix[suffix]
-    if start[0] == _FIRST_FIELD:  # a protobuf message that begins with field 1, a number, as every ONNX model does
+    if start[0] == _FIRST_FIELD:  # a protobuf message whose field 1 is a number, as in every ONNX model
         return _onnx
     return _vectors
 
@@ -103,7 +105,7 @@ def _start_of(path: Path) -> tuple[bytes, int]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
             raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
-        if not os.stat(path).st_size:  # a file of /proc, which may wait for ever, says that too
+        if not os.stat(path).st_size:  # also true for files of /proc, whose reading may never end
             return b"", 0
         with path.open("rb") as file:
             return file.read(16), os.fstat(file.fileno()).st_size
@@ -115,12 +117,12 @@ def _start_of(path: Path) -> tuple[bytes, int]:
 
 
 def is_ort_format(start: bytes) -> bool:
-    """Whether a file that begins so is a model in ORT format."""
+    """Return whether the first bytes of a file are those of a model in ORT format."""
     return start[4:8] == _ORT
 
 
 def is_onnx_file(path: Path) -> bool:
-    """Whether a file is an ONNX model, or by its name was to be one; False where it cannot be read."""
+    """Return whether a file is an ONNX model by suffix or content; False if it cannot be read."""
     if path.suffix.lower() == ".onnx":
         return True
     try:
@@ -130,7 +132,7 @@ def is_onnx_file(path: Path) -> bool:
 
 
 def is_tflite_file(path: Path) -> bool:
-    """Whether a file is a TFLite model, or by its name was to be one; False where it cannot be read."""
+    """Return whether a file is a TFLite model by suffix or content; False if it cannot be read."""
     if path.suffix.lower() == ".tflite":
         return True
     try:
@@ -140,23 +142,23 @@ def is_tflite_file(path: Path) -> bool:
 
 
 def is_tflite(start: bytes) -> bool:
-    """Whether a file that begins so is a TFLite model."""
+    """Return whether the first bytes of a file are those of a TFLite model."""
     return start[4:8] == _TFLITE
 
 
 def _is_safetensors(start: bytes, size: int) -> bool:
-    """Eight bytes of header length, then a JSON object."""
+    """Return whether a file begins with eight bytes of header length and a JSON object."""
     return size > 9 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
 
 def _has_packed_tables(path: Path, start: bytes) -> bool:
-    """Whether the header of a safetensors file names ours; one that is too long for a header is left to its reader."""
+    """Return whether a safetensors header names our tables; an overlong header is left to its reader."""
     length = int.from_bytes(start[:8], "little")
     with path.open("rb") as file:
         return length > _MOST_HEADER or _PACKED in file.read(8 + length)
 
 
-# Each kind is loaded when it is needed: torch takes seconds, and only saved programs need it.
+# The reader of each kind is imported when needed: torch takes seconds to import, and only saved programs need it.
 
 
 def _zip(path: Path, verify: bool) -> FileReport:

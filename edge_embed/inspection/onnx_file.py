@@ -1,4 +1,4 @@
-"""An ``.onnx`` model: its structure is parsed once, external data is checked but never loaded."""
+"""Inspection of an ``.onnx`` model: its structure is parsed once, external data is checked but never loaded."""
 
 import json
 import math
@@ -96,7 +96,7 @@ class _Inspection:
             onnx=OnnxInfo(
                 int(self._model.ir_version),
                 {item.domain or "ai.onnx": int(item.version) for item in self._model.opset_import},
-                FORMAT_VERSION if self._nodes or self._manifest else None,  # others were refused by now
+                FORMAT_VERSION if self._nodes or self._manifest else None,  # other versions were refused before
                 operators,
                 self._weights.files(),
             ),
@@ -106,9 +106,9 @@ class _Inspection:
         )
 
     def _operators(self) -> list[OperatorInfo]:
-        """Node and body, per operator type; a warning says what is lost without one of them.
+        """Return node count and body of each operator type, and warn about a missing one of the two.
 
-        A body that only other bodies call is part of those, and needed by them.
+        A body that only other bodies call is part of those, and they require it.
         """
         bodies = {function.name for function in self._model.functions if function.domain == DOMAIN}
         used = {node.op_type for node in self._nodes}
@@ -154,7 +154,7 @@ class _Inspection:
         return info
 
     def _stored(self, table: OnnxTable, shape: TableShape, check: HashCheck) -> int:
-        """Bytes of the table's tensors in the model; they are hashed on the way if that was asked for."""
+        """Return the bytes of the table's tensors in the model; hash the tensors if verification is requested."""
         specs = {tensor: self._weights.spec(stored) for tensor, stored in table.initializers.items()}
         known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
         if len(known) < len(specs):
@@ -180,10 +180,10 @@ class _Inspection:
             )
 
     def _dense(self) -> list[DenseInfo]:
-        """Initializers of two dimensions that are gathered by row."""
+        """Return the initializers of two dimensions that are gathered by row."""
         ours = {name for node in self._nodes for name in node.input}
         noted = self._manifest.tensor_specs().values() if self._manifest and not self._nodes else ()
-        # The body of a table, inlined, gathers from its tensors too, as they are or flattened.
+        # An inlined body of a table gathers from its tensors too, unchanged or flattened.
         inlined = {TensorSpec(dtype, (math.prod(shape[:-1]), shape[-1])) for dtype, shape in noted}
         found: dict[str, DenseInfo] = {}
         for node in self._model.graph.node:
@@ -199,7 +199,7 @@ class _Inspection:
         return list(found.values())
 
     def _output_layers(self) -> list[DenseInfo]:
-        """Matrices of output layers that share no table; none where bodies of ours were inlined, which have some."""
+        """Return matrices of output layers without a table; none if our bodies, which have such, were inlined."""
         if not any(item.domain in STANDARD for item in self._model.opset_import) or (
             self._manifest and not self._nodes
         ):
@@ -233,7 +233,7 @@ class _Inspection:
 
 
 def _with_rest(used: OnnxTable, noted: TableEntry) -> OnnxTable:
-    """A table of plain nodes with the rest of it, where a session saved them: it inlines the nodes around them."""
+    """Complete a table of plain nodes, whose surrounding nodes were inlined by a session that saved the model."""
     if used.shape == noted.shape or used.shape != noted.shape.plain:
         return used
     names = stored_names(used.name, noted.shape.tensor_specs())
@@ -241,7 +241,7 @@ def _with_rest(used: OnnxTable, noted: TableEntry) -> OnnxTable:
 
 
 def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable:
-    """A table by its entry in the manifest: no node uses it, or the node does not show its sizes."""
+    """Return a table from its manifest entry: no node uses it, or the node does not show its sizes."""
     names = stored_names(name, noted.shape.tensor_specs())
     return OnnxTable(name, noted.method, noted.shape, noted.padding_idx, used.initializers if used else names)
 

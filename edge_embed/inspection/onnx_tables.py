@@ -1,4 +1,4 @@
-"""The compressed tables of an ONNX model as its nodes describe them, checked against their tensors."""
+"""Compressed tables of an ONNX model as its nodes describe them, checked against their tensors."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,13 +31,13 @@ class OnnxTable:
     """One table as a node uses it.
 
     Attributes:
-        name: What the names of its tensors begin with.
+        name: Prefix of the names of its tensors.
         method: ``dpq``, ...
         shape: From the node's attributes and the shapes of its tensors, not yet checked against all of them
-            (`check_specs`); None where a tensor is no initializer.
+            (`check_specs`); None if a tensor is no initializer.
         padding_idx: The row that is exactly zero, or None.
         initializers: Name in the model of each tensor.
-        nodes: Of each node, its use, and how many bytes a session may take for it; None: what is usual.
+        nodes: Use of each node, and its limit of session memory in bytes; None for the default.
     """
 
     name: str
@@ -49,16 +49,16 @@ class OnnxTable:
 
     @property
     def session_bytes(self) -> int:
-        """Bytes that a session takes at most beside the table, to be faster."""
+        """Return the most session memory of the table."""
         if self.shape is None:
             return 0
         return sum(session_bytes(self.method, self.shape, use, limit) for use, limit in self.nodes)
 
 
 def nodes_of(model: ModelProto) -> list[NodeProto]:
-    """Our nodes, also those in branches, loops and functions of other tools.
+    """Return our nodes, including those in branches, loops and functions of other tools.
 
-    Our own functions call our own nodes too, on whatever table they are given.
+    Nodes inside our own functions are left out, because they serve every table.
     """
     found = list(_walk(model.graph))
     for function in model.functions:
@@ -68,16 +68,16 @@ def nodes_of(model: ModelProto) -> list[NodeProto]:
 
 
 def called_by_bodies(model: ModelProto) -> set[str]:
-    """Types of our nodes that our own functions call: the bodies of the other uses look rows up."""
+    """Return types of our nodes that our own functions call: the bodies of other uses look up rows."""
     ours = [node for function in model.functions if function.domain == DOMAIN for node in function.node]
     return {inner.op_type for node in ours for inner in _walk_node(node) if inner.domain == DOMAIN}
 
 
 def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxTable]:
-    """The tables that nodes use, by name.
+    """Return the tables that nodes use, by name.
 
     Raises:
-        BadInputError: A node is not what any version of this package writes, or does not fit its tensors.
+        BadInputError: A node is not from any version of this package, or does not fit its tensors.
     """
     found: dict[str, OnnxTable] = {}
     for node in nodes:
@@ -120,7 +120,7 @@ def _memory(attributes: Attributes) -> int | None:
 
 
 def check_specs(got: Mapping[str, TensorSpec], shape: TableShape) -> None:
-    """Refuse tensors whose type or shape is not what the table needs."""
+    """Refuse tensors whose type or shape differs from the table's."""
     for tensor, expected in shape.tensor_specs().items():
         if got[tensor] != expected:
             raise BadInputError(

@@ -1,4 +1,4 @@
-"""Where the weights of an ONNX model lie: in the model, or in files beside it that are checked, not loaded."""
+"""Weights of an ONNX model: inside the model, or in files beside it that are checked, not loaded."""
 
 import hashlib
 from pathlib import Path
@@ -20,7 +20,7 @@ from edge_embed.packed.packed_form import TensorSpec
 
 PAGE = 4096
 CACHE_LINE = 64
-LARGE = 64 << 10  # from here on a tensor is aligned to pages
+LARGE = 64 << 10  # tensors of at least this size are aligned to pages
 
 
 class Weights:
@@ -30,8 +30,8 @@ class Weights:
         data_bytes: Bytes of all files of external data.
 
     Raises:
-        BadInputError: A tensor has fewer or more bytes than its shape, or its external data is missing, too
-            short or outside the folder.
+        BadInputError: The bytes of a tensor do not match its shape, or its external data is missing, too short or
+            outside the folder.
     """
 
     def __init__(self, path: Path, model: ModelProto) -> None:
@@ -50,16 +50,16 @@ class Weights:
         self.data_bytes = sum(file.bytes for file in self.files())
 
     def spec(self, name: str) -> TensorSpec | None:
-        """Type (numpy's name) and shape of an initializer of the main graph, or None if there is none."""
+        """Return type (numpy's name) and shape of an initializer of the main graph, or None if there is none."""
         tensor = self._main.get(name)
         return None if tensor is None else TensorSpec(dtype_name(tensor.data_type), tuple(tensor.dims))
 
     def nbytes(self, name: str) -> int:
-        """Bytes of an initializer of the main graph; 0 where its type has no fixed size."""
+        """Return the bytes of an initializer of the main graph; 0 if its type has no fixed size."""
         return expected_bytes(self._main[name]) or 0
 
     def sha256(self, name: str) -> str:
-        """Hash an initializer of the main graph, as little-endian bytes."""
+        """Return the hash of an initializer of the main graph, as little-endian bytes."""
         tensor = self._main[name]
         if tensor.data_location == TensorProto.EXTERNAL:
             external = ExternalTensor(self._folder, tensor)
@@ -70,7 +70,7 @@ class Weights:
         return hashlib.sha256(little_endian(numpy_helper.to_array(tensor)).data).hexdigest()
 
     def files(self) -> list[DataFileInfo]:
-        """The files of external data, by name."""
+        """Return the files of external data, by name."""
         by_name: dict[str, list[ExternalTensor]] = {}
         for tensor in self._external:
             by_name.setdefault(tensor.name, []).append(tensor)
@@ -80,7 +80,7 @@ class Weights:
         ]
 
     def misaligned(self) -> int:
-        """How many external tensors lie where a runtime cannot use them in place."""
+        """Return the number of external tensors that a runtime cannot use in place because of their alignment."""
         return sum(_alignment(tensor) < (PAGE if tensor.nbytes >= LARGE else CACHE_LINE) for tensor in self._external)
 
 

@@ -1,4 +1,4 @@
-"""A model in ORT format, the flatbuffer that ONNX Runtime writes for small builds: read with its own schema."""
+"""Model in ORT format, the flatbuffer that ONNX Runtime writes for small builds: read with its own schema."""
 
 import hashlib
 import struct
@@ -18,7 +18,7 @@ from edge_embed.inspection.report import FileReport, OnnxInfo, OperatorInfo, Por
 from edge_embed.packed.manifest import FORMAT_VERSION, TableEntry, parse_manifest
 from edge_embed.packed.stored_names import stored_names
 
-# Offsets of a file that was cut or changed can lead anywhere.
+# Offsets in a cut or changed file can point anywhere.
 _MALFORMED = (struct.error, IndexError, AttributeError, TypeError, ValueError, OverflowError)
 _MOST_BYTES = 2**31 - 1  # offsets are signed 32-bit numbers
 _NOTE = (
@@ -78,7 +78,7 @@ def _report(path: Path, content: bytes, model: Any, verify: bool) -> FileReport:
 
 
 def _entries(model: Any, file_bytes: int) -> Mapping[str, TableEntry]:
-    """The manifest, which travels in the metadata as in the .onnx file."""
+    """Return the entries of the manifest, which is in the metadata as in the .onnx file."""
     for at in range(model.MetadataPropsLength()):
         item = model.MetadataProps(at)
         if _text(item.Key()) == MANIFEST_KEY:
@@ -87,7 +87,7 @@ def _entries(model: Any, file_bytes: int) -> Mapping[str, TableEntry]:
 
 
 def _table(name: str, entry: TableEntry, stored: Mapping[str, Any], verify: bool, differences: list[str]) -> TableInfo:
-    """One table of the manifest; its tensors are hashed if that is asked for."""
+    """Return one table of the manifest; its tensors are hashed if verification is requested."""
     check = HashCheck(name, entry.sha256)
     names = stored_names(name, check.expected)
     found = {tensor: stored[names[tensor]] for tensor in names if names[tensor] in stored}

@@ -1,4 +1,4 @@
-"""A packed ``.safetensors`` file: everything is in its header; the tensors are read only to verify them."""
+"""Inspection of a packed ``.safetensors`` file: the header has all facts; tensors are read only to verify them."""
 
 from pathlib import Path
 

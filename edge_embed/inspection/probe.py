@@ -1,7 +1,7 @@
-"""The smallest model that only the operator library can run: one node, no portable body.
+"""Smallest model that only the operator library can run: one node, no portable body.
 
-It is written without the package onnx, which is not installed where models only run. The numbers are those of the
-fields in onnx.proto.
+The model is written without the package onnx, which is not needed to run models. The numbers are those of the fields in
+onnx.proto.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from edge_embed.packed.manifest import FORMAT_VERSION
 
 
 def probe_table() -> PackedDPQ:
-    """Seven rows of 3 groups, K = 5 (codes of 3 bits cross bytes), row 2 padding."""
+    """Return seven rows of 3 groups, K = 5 (codes of 3 bits cross bytes), row 2 padding."""
     codes = np.arange(21).reshape(7, 3) * 3 % 5  # [n, D]
     values = np.linspace(-1, 1, 3 * 5 * 2, dtype=np.float32).reshape(3, 5, 2)  # [D, K, s]
     return PackedDPQ.from_codes(codes, values, padding_idx=2)
@@ -26,7 +26,7 @@ _INT = 2  # AttributeProto.AttributeType
 
 
 def probe_model(table: PackedDPQ) -> bytes:
-    """``ids`` int64 [batch, sequence] -> ``rows``, over the table."""
+    """Return the model: ``ids`` int64 [batch, sequence] -> ``rows``, from the table."""
     attributes = {
         "format_version": FORMAT_VERSION,
         "bits": table.bits,
@@ -63,7 +63,7 @@ def _value(name: str, element: int, sizes: list[str]) -> bytes:
 
 
 def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """Fields of protobuf by their numbers: varints, texts and messages."""
+    """Encode a protobuf message from fields with their numbers: varints, texts and messages."""
     parts = []
     for number, value in fields:
         if isinstance(value, int):
@@ -75,6 +75,6 @@ def _message(*fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; all but the last have the highest bit set."""
+    """Encode a number with seven bits a byte, the lowest first; all bytes but the last have the highest bit set."""
     low = value & 127
     return bytes([low]) if value == low else bytes([low | 128]) + _varint(value >> 7)

@@ -1,4 +1,4 @@
-"""A saved program, or a folder read as one: its tables as the graph uses them, without packing them."""
+"""Saved program, or a folder read as one: its tables as the graph uses them, without packing them."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ _MALFORMED = (TypeError, ValueError, AttributeError, IndexError, KeyError, Overf
 
 @dataclass(frozen=True)
 class _Reader:
-    """How the table of an operator is read: its method, its form, and how many arguments come before the table."""
+    """Reader of an operator's table: its method, its form, and the number of arguments before the table."""
 
     method: str
     operators: TableOperators
@@ -45,16 +45,16 @@ _READERS: Collected[Any, _Reader] = Collected(
 
 
 def inspect_program(path: Path, verify: bool) -> FileReport:
-    """Report a ``model.pt`` or ``.pt2``. Reading it compares the CRC-32 of every member, asked or not.
+    """Report a ``model.pt`` or ``.pt2``. Reading it always compares the CRC-32 of every member.
 
     Raises:
-        BadInputError: It is damaged, or holds what cannot be read safely.
+        BadInputError: It is damaged, or holds something that cannot be read safely.
     """
     return report_of(read_program(path), path, "program", path.stat().st_size, verify)
 
 
 def inspect_transformers(folder: Path, verify: bool) -> FileReport:
-    """Report the folder of a transformers model, which is traced for that. It has no checksums: nothing is verified.
+    """Report the folder of a transformers model, which is traced. It has no checksums, so nothing is verified.
 
     Raises:
         BadInputError: It is damaged, or no model that can be a program.
@@ -65,7 +65,7 @@ def inspect_transformers(folder: Path, verify: bool) -> FileReport:
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     report = report_of(program, folder, "transformers", size, verify)
     weights = sum(weight.nbytes for weight in program.module.buffers())
-    part = min(1, size / weights)  # in the folder weights may take less than as float32
+    part = min(1, size / weights)  # weights in the folder may take fewer bytes than in float32
     dense = [replace(table, stored_bytes=int(table.stored_bytes * part)) for table in report.dense]
     return replace(report, dense=dense)
 
@@ -74,14 +74,14 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
     """Report a program that was read from a file.
 
     Args:
-        program: what was read.
-        path: as the user gave it.
-        kind: of the file.
-        size: its bytes.
-        verify: whether hashes were to be checked.
+        program: the program.
+        path: path as the user gave it.
+        kind: kind of the file.
+        size: bytes of the file.
+        verify: whether verification was requested.
 
     Raises:
-        BadInputError: its tables make no sense.
+        BadInputError: its tables are invalid.
     """
     try:
         tables, (dense, left) = _tables(program), _dense(program)
@@ -107,7 +107,7 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
 
 
 def _tables(program: Program) -> list[TableInfo]:
-    """One entry per table; several calls over the same weights are one."""
+    """Return one entry per table; several calls over the same weights are one."""
     found: dict[tuple[str, str], TableInfo] = {}
     taken: set[str] = set()
     for node in program.module.graph.nodes:
@@ -121,7 +121,7 @@ def _tables(program: Program) -> list[TableInfo]:
         nodes: list[fx.Node] = []
         fx.node.map_arg(arguments, nodes.append)
         name = unique = owner_of(str(nodes[0].target))
-        while unique in taken:  # the same weights with another padding row, numbered as lowering does
+        while unique in taken:  # same weights, other padding row: numbered as by lowering
             unique = f"{name}_{len(taken)}"
         taken.add(unique)
         weights = {str(weight.target): _weight(program, weight) for weight in nodes}
@@ -133,7 +133,7 @@ def _tables(program: Program) -> list[TableInfo]:
 
 
 def _dense(program: Program) -> tuple[list[DenseInfo], list[str]]:
-    """Tables and output layers, with notes of the latter."""
+    """Return tables and output layers, with notes on the latter."""
     used = UsedTables(program)
     outputs = list(output_layers(used))
     dense = [
@@ -145,7 +145,7 @@ def _dense(program: Program) -> tuple[list[DenseInfo], list[str]]:
 
 
 def _left(used: UsedTables, table: UsedTable) -> str:
-    """Why compress leaves an output layer."""
+    """Return the reason why compress leaves an output layer."""
     what = f"{table.name} is an output layer of which no rows are looked up"
     if reason := obstacle(used, table):
         return f"{what}, and cannot be compressed: {reason}"

@@ -1,4 +1,4 @@
-"""Reports as text: tables on a terminal, plain columns elsewhere."""
+"""Views of reports as text: tables on a terminal, plain columns elsewhere."""
 
 import os
 import sys
@@ -33,7 +33,7 @@ _UNBROKEN = 1 << 16
 
 
 def render_file(report: FileReport, console: Console) -> None:
-    """Print what a file contains."""
+    """Print the content of a file."""
     console = _plain(console)
     size = _size(report.file_bytes)
     if report.total_bytes != report.file_bytes:
@@ -128,7 +128,7 @@ def _compressed(report: FileReport) -> Table:
 
 
 def _parts(entry: TableInfo) -> str:
-    """Bytes of what selects (codes, the sparse transform), and of what rows are made of (values, anchors, cores)."""
+    """Return bytes of the tensors that select (codes, transform), and of values, anchors or cores."""
     method = words_of(entry.method)
     made_of = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(method.begin))
     selects = entry.total_inference_bytes - made_of
@@ -157,7 +157,7 @@ def _onnx(console: Console, info: OnnxInfo) -> None:
 
 
 def _details(console: Console, report: FileReport) -> None:
-    """What only files of its kind have."""
+    """Print the facts that only files of this kind have."""
     if report.onnx is not None:
         _onnx(console, report.onnx)
     if report.tflite is not None:
@@ -200,7 +200,7 @@ def _port(port: PortInfo) -> str:
 
 
 def _size(nbytes: int) -> str:
-    """``1,536 B`` up to 10,000 bytes, then ``96.0 KiB``: exact where the eye can check it."""
+    """Return ``1,536 B`` up to 10,000 bytes, then ``96.0 KiB``; small numbers stay exact."""
     value, unit = float(nbytes), 0
     while value >= 10_000 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
@@ -215,20 +215,20 @@ def _table(*titles: str) -> Table:
 
 
 def _column(table: Table, title: str) -> None:
-    """A title that begins with ``>`` heads a column of numbers."""
+    """Add a column; a title that begins with ``>`` is that of a column of numbers, aligned right."""
     justify: Literal["right", "left"] = "right" if title.startswith(">") else "left"
     table.add_column(title.removeprefix(">"), justify=justify, overflow="fold")
 
 
 def _plain(console: Console) -> Console:
-    """The console itself where it has a width (terminal, page, COLUMNS); for pipes one that breaks no line."""
+    """Return the console if it has a width (terminal, page, COLUMNS); for pipes, one that breaks no line."""
     asked_for = "COLUMNS" in os.environ and console.file is sys.stdout
     has_width = console.is_terminal or console.record or asked_for
     return console if has_width else Console(file=console.file, width=_UNBROKEN, force_jupyter=False)
 
 
 def _print(console: Console, table: Table) -> None:
-    """A table where it fits into the width, else its rows one below the other: it would be broken within words."""
+    """Print a table if it fits into the width; else print its rows stacked, because columns would break words."""
     if not console.is_terminal:
         table.box = None
     if Measurement.get(console, console.options.update(width=_UNBROKEN), table).maximum <= console.width:
@@ -243,5 +243,5 @@ def _line(console: Console, text: str, style: str = "") -> None:
 
 
 def _safe(text: str, style: str = "") -> Text:
-    """Text from a file, with what could steer a terminal replaced."""
+    """Return text from a file, with characters replaced that could control a terminal."""
     return Text("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text), style)

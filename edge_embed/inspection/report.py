@@ -1,4 +1,4 @@
-"""What ``inspect`` found, as data; the JSON keys are the field names and stay."""
+"""Results of ``inspect`` as data; the JSON keys are the field names and are stable."""
 
 import math
 from collections.abc import Mapping
@@ -25,24 +25,25 @@ class TableInfo:
     """One compressed table.
 
     Attributes:
-        name: Where it sits in the user's model, such as ``encoder.embedding``.
+        name: Name of the table in the user's model, such as ``encoder.embedding``.
         method: ``dpq``, ...
-        state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in what was made from it; ``stored`` for
-            tt in a program, whose cores are the same while they learn and when they are frozen.
+        state: ``trainable`` and ``frozen`` in a saved program, ``packed`` in files made from it; ``stored`` for tt in a
+            program, whose cores are the same while trained and when frozen.
         num_embeddings: Rows n.
         embedding_dim: Columns d.
-        attributes: What else fixes the sizes, as in a packed file. dpq: ``num_codes`` (K), ``num_groups`` (D),
-            ``bits``, ``share_subspaces``; ant: ``num_anchors`` (A), ``num_nonzeros``, ``weight_type``; tt:
-            ``num_embeddings``, ``row_shape`` (I), ``col_shape`` (J), ``ranks`` (R).
-        value_type: Type of what rows are made of, ``float32`` or ``float16``; for dpq also ``int8``.
+        attributes: Other sizes, as in a packed file. dpq: ``num_codes`` (K), ``num_groups`` (D), ``bits``,
+            ``share_subspaces``; ant: ``num_anchors`` (A), ``num_nonzeros``, ``weight_type``; tt: ``num_embeddings``,
+            ``row_shape`` (I), ``col_shape`` (J), ``ranks`` (R).
+        value_type: Type of codebooks, anchors or cores, ``float32`` or ``float16``; for dpq also ``int8``.
         padding_idx: The row that is exactly zero, or None.
-        compression_ratio: Bits of the dense float32 table / bits kept, by the formula of the method's paper.
+        compression_ratio: Bits of the dense float32 table / bits of the packed form, by the formula of the method's
+            paper.
         inference_bytes: Bytes of each tensor of the packed form, by name.
-        total_inference_bytes: Together.
-        session_bytes: What a session with the operator library takes at most beside them, to be faster.
-        stored_bytes: Bytes that this file spends on the table; more than at inference while trainable.
+        total_inference_bytes: Bytes of all tensors of the packed form.
+        session_bytes: Most session memory with the operator library.
+        stored_bytes: Bytes of the table in this file; more than at inference while trainable.
         share: ``stored_bytes`` / bytes of all files.
-        hash_status: ``no hash`` if it was to be checked and the file holds none.
+        hash_status: ``no hash`` if verification was requested and the file holds no hash.
     """
 
     name: str
@@ -80,8 +81,9 @@ class PortInfo:
 
     Attributes:
         name: Its name.
-        dtype: numpy's name, or empty where the file does not say.
-        shape: Sizes; a dynamic dimension is its name, or None if it has no name. None as a whole: not said.
+        dtype: numpy's name, or empty if the file does not state it.
+        shape: Sizes; a dynamic dimension is its name, or None without a name. The whole shape is None if the file does
+            not state it.
     """
 
     name: str
@@ -91,7 +93,7 @@ class PortInfo:
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """One operator of ours in an ONNX file: how many nodes call it, and whether its body is there."""
+    """One of our operators in an ONNX file: the number of nodes that call it, and whether its body is there."""
 
     op_type: str
     nodes: int
@@ -103,9 +105,9 @@ class DataFileInfo:
     """One file of external data.
 
     Attributes:
-        name: As the model names it, relative to the model.
+        name: Name in the model, relative to the model.
         bytes: Size of the file.
-        tensors: How many tensors lie in it.
+        tensors: Number of tensors in it.
         alignment: The largest power of two, 4096 at most, that divides the offset of every tensor.
     """
 
@@ -117,13 +119,13 @@ class DataFileInfo:
 
 @dataclass(frozen=True)
 class OnnxInfo:
-    """What only an ONNX file has, and one in ORT format.
+    """Facts of an ONNX file, or of one in ORT format.
 
     Attributes:
         ir_version: Version of the file format.
         opsets: Version by domain; the standard domain is ``ai.onnx``.
-        format_version: Of our nodes and of the manifest; None if there are none.
-        operators: Ours, by type.
+        format_version: Version of our nodes and of the manifest; None if there are none.
+        operators: Our operators, by type.
         data_files: External data.
     """
 
@@ -136,11 +138,11 @@ class OnnxInfo:
 
 @dataclass(frozen=True)
 class TfliteInfo:
-    """What only a TFLite file has.
+    """Facts of a TFLite file.
 
     Attributes:
-        operators: How many there are of each kind, by their names in the schema.
-        layouts: How each table lies in the file: ``pairs``, ``byte`` or ``direct`` for dpq, ``fixed`` or ``csr`` for
+        operators: Number of operators of each kind, by their names in the schema.
+        layouts: Layout of each table in the file: ``pairs``, ``byte`` or ``direct`` for dpq, ``fixed`` or ``csr`` for
             ant, ``cores`` for tt.
         signatures: Inputs by the name of the signature.
     """
@@ -152,11 +154,11 @@ class TfliteInfo:
 
 @dataclass(frozen=True)
 class TorchSaveInfo:
-    """What a ``torch.save`` file shows without running it.
+    """Facts of a ``torch.save`` file that can be read without running it.
 
     Attributes:
         contents: ``module``, ``state_dict``, ``checkpoint`` (weights among other things) or ``torchscript``.
-        names: Classes and functions that loading it would look up, in the order of the file.
+        names: Classes and functions that loading it would import, in the order of the file.
         tensor_bytes: Bytes of all tensors, or None in the old format, which has no list of them.
     """
 
@@ -170,27 +172,28 @@ class FileReport(Shown):
     """The content of one file.
 
     Attributes:
-        path: As it was given.
-        kind: What the content was recognised as.
+        path: Path as it was given.
+        kind: Kind of the content.
         file_bytes: Size of the file.
-        total_bytes: The same with external data.
-        verified: Whether hashes were to be checked.
+        total_bytes: Size of the file and its external data.
+        verified: Whether verification was requested.
         tables: Compressed tables.
-        dense: Tables that are not, and output layers of a saved model; of weights alone, matrices that may be tables.
-        other_bytes: What is neither: the rest of the model, names, headers.
-        inputs: Of the model; a packed file has none.
-        outputs: Of the model.
-        vocabulary_size: Tokens that travel in the file, None without vocabulary.
+        dense: Dense tables and output layers of a saved model; for weights without a model, matrices that may be
+            tables.
+        other_bytes: All other bytes: the rest of the model, names, headers.
+        inputs: Inputs of the model; a packed file has none.
+        outputs: Outputs of the model.
+        vocabulary_size: Tokens of the vocabulary in the file, None without vocabulary.
         metadata: The user's own strings.
-        tokenizer: What a tokenizer in front of the model says about itself: ``kind``, ``sha256``, ``num_ids``, ``ids``
-            (the input that it makes), ``pad_id``, ``max_length`` and others; None if there is none.
+        tokenizer: Facts about a tokenizer in front of the model: ``kind``, ``sha256``, ``num_ids``, ``ids`` (the input
+            that it makes), ``pad_id``, ``max_length`` and others; None if there is none.
         onnx: For kinds ``onnx`` and ``ort``.
         torch_save: For kind ``torch_save``.
         tflite: For kind ``tflite``.
-        source: What was decided about word vectors, and what of the file a model of them would not have.
-        notes: What to do with such a file.
-        warnings: What other tools did to it that makes it slower or tied to one runtime.
-        differences: Where the content is not what was written: exit code 3.
+        source: Decisions about word vectors, and parts of the file that a model of them would lack.
+        notes: Next steps for such a file.
+        warnings: Changes by other tools that make it slower or tie it to one runtime.
+        differences: Content that differs from what was written: exit code 3.
     """
 
     path: str
@@ -223,15 +226,15 @@ class FileReport(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0, or 3 (as for ``ParityError``) if something differs."""
+        """Return 0, or 3 (as for ``ParityError``) if something differs."""
         return 3 if self.differences else 0
 
     def show(self, console: Console) -> None:
-        """Print on a console. As with `Shown.view`, a result does not import how it looks."""
+        """Print on a console. As with `Shown.view`, a result does not import its view."""
         import_module("edge_embed.inspection.render").render_file(self, console)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain values, ready for ``json.dumps``."""
+        """Return the report as plain values, ready for ``json.dumps``."""
         return {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code, **asdict(self)}
 
 
@@ -244,7 +247,7 @@ def table_info(
     stored_bytes: int | None = None,
     hash_status: HashStatus = "not checked",
 ) -> TableInfo:
-    """Describe a table by its sizes; it is stored as it is at inference unless ``stored_bytes`` is given."""
+    """Describe a table by its sizes; ``stored_bytes`` is that of the packed form unless given."""
     return TableInfo(
         name=name,
         method=method,
@@ -263,5 +266,5 @@ def table_info(
 
 
 def _spec_bytes(spec: TensorSpec) -> int:
-    """Bytes of a tensor."""
+    """Return the bytes of a tensor."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize

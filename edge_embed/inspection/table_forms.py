@@ -1,4 +1,4 @@
-"""The forms in which a saved program holds a table: what each one is called, and how its sizes are read."""
+"""Forms of a table in a saved program: the name of each, and the reader of its sizes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class TableForm:
     """One form.
 
     Attributes:
-        state: whether it learns, is frozen, or is stored as it learns.
-        read: sizes and padding row, from the arguments of a table in its operators.
+        state: ``trainable``, ``frozen``, or ``stored`` if both are stored alike.
+        read: returns sizes and padding row, from the arguments of a table in its operators.
     """
 
     state: State
@@ -30,5 +30,5 @@ Forms = Mapping[TableOperators, TableForm]
 
 
 def value_type(stored: Tensor) -> str:
-    """Type at inference; whatever is not float16 by then has to be made float32."""
+    """Return the type at inference: float16 stays, every other type becomes float32."""
     return "float16" if stored.dtype == torch.float16 else "float32"

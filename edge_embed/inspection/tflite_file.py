@@ -1,4 +1,4 @@
-"""A TFLite model: read with the schema of the package ai-edge-litert, nothing of it runs."""
+"""TFLite model: read with the schema of the package ai-edge-litert, without running it."""
 
 import hashlib
 import json
@@ -22,22 +22,22 @@ from edge_embed.inspection.hashing import HashCheck
 from edge_embed.inspection.report import DenseInfo, FileReport, PortInfo, TableInfo, TfliteInfo, table_info
 from edge_embed.packed.manifest import TableEntry, parse_manifest
 
-# Offsets may lead to the same bytes many times over: names and sizes, which small files share, so many times at most.
+# Many offsets may point to the same bytes. Small files share names and sizes; this limits how often.
 _SHARED = 4
 
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """What is in a file.
+    """Content of a file.
 
     Attributes:
-        operators: how many there are of each kind, by their names in the schema.
-        tensors: content of the constants, by name; one array for those that share it, and none where two of one name
-            differ.
+        operators: number of operators of each kind, by their names in the schema.
+        tensors: content of the constants, by name. Constants that share content share one array; two different ones
+            with the same name are left out.
         inputs: name, type and sizes, None for dynamic ones.
         outputs: as the inputs.
         metadata: texts by name.
-        signatures: inputs by the name of the signature; what is said above of inputs and outputs is that of the first.
+        signatures: inputs by the name of the signature; ``inputs`` and ``outputs`` are those of the first signature.
     """
 
     operators: Mapping[str, int]
@@ -49,7 +49,7 @@ class TfliteModel:
     _digests: dict[int, str] = field(default_factory=dict, init=False, repr=False)
 
     def sha256(self, tensor: str) -> str:
-        """SHA-256 of a constant in hex; computed once for all that share it."""
+        """Return the SHA-256 of a constant in hex; it is computed once for all that share it."""
         content = self.tensors[tensor]
         if id(content) not in self._digests:
             self._digests[id(content)] = hashlib.sha256(content.data).hexdigest()
@@ -115,7 +115,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
 
 
 def _dense(path: Path, ours: Set[str]) -> tuple[list[DenseInfo], list[str]]:
-    """Tables and output layers, but for what our tables are made of, with notes of the latter."""
+    """Return dense tables and output layers without the tensors of our tables, and notes on the output layers."""
     tables, outputs = find_dense(path)
     layers = [layer for layer in outputs if layer.name not in ours]
     dense = [
@@ -138,7 +138,7 @@ def _table(
     verify: bool,
     differences: list[str],
 ) -> TableInfo:
-    """One table of the manifest; its tensors are hashed if that is asked for."""
+    """Return one table of the manifest; its tensors are hashed if verification is requested."""
     hashes = {str(tensor): str(digest) for tensor, digest in layout["sha256"].items()}
     check = HashCheck(name, hashes)
     found = {tensor: model.tensors[tensor] for tensor in hashes if tensor in model.tensors}
@@ -152,7 +152,7 @@ def _table(
 
 
 class _Reader:
-    """Takes a file apart; raises one of `MALFORMED` where that cannot be done."""
+    """Parser of a file; it raises one of `MALFORMED` for an invalid one."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self._file = content
@@ -234,7 +234,7 @@ class _Reader:
         return (value or b"").decode()
 
     def _take(self, nbytes: int) -> None:
-        """Note what is about to be held."""
+        """Count bytes that are about to be held against the limit."""
         self._left -= nbytes
         if self._left < 0:
             raise ValueError("its parts lie on top of each other")

@@ -1,6 +1,6 @@
-"""A plain ``torch.save`` file: a pickle, which is code. It is listed, never run.
+"""Plain ``torch.save`` file: a pickle, which is code. It is listed, never run.
 
-``pickletools`` walks the instructions and names what loading would import; nothing is imported for it.
+``pickletools`` walks the instructions and lists the names that loading would import; nothing is imported.
 """
 
 import pickletools
@@ -20,7 +20,7 @@ _MALFORMED = (ValueError, EOFError, IndexError, OverflowError, struct.error, Not
 _START_BYTES = 64
 _PROTOCOL, _FRAME, _DICT = b"\x80", b"\x95", b"}"  # instructions of pickles
 _MAX_PICKLE_BYTES = 64 << 20
-# What the pickle of a state_dict names: containers and tensors.
+# Names in the pickle of a state_dict: containers and tensors.
 _TENSOR_NAMES = ("collections.OrderedDict", "torch._utils.", "torch._tensor.")
 _REMEDY = (
     "load it where its class is defined and write edge_embed.save(model, 'model.pt', example_inputs); a "
@@ -42,7 +42,7 @@ _NOTES = {
 
 
 def member_names(path: Path) -> set[str]:
-    """Names in a zip archive, without the top folder that torch puts them in.
+    """Return names in a zip archive, without the top folder that torch adds.
 
     Raises:
         BadInputError: It is no whole zip archive.
@@ -50,7 +50,8 @@ def member_names(path: Path) -> set[str]:
     with _archive(path) as archive:
         members = archive.infolist()
     if members and min(member.header_offset for member in members) > 0:
-        # A saved program holds its example inputs as an archive of their own: cut behind that, they are found.
+        # A saved program contains an archive with its example inputs; zipfile finds that one if the file is cut after
+        # it.
         raise _damaged(path, "an archive that begins inside the file: its end is missing")
     return {member.filename.partition("/")[2] for member in members}
 
@@ -59,11 +60,11 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
     """Report a zip archive that ``torch.save`` wrote.
 
     Raises:
-        BadInputError: It is damaged; with ``verify``, also where a checksum does not match.
+        BadInputError: It is damaged; with ``verify``, also if a checksum does not match.
     """
     with _archive(path) as archive:
         members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
-        is_script = "constants.pkl" in members  # whose code is compressed
+        is_script = "constants.pkl" in members  # the code of a script is compressed
         if not is_script and any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
             raise _damaged(path, "a member is compressed, which torch.save never does")
         if members["data.pkl"].file_size > _MAX_PICKLE_BYTES:
@@ -122,7 +123,7 @@ def _report(path: Path, verify: bool, info: TorchSaveInfo) -> FileReport:
 
 
 def _weights(path: Path, contents: str) -> tuple[list[DenseInfo], list[str]]:
-    """Return the candidate tables and the notes of a file. Reading the weights of a checkpoint loads torch."""
+    """Return the candidate tables and the notes of a file. Reading the weights of a checkpoint imports torch."""
     if contents not in ("state_dict", "checkpoint"):
         return [], [_NOTES[contents]]
 
@@ -131,7 +132,7 @@ def _weights(path: Path, contents: str) -> tuple[list[DenseInfo], list[str]]:
     from edge_embed.program.find_weights import open_checkpoint  # noqa: PLC0415
     from edge_embed.program.without_weights import without_weights  # noqa: PLC0415
 
-    with suppress(BadInputError):  # which the other commands tell
+    with suppress(BadInputError):  # the other commands report it
         content = read_checkpoint(path)
         checkpoint = open_checkpoint(content)
         other = without_weights(content, checkpoint)
@@ -149,7 +150,7 @@ def _contents(names: list[str], is_mapping: bool) -> Literal["module", "state_di
 
 
 def _is_mapping(start: bytes) -> bool:
-    """Whether a pickle that begins so is one of a ``dict`` or an ``OrderedDict``."""
+    """Return whether the first bytes of a pickle are those of a ``dict`` or an ``OrderedDict``."""
     if start[:1] == _PROTOCOL:
         start = start[2:]
     if start[:1] == _FRAME:
@@ -158,10 +159,10 @@ def _is_mapping(start: bytes) -> bool:
 
 
 def _names(file: IO[bytes]) -> Iterator[str]:
-    """``module.Class`` for every global that a pickle looks up.
+    """Yield ``module.Class`` for every global that a pickle looks up.
 
-    Module and class of a ``STACK_GLOBAL`` (protocol 4) come from the stack; the last two texts are taken
-    for them, as every pickler writes them, though a hostile pickle may hide them from us.
+    Module and class of a ``STACK_GLOBAL`` (protocol 4) come from the stack. The last two texts are taken for them, as
+    every pickler writes them; a hostile pickle may hide them.
     """
     texts = ["?", "?"]
     for opcode, argument, _ in pickletools.genops(file):

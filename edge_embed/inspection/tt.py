@@ -1,4 +1,4 @@
-"""Forms of tensor trains and rings in a saved program: cores, and cores with an order of rows."""
+"""Forms of tensor trains and rings in a saved program: cores, and cores with a row order."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A file of word vectors: what it would be as a model, which is read whole for that."""
+"""Inspection of a file of word vectors: it is read whole, and reported as the model that it would be."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ _NOTE = "no compressed table: edge-embed compress makes one, in a model that can
 
 
 def inspect_vectors(path: Path, verify: bool, reading: Reading = AS_IT_SHOWS) -> FileReport | None:
-    """Report a file of vectors, or None if this is none. It has no checksums: there is nothing to verify.
+    """Report a file of vectors, or return None for any other file. It has no checksums, so nothing is verified.
 
     Raises:
         BadInputError: It is damaged.
@@ -24,14 +24,14 @@ def inspect_vectors(path: Path, verify: bool, reading: Reading = AS_IT_SHOWS) ->
         return None
     size = program.source.stat().st_size
     report = report_of(program, path, "vectors", size, verify)
-    # As text or compressed, a table takes all of its file, whatever it takes in memory.
+    # A table as text or compressed fills all of its file, whatever its size in memory.
     dense = [replace(table, stored_bytes=min(size, table.stored_bytes)) for table in report.dense]
     tables = [_in_file(table, verify) for table in report.tables]
     return replace(report, tables=tables, dense=dense, notes=[] if tables else [_NOTE])
 
 
 def _in_file(table: TableInfo, verify: bool) -> TableInfo:
-    """A product-quantised table, without the zeros that fill up its last group in memory."""
+    """Remove the zeros that fill up the last group in memory from a product-quantised table."""
     zeros = table.attributes["num_codes"] * table.attributes.get("unused_columns", 0)
     stored = table.stored_bytes - zeros * np.dtype(table.value_type).itemsize
     return replace(table, stored_bytes=stored, hash_status="no hash" if verify else "not checked")

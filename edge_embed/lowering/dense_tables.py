@@ -64,14 +64,15 @@ class UsedTables:
 
     Args:
         program: it is not changed.
+        wanted: names of tables that will be packed even without lookups.
 
     Attributes:
         constants: constants of its graph.
         tables: tables in the order of the program.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.constants = program, Constants(program)
+    def __init__(self, program: Program, wanted: Collection[str] = ()) -> None:
+        self.program, self.constants, self._wanted = program, Constants(program), wanted
         self._uses: dict[fx.Node, list[Call | fx.Node]] = {}
         for node in program.module.graph.nodes:
             if node in self.constants and self.constants.sources(node):
@@ -97,6 +98,11 @@ class UsedTables:
         """Return nodes that use a heavy weight of a table outside lookups of tables, with the name of the weight."""
         heavy = self.heavy(table)
         return {node: name for name in heavy for node in self._takers(name, besides=table)}
+
+    def heads_among(self, nodes: Collection[fx.Node]) -> list[str]:
+        """Return the names of the tables that the nodes multiply with, if all of them do."""
+        owners = {call.node: table.name for call, table in self._of_call.items()}
+        return list(dict.fromkeys(owners[node] for node in nodes)) if all(node in owners for node in nodes) else []
 
     def spelled(self, name: str) -> str:
         """Return a description such as ``words.weight, float32 [2000, 32] of 256,000 bytes``."""
@@ -155,7 +161,7 @@ class UsedTables:
 
     def _is_table_call(self, call: Call, table: UsedTable) -> bool:
         owner = self._of_call.get(call)
-        return owner is not None and (owner is table or owner.looks_up)
+        return owner is not None and (owner is table or owner.looks_up or owner.name in self._wanted)
 
     def _found(self) -> list[UsedTable]:
         calls = [use for uses in self._uses.values() for use in uses if isinstance(use, Call)]
@@ -215,7 +221,7 @@ def program_tables(program: Program, wanted: Collection[str] = ()) -> list[Found
         program: it is not changed.
         wanted: names of tables that will be compressed even without lookups; no rotation is folded into these.
     """
-    used = UsedTables(program)
+    used = UsedTables(program, wanted)
     packed = set[str]().union(*(table.sources for table in used.tables if table.name in wanted))
     outputs = list(output_layers(used))
     return [_described(used, table, packed, table in outputs) for table in used.tables]
@@ -254,9 +260,12 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
     if others := used.others(table):
         takers = list(dict.fromkeys(map(spelled, others)))
         kept = "; ".join(map(used.spelled, dict.fromkeys(others.values())))
+        heads = used.heads_among(others)
+        options = " ".join(f"--module {name}" for name in (table.name, *heads))
+        names = f", or give all names ({options})" if heads else ""
         return (
             f"{' and '.join(takers)} {'takes' if len(takers) == 1 else 'take'} it too, so that it would stay beside a "
-            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own"
+            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own{names}"
         )
     return ""
 

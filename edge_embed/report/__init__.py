@@ -1,1 +1,1 @@
-"""Reports: `results` holds what commands found, `views` shows it."""
+"""Reports: `results` holds the results of commands, `views` renders them."""

@@ -1,4 +1,4 @@
-"""What makes a function pleasant to call by hand: bars by default, hints for mistyped keywords, threads, extras."""
+"""Decorator of functions that are called by hand: progress bars, hints for mistyped keywords, threads, extras."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class _Bars:
-    """The default of ``progress``: `interactive` puts bars in its place."""
+    """Default of ``progress``; `interactive` replaces it with bars."""
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """Show nothing, where no bars were put in the place of this."""
+        """Show nothing: this runs only where `interactive` has not replaced it with bars."""
 
     def __repr__(self) -> str:
         return "bars"
@@ -26,14 +26,14 @@ class _Bars:
 
 BARS = _Bars()
 
-# torch's tracer and exporter change modules, operators, stderr and filters of warnings for the whole process.
+# torch's tracer and exporter change modules, operators, stderr and warning filters of the whole process.
 _ONE_AT_A_TIME = RLock()
 
 
 def interactive(function: Callable[P, T]) -> Callable[P, T]:
-    """Let ``progress``, if it has one, be bars where it is `BARS`; say what an unknown keyword may have meant.
+    """Show bars for a ``progress`` that is `BARS`, and suggest the keyword that an unknown one resembles.
 
-    Such functions run one at a time: calls of other threads wait. A package that is missing is named with its extra.
+    Decorated functions run one at a time: calls of other threads wait. A missing package is named with its extra.
     """
     parameters = signature(function).parameters
     place = list(parameters).index("progress") if "progress" in parameters else None

@@ -1,1 +1,1 @@
-"""Where an exported file can be run: here, under an emulator, on a device, in a browser; one file a target."""
+"""Targets that run an exported file: this machine, an emulator, a device, a browser; one file for each target."""

@@ -1,4 +1,4 @@
-"""``adb:SERIAL``: an Android device on a cable or an Android emulator, by the Android debug bridge."""
+"""Target ``adb:SERIAL``: an Android device on a cable or an Android emulator, through the Android debug bridge."""
 
 import os
 import shlex
@@ -18,17 +18,17 @@ from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenize
 RUNTIME_VARIABLE = "EDGE_EMBED_ANDROID_ONNXRUNTIME"
 NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT")
 _TOOLCHAIN = Path("build", "cmake", "android.toolchain.cmake")
-_PLATFORM = "android-24"  # the oldest that ONNX Runtime's own packages are for
+_PLATFORM = "android-24"  # the oldest that ONNX Runtime's own packages support
 _ABIS = {"Linux aarch64": "arm64-v8a", "Linux x86_64": "x86_64"}
 _ANSWER_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class AdbTransport:
-    """The way to a device.
+    """Connection to a device through adb.
 
     Attributes:
-        serial: of the device, as ``adb devices`` lists it.
+        serial: serial number of the device, as ``adb devices`` lists it.
     """
 
     serial: str
@@ -36,15 +36,15 @@ class AdbTransport:
 
     @property
     def place(self) -> str:
-        """In words."""
+        """Return a description for messages."""
         return f"device {self.serial}"
 
     def shell(self, text: str) -> list[str]:
-        """Without a terminal, so that the input ends there when it ends here."""
+        """Return the command without a terminal, so that the input ends there when it ends here."""
         return self._adb("shell", "-T", f"exec sh -c {shlex.quote(text)}")
 
     def push(self, folder: Path, to: PurePosixPath, time_limit: float) -> None:
-        """One file after the other."""
+        """Copy one file after the other."""
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         places = [to / path.relative_to(folder).as_posix() for path in files]
         parents = shlex.join(sorted({str(place.parent) for place in places}))
@@ -55,7 +55,7 @@ class AdbTransport:
             self._copy("push", str(path.resolve()), str(place), time_limit)
 
     def pull(self, names: Sequence[str], folder: PurePosixPath, to: Path, time_limit: float) -> None:
-        """One file after the other."""
+        """Copy one file after the other."""
         for name in names:
             self._copy("pull", str(folder / name), str(to / name), time_limit)
 
@@ -63,7 +63,7 @@ class AdbTransport:
         run_tool(self._adb(verb, source, target), time_limit, what=f"{self.place}: adb {verb}")
 
     def state(self) -> str:
-        """``device`` if it is ready; else what adb says."""
+        """Return ``device`` if it is ready, else the message of adb."""
         try:
             done = finish_program(self._adb("get-state"), _ANSWER_SECONDS, what="adb")
         except NotRunError as error:
@@ -76,10 +76,10 @@ class AdbTransport:
 
 @dataclass(frozen=True)
 class Adb:
-    """A device.
+    """An Android device.
 
     Attributes:
-        serial: as ``adb devices`` lists it.
+        serial: serial number as ``adb devices`` lists it.
     """
 
     serial: str
@@ -88,11 +88,11 @@ class Adb:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return f"adb:{self.serial}"
 
     def lacks(self) -> list[Problem]:
-        """adb, the device, the NDK, ONNX Runtime for Android."""
+        """List what is missing of adb, the device, the NDK and ONNX Runtime for Android."""
         found = build_lacks()
         if shutil.which("adb") is None:
             found.append(Problem("adb is missing", "apt-get install adb"))
@@ -106,14 +106,14 @@ class Adb:
         return found
 
     def prepare(self, subject: Subject, options: RunOptions) -> AbstractContextManager[RunnerModel]:
-        """Copy runner and model there."""
+        """Copy runner and model to the device."""
         return remote_model(
             AdbTransport(self.serial), lambda system: android_files(system, options.time_limit), subject, options
         )
 
 
 def android_files(system: str, time_limit: float) -> RunnerFiles:
-    """The runner and the operator library built with the NDK, and the ONNX Runtime that was named.
+    """Build the runner and the operator library with the NDK; the ONNX Runtime is the one that the variable names.
 
     Raises:
         NotRunError: if there is none for that system, or it cannot be built.

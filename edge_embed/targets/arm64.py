@@ -1,7 +1,8 @@
-"""``arm64``: the real ONNX Runtime for 64-bit ARM in an emulator of that processor, with the operator library.
+"""Target ``arm64``: the real ONNX Runtime for 64-bit ARM in an emulator, with the operator library.
 
-Time means nothing there and is not reported. What our operators execute is counted instead, where QEMU takes plugins
-of API version 1: the same in every run, and no latency, because it sees no caches.
+Times under emulation have no meaning and are not reported. If QEMU supports plugins of API version 1, the instructions
+of our operators are counted instead. Counts are the same in every run. They are no latency, because the plugin sees no
+caches.
 """
 
 import functools
@@ -28,18 +29,18 @@ _PLUGIN_LIMIT = 60
 
 @dataclass(frozen=True)
 class Cpu:
-    """A processor, as Linux describes it.
+    """Processor, as Linux describes it.
 
     Attributes:
-        part: its number among those of Arm.
-        features: its extensions.
+        part: part number in the list of Arm.
+        features: extensions of the instruction set.
     """
 
     part: int
     features: str
 
     def description(self) -> str:
-        """The text of ``/proc/cpuinfo``."""
+        """Return the text of ``/proc/cpuinfo``."""
         return (
             f"processor\t: 0\nBogoMIPS\t: 100.00\nFeatures\t: {self.features}\nCPU implementer\t: 0x41\n"
             f"CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0x{self.part:x}\nCPU revision\t: 0\n\n"
@@ -60,11 +61,11 @@ class Emulated:
     """The runner in the emulator.
 
     Attributes:
-        files: for arm64.
+        files: files for arm64.
         model: the exported file.
-        cpu: as QEMU names it.
-        root: a folder in which the program finds its C library and ``/proc/cpuinfo``.
-        counts: whether QEMU takes our plugin.
+        cpu: name of the processor in QEMU.
+        root: folder in which the program finds its C library and ``/proc/cpuinfo``.
+        counts: whether QEMU loads our plugin.
     """
 
     files: RunnerFiles
@@ -75,7 +76,7 @@ class Emulated:
     times_mean_something: bool = False
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
-        """Run it, with one warm call, which is counted."""
+        """Run the runner with one warm call, which is counted."""
         command = runner_command(self.files, self.model, folder, replace(options, iterations=1))
         counts = folder / "counts"
         plugin = _plugin(counts) if self.counts else ()
@@ -86,12 +87,12 @@ class Emulated:
         return Ran({"cpu": self.cpu, "qemu": qemu}, _counters(counts) if self.counts else {})
 
     def _emulator(self, plugin: Sequence[str]) -> list[str | Path]:
-        # A crash is to leave no file, and what this machine preloads is not for the other processor.
+        # A crash must leave no core file, and the preloaded libraries of this machine are for another processor.
         shell = ["sh", "-c", 'ulimit -S -c 0; exec "$0" "$@"', EMULATOR, "-U", "LD_PRELOAD", "-U", "LD_LIBRARY_PATH"]
         return [*shell, "-L", self.root, "-cpu", self.cpu, *plugin]
 
     def with_counts(self) -> "Emulated":
-        """The same, counting if QEMU takes the plugin: tried on the runner, which says how it is called."""
+        """Return a copy that counts if QEMU loads the plugin; the runner, started without arguments, tests that."""
         mark = self.root / "plugin"
         command = [*self._emulator(_plugin(mark)), self.files.runner]
         finish_program(command, _PLUGIN_LIMIT, what=EMULATOR)
@@ -103,7 +104,7 @@ class Arm64:
     """An emulated 64-bit ARM processor.
 
     Attributes:
-        argument: which one, empty for all that QEMU can.
+        argument: name of the processor; empty for one with every extension that QEMU supports.
 
     Raises:
         BadInputError: if there is none of that name.
@@ -121,22 +122,22 @@ class Arm64:
 
     @property
     def cpu(self) -> str:
-        """As QEMU names it."""
+        """Return the name of the processor in QEMU."""
         return self.argument or "max"
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return f"arm64:{self.argument}" if self.argument else "arm64"
 
     def lacks(self) -> list[Problem]:
-        """Emulator, compiler and CMake."""
+        """List what is missing of emulator, compiler and CMake."""
         emulator = Problem(f"{EMULATOR} is missing", "apt-get install qemu-user")
         return ([] if shutil.which(EMULATOR) else [emulator]) + arm64_lacks()
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[RunnerModel]:
-        """Build and download what is not there yet."""
+        """Build and download the files that are missing."""
         files = arm64_files(options.time_limit)
         with tempfile.TemporaryDirectory() as name:
             place = Emulated(files, subject.model, self.cpu, make_root(Path(name), self.cpu), counts=False)
@@ -144,9 +145,9 @@ class Arm64:
 
 
 def make_root(folder: Path, cpu: str) -> Path:
-    """Fill a folder that QEMU looks into first when the program opens a file.
+    """Fill the folder in which QEMU looks first when the program opens a file.
 
-    ONNX Runtime reads ``/proc/cpuinfo``, and does not survive that of another kind of processor.
+    ONNX Runtime reads ``/proc/cpuinfo``, and crashes on that of another kind of processor.
     """
     (folder / "lib").symlink_to(C_LIBRARY)
     (folder / "proc").mkdir()
@@ -155,7 +156,7 @@ def make_root(folder: Path, cpu: str) -> Path:
 
 
 def _plugin(out: Path) -> list[str]:
-    """Options of QEMU; a comma in a path is doubled there."""
+    """Return options of QEMU that load the plugin; QEMU needs each comma in a path doubled."""
     try:
         library = installed_path("edge_embed_count")
     except EdgeEmbedError as error:
@@ -168,7 +169,7 @@ def _escaped(path: Path) -> str:
 
 
 def _counters(path: Path) -> Mapping[str, int]:
-    """What lies between the plugin's two notes: before the warm call and after it."""
+    """Return the counts between the plugin's two records: before and after the warm call."""
     try:
         before, after = ([int(number) for number in line.split()] for line in path.read_text().splitlines())
         return {name: b - a for name, a, b in zip(COUNTERS, before, after, strict=True)}

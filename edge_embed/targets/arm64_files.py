@@ -1,4 +1,4 @@
-"""What runs a model on 64-bit ARM Linux: the runner and operator library built here, ONNX Runtime from its wheel."""
+"""Files for 64-bit ARM Linux: runner and operator library, cross-compiled here, and ONNX Runtime from its wheel."""
 
 import importlib.util
 import shutil
@@ -21,12 +21,12 @@ _COMPILER = "aarch64-linux-gnu-g++"
 _SETTINGS = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={_COMPILER}")
 _RUNTIME = "libonnxruntime.so"
 _WHEELS = "manylinux_2_28_aarch64"
-_PYTHON = "3.11"  # the library in the wheel is the same for all; one of them is known by its hash
+_PYTHON = "3.11"  # the wheels of all versions hold the same library; the hash of this one is known
 _SHA256 = {"1.31.1": "da05378364c44d4407e463982d2bf8d5e4cfea873283757e48beeb41df97b7f3"}
 
 
 def arm64_lacks() -> list[Problem]:
-    """What this machine lacks to make the files."""
+    """List what this machine lacks to make the files."""
     found = build_lacks()
     if shutil.which(_COMPILER) is None or not (C_LIBRARY / "ld-linux-aarch64.so.1").exists():
         found.append(Problem(f"{_COMPILER} is missing", "apt-get install g++-aarch64-linux-gnu"))
@@ -36,10 +36,10 @@ def arm64_lacks() -> list[Problem]:
 
 
 def arm64_files(time_limit: float) -> RunnerFiles:
-    """The files, from the cache if they are there, which takes no connection then.
+    """Return the files; files in the cache need no network connection.
 
     Args:
-        time_limit: in seconds, of each step.
+        time_limit: seconds for each step.
 
     Raises:
         NotRunError: if they cannot be built, downloaded or stored.
@@ -54,7 +54,7 @@ def _runtime_name() -> str:
 
 
 def _download_runtime(folder: Path, time_limit: float) -> None:
-    """The shared library in the wheel for arm64 of the ONNX Runtime that is installed here."""
+    """Extract the shared library from the arm64 wheel of the installed version of ONNX Runtime."""
     if ort.__version__ not in _SHA256:
         raise NotRunError(
             f"onnxruntime {ort.__version__} is installed, and no wheel of it for {_WHEELS} is known by its hash: "

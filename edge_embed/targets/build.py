@@ -1,4 +1,4 @@
-"""The runner and the operator library for other processors and systems, built from the sources in this package."""
+"""Build of the runner and the operator library for other processors and systems, from the sources in this package."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ _LONGEST = 500
 
 
 def build_lacks() -> list[Problem]:
-    """What every build needs, beside its compiler."""
+    """List the missing tools that every build needs, beside its compiler."""
     found = []
     if _cmake() is None:
         found.append(Problem("cmake is missing", "apt-get install cmake, or python -m pip install cmake"))
@@ -30,22 +30,22 @@ def build_lacks() -> list[Problem]:
 
 
 def build_runner(name: str, settings: Sequence[str], time_limit: float) -> Path:
-    """The folder in the cache that holds `RUNNER` and `LIBRARY` of this version of the package.
+    """Return the cached folder with `RUNNER` and `LIBRARY` of this package version; build them if they are missing.
 
     Args:
-        name: of the processor and system, such as ``linux-arm64``.
-        settings: for CMake: which compiler, for what.
-        time_limit: in seconds, of each of the two steps.
+        name: name of the processor and system, such as ``linux-arm64``.
+        settings: settings of CMake: compiler and system.
+        time_limit: seconds for each of the two steps.
 
     Raises:
-        NotRunError: if they cannot be built, or not be stored.
+        NotRunError: if they cannot be built or stored.
     """
 
     def fill(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             version = f"-DSKBUILD_PROJECT_VERSION={edge_embed.__version__}"
             options = ["-DCMAKE_BUILD_TYPE=Release", "-DEDGE_EMBED_RUNNER=ON", "-DEDGE_EMBED_TESTS=OFF", version]
-            # A compiler that is newer than ours may warn of more.
+            # A newer compiler may have more warnings.
             sources = ["-S", str(_sources()), "-B", temporary, "--compile-no-warning-as-error"]
             _run_cmake([*sources, *options, *settings], time_limit)
             targets = ["--target", "edge_embed_runner", "edge_embed_ops", "--parallel", str(os.cpu_count() or 1)]
@@ -64,12 +64,12 @@ def _run_cmake(arguments: Sequence[str], time_limit: float) -> None:
 
 
 def _cmake() -> str | None:
-    """The program of the Python package of that name, or the system's."""
+    """Return the program of the Python package cmake, or the system's."""
     return shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
 
 
 def _sources() -> Path:
-    """In a wheel inside the package, in a checkout beside it."""
+    """Return the folder of the sources: inside the package in a wheel, beside it in a checkout."""
     package = Path(edge_embed.__file__).parent
     inside = package / "runtime_ops"
     return inside if inside.is_dir() else package.parent / "runtime_ops"
@@ -77,7 +77,7 @@ def _sources() -> Path:
 
 @functools.cache
 def _key(settings: tuple[str, ...]) -> str:
-    """Another one for each version of the package, of the sources and of the settings."""
+    """Return a key that changes with the version of the package, its sources and the settings."""
     digest = hashlib.sha256("\0".join((edge_embed.__version__, *settings)).encode())
     folder = _sources()
     for path in sorted(folder.rglob("*")):

@@ -1,7 +1,7 @@
-"""What targets fetch once and keep: folders of ``$XDG_CACHE_HOME/edge-embed``, complete or not there.
+"""Cache of files that targets fetch once: folders of ``$XDG_CACHE_HOME/edge-embed``, complete or absent.
 
-Each folder has a list of the SHA-256 of its files, with which it is compared when a process first uses it: what was
-damaged or changed since does not run. Whoever can write there can change the list too.
+Each folder has a list of the SHA-256 of its files. A process compares the folder with the list at first use, so that
+damaged or changed files do not run. Everybody who can write there can change the list too.
 """
 
 import functools
@@ -20,22 +20,22 @@ _HASHES = ".sha256.json"
 
 
 def cached_folder(name: str) -> Path:
-    """Where a folder of the cache is, or would be."""
+    """Return the path of a folder of the cache, whether it exists or not."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "edge-embed", name)
 
 
 def fetch_once(name: str, fetch: Callable[[Path], None]) -> Path:
-    """A folder of the cache; if it is not there it is made beside its place, then moved there in one step.
+    """Return a folder of the cache; a missing one is made beside its place, then moved there in one step.
 
-    Two processes may fetch the same at once; the first to end wins. A kill leaves a ``.fetch-*`` folder, safe to
-    delete. A folder without a list of hashes, of an earlier version, is made again.
+    Two processes may fetch the same folder at once; the first to end wins. A killed process leaves a ``.fetch-*``
+    folder, which is safe to delete. A folder of an earlier version, without a list of hashes, is made again.
 
     Args:
-        name: of the folder, with the version of what is in it.
+        name: name of the folder, with the version of its content.
         fetch: fills an empty folder.
 
     Raises:
-        NotRunError: if the cache cannot be written, or a folder in it is not what was fetched.
+        NotRunError: if the cache cannot be written, or a folder in it differs from what was fetched.
     """
     folder = cached_folder(name)
     if not (folder / _HASHES).is_file():
@@ -52,7 +52,7 @@ def _fetch(folder: Path, fetch: Callable[[Path], None]) -> None:
             fetch(temporary)
             (temporary / _HASHES).write_text(json.dumps(_hashes(temporary), indent=1), encoding="utf-8")
             temporary.chmod(0o755)
-            if folder.is_dir() and not (folder / _HASHES).is_file():  # of an earlier version
+            if folder.is_dir() and not (folder / _HASHES).is_file():  # made by an earlier version
                 shutil.rmtree(folder)
             temporary.rename(folder)
         except OSError:
@@ -95,7 +95,7 @@ def _remedy(folder: Path) -> str:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    """By path, of files; of links where they lead."""
+    """Return the SHA-256 of files, and the destination of links, by path."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

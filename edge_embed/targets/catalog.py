@@ -1,4 +1,4 @@
-"""All targets by the word for them on the command line: ``local``, ``arm64``, ``ssh:HOST``, ..."""
+"""Catalog of all targets by their word on the command line: ``local``, ``arm64``, ``ssh:HOST``, ..."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Kind:
     """One kind of target.
 
     Attributes:
-        what: in words.
-        make: from what stands after the colon, empty if nothing does.
-        argument: what may stand after the colon, empty if nothing may: ``CPU``, ``HOST``.
-        needed: whether it must.
-        reads: the files that it runs, by the word for them in `edge_embed.workflow.export`.
+        what: description.
+        make: makes the target from the text after the colon, which is empty without a colon.
+        argument: name of the text after the colon: ``CPU``, ``HOST``; empty if none is allowed.
+        needed: whether the argument is required.
+        reads: kinds of files that it runs, by their word in `edge_embed.workflow.export`.
     """
 
     what: str
@@ -37,7 +37,7 @@ class Kind:
     reads: tuple[str, ...] = ("onnx",)
 
     def spelled(self, word: str) -> str:
-        """As it is written on the command line."""
+        """Return the form on the command line."""
         if not self.argument:
             return word
         return f"{word}:{self.argument}" if self.needed else f"{word}[:{self.argument}]"
@@ -63,10 +63,10 @@ KINDS: dict[str, Kind] = {
 
 
 def make_target(text: str) -> Target:
-    """The target that a text such as ``arm64:cortex-a53`` names.
+    """Return the target that a text such as ``arm64:cortex-a53`` names.
 
     Raises:
-        BadInputError: if there is none of that name, or it takes no argument, or needs one.
+        BadInputError: if no target has that name, or if an argument is missing or not allowed.
     """
     word, colon, argument = text.partition(":")
     kind = KINDS.get(word)
@@ -81,11 +81,11 @@ def make_target(text: str) -> Target:
 
 
 def make_targets(texts: Sequence[str], reads: str = "onnx") -> tuple[Target, ...]:
-    """All targets named, each of them once.
+    """Return all named targets, each of them once.
 
     Args:
-        texts: as on the command line.
-        reads: the kind of file that they have to run.
+        texts: names on the command line.
+        reads: the kind of file that the targets must run.
 
     Raises:
         BadInputError: as `make_target`, or one of them does not run such files.
@@ -99,7 +99,7 @@ def make_targets(texts: Sequence[str], reads: str = "onnx") -> tuple[Target, ...
 
 
 def list_targets() -> tuple[TargetInfo, ...]:
-    """Every kind of target, and what it lacks here."""
+    """Return every kind of target, with the parts that it lacks here."""
     return tuple(_info(word, kind) for word, kind in KINDS.items())
 
 

@@ -1,8 +1,8 @@
-"""``onnxruntime-cuda``: ONNX Runtime's CUDA provider, on the portable bodies or with our operators on the processor.
+"""Target ``onnxruntime-cuda``: ONNX Runtime's CUDA provider, on portable bodies or with our operators on the CPU.
 
 Our operators have no GPU kernels. With ``:library`` they run on the processor inside a CUDA session, and ONNX Runtime
-copies their inputs and outputs; how many such copies there are is counted in the graph that it makes. Without it the
-portable bodies run on the GPU, whose Gather checks no ids: what an id out of range gives is not defined there.
+copies their inputs and outputs; these copies are counted in the optimised graph. Without ``:library`` the portable
+bodies run on the GPU. Its Gather checks no ids: the result for an id out of range is undefined there.
 """
 
 import tempfile
@@ -32,12 +32,13 @@ _RUNS = "the model runs on the GPU"
 
 @dataclass(frozen=True)
 class CudaModel:
-    """A session.
+    """A session on a GPU.
 
     Attributes:
-        session: on the GPU, what it cannot run on the processor.
-        create: seconds that making it took.
-        copies: nodes that copy between processor and GPU.
+        session: runs on the GPU; operators without a GPU kernel run on the processor.
+        output_names: names of the outputs, in order.
+        create: seconds to create the session.
+        copies: number of nodes that copy between processor and GPU.
     """
 
     session: ort.InferenceSession
@@ -46,7 +47,7 @@ class CudaModel:
     copies: int
 
     def run(self, cases: Sequence[Feeds], options: RunOptions) -> TargetRun:
-        """Run all cases; times include copying inputs there and outputs back."""
+        """Run all cases; times include the copies of inputs to the GPU and of outputs back."""
         first, *calls = (seconds_of(lambda: self._call(cases[0]), _RUNS) for _ in range(1 + options.iterations))
         outputs = []
         for feeds in cases:
@@ -77,11 +78,11 @@ class Cuda:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return f"onnxruntime-cuda:{self.argument}".rstrip(":")
 
     def lacks(self) -> list[Problem]:
-        """ONNX Runtime for CUDA; whether a GPU is there shows when a session is made."""
+        """List ONNX Runtime for CUDA if it is missing; a missing GPU is found when a session is made."""
         if _PROVIDER in ort.get_available_providers():
             return []
         remedy = f"python -m pip install onnxruntime-gpu=={ort.__version__}, on a machine with an NVIDIA GPU"
@@ -89,7 +90,7 @@ class Cuda:
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[CudaModel]:
-        """Make the session."""
+        """Create the session."""
         chosen = ort.SessionOptions()
         chosen.log_severity_level = _FATAL_ONLY
         chosen.intra_op_num_threads = options.threads
@@ -113,6 +114,6 @@ class Cuda:
 
 
 def count_copies(optimized: Path) -> int:
-    """Nodes of an optimised graph that copy between processor and GPU."""
+    """Return the number of nodes of an optimised graph that copy between processor and GPU."""
     graph = onnx.load(optimized, load_external_data=False).graph
     return sum(node.op_type in _COPIES for node in graph.node)

@@ -1,4 +1,4 @@
-"""``local`` and ``portable``: this machine, in a process of its own, with the operator library and without."""
+"""Targets ``local`` and ``portable``: a process on this machine, with and without the operator library."""
 
 import sys
 import sysconfig
@@ -16,7 +16,7 @@ from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenize
 
 @dataclass(frozen=True)
 class Local:
-    """ONNX Runtime on this machine, by its C interface.
+    """ONNX Runtime on this machine, through its C interface.
 
     Attributes:
         library: whether the operator library is registered.
@@ -28,11 +28,11 @@ class Local:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return "local" if self.library else "portable"
 
     def lacks(self) -> list[Problem]:
-        """What is missing here."""
+        """List the missing files of this installation."""
         found = runner_lacks()
         if self.library:
             try:
@@ -42,10 +42,10 @@ class Local:
         return found
 
     def prepare(self, subject: Subject, options: RunOptions) -> AbstractContextManager[RunnerModel]:
-        """Nothing has to be copied.
+        """Prepare a run on this machine; nothing is copied.
 
         Raises:
-            NotRunError: if there is a tokenizer in the model, and its library cannot be loaded without Python.
+            NotRunError: if the model has a tokenizer, and its library cannot be loaded without Python.
         """
         libraries = [get_library_path()] if self.library else []
         place = ThisMachine(subject.model, libraries)
@@ -55,7 +55,7 @@ class Local:
 
 
 def _python_library() -> Path:
-    """That of the package onnxruntime-extensions is built for Python, whose symbols it needs, although none runs."""
+    """Return libpython: the library of onnxruntime-extensions needs its symbols, although no Python code runs."""
     names = [str(sysconfig.get_config_var(name)) for name in ("LIBDIR", "INSTSONAME")]
     path = Path(*names)
     if sys.platform != "linux" or ".so" not in path.name or not path.is_file():

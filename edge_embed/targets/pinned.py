@@ -1,4 +1,4 @@
-"""Packages that targets download with pip: one version each, and the hashes that its files may have."""
+"""Packages that targets download with pip: one version each, and the allowed hashes of its files."""
 
 import os
 import sys
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PIP = (sys.executable, "-m", "pip")
-# What this environment is pinned to does not hold for what runs beside it.
+# The pins of this environment do not apply to packages that run outside it.
 UNBOUND = {name: os.devnull for name in ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT") if name in os.environ}
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A release on PyPI.
+    """Release on PyPI.
 
     Attributes:
-        name: of the package.
-        version: of the release.
-        sha256: of its files for each platform that it is wanted for.
+        name: name of the package.
+        version: version of the release.
+        sha256: SHA-256 of its file for each supported platform.
     """
 
     name: str
@@ -29,13 +29,13 @@ class Pinned:
 
     @property
     def requirement(self) -> str:
-        """``name==version``."""
+        """Return ``name==version``."""
         return f"{self.name}=={self.version}"
 
 
 @contextmanager
 def pip_options(packages: Sequence[Pinned]) -> Iterator[list[str | Path]]:
-    """Yield options of pip by which it takes these packages alone, and no file with another hash."""
+    """Yield options of pip that allow only these packages, and only files with these hashes."""
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder) / "requirements.txt"
         lines = (" ".join([one.requirement, *(f"--hash=sha256:{digest}" for digest in one.sha256)]) for one in packages)

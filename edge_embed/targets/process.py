@@ -1,4 +1,4 @@
-"""Programs of others: run with a time limit, ended with everything that they started."""
+"""External programs: they run with a time limit and are ended together with all processes that they started."""
 
 import os
 import signal
@@ -18,13 +18,13 @@ _PAUSE, _PATIENCE = 0.05, 5.0  # seconds
 
 @dataclass(frozen=True)
 class Finished:
-    """A program that has come to its end.
+    """Program that has ended.
 
     Attributes:
-        status: its exit status, or the number of the signal that ended it below 0; None if it took too long.
-        printed: what it wrote to its standard output, if nobody else got that.
-        complaints: what it wrote to its standard error.
-        time_limit: that it had, in seconds.
+        status: exit status, or the negative number of the signal that ended it; None if it ran out of time.
+        printed: its standard output, unless that was redirected.
+        complaints: its standard error.
+        time_limit: its time limit in seconds.
     """
 
     status: int | None
@@ -34,7 +34,7 @@ class Finished:
 
     @property
     def ending(self) -> str:
-        """How it ended, in words, with the last line that it wrote."""
+        """Return a description of the end, with the last line of output."""
         if self.status is None:
             return f"took more than {self.time_limit:g} s, the time limit, and was ended"
         status = (
@@ -51,17 +51,17 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     until: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Run the program that runs the model to its end and return what it printed.
+    """Run the program that runs the model to its end and return its output.
 
     Args:
         command: the program and its arguments.
-        time_limit: in seconds; then it is ended, and what it has started too.
-        what: in words, for messages: ``the runner``.
-        environment: variables beside those of this process.
-        until: for a program that does not end by itself: asked again and again; once true, it is ended.
+        time_limit: seconds after which it and all processes that it started are ended.
+        what: name for messages: ``the runner``.
+        environment: additional environment variables.
+        until: for a program that does not end by itself: called repeatedly; once true, the program is ended.
 
     Raises:
-        NotRunError: if it is not there, or takes too long.
+        NotRunError: if the program is missing or takes too long.
         RunFailedError: if it fails, or is ended by a signal.
     """
     done = finish_program(command, time_limit, what=what, environment=environment, until=until)
@@ -70,10 +70,10 @@ def run_program(
 
 
 def check_run(done: Finished, what: str) -> None:
-    """Tell how the program that runs the model ended, if it did not end well.
+    """Raise an error if the program that runs the model did not succeed.
 
     Raises:
-        NotRunError: if it took too long, which says nothing about what is in the file.
+        NotRunError: if it took too long, which proves nothing about the file.
         RunFailedError: if it failed, or was ended by a signal.
     """
     if done.status is None:
@@ -94,13 +94,13 @@ def run_tool(
 
     Args:
         command: the program and its arguments.
-        time_limit: in seconds; then it is ended, and what it has started too.
-        what: in words, for messages: ``the compiler``.
-        stdin: what it reads, nothing by default.
-        stdout: where it writes, by default into `Finished.printed`.
+        time_limit: seconds after which it and all processes that it started are ended.
+        what: name for messages: ``the compiler``.
+        stdin: input of the program, none by default.
+        stdout: output of the program, by default `Finished.printed`.
 
     Raises:
-        NotRunError: if it is not there, fails, is ended by a signal, or takes too long.
+        NotRunError: if the program is missing, fails, is ended by a signal, or takes too long.
     """
     done = finish_program(command, time_limit, what=what, stdin=stdin, stdout=stdout)
     if done.status != 0:
@@ -118,10 +118,10 @@ def finish_program(
     stdin: IO[bytes] | None = None,
     stdout: IO[bytes] | None = None,
 ) -> Finished:
-    """Run a program to its end, whichever that is; arguments as of `run_program` and `run_tool`.
+    """Run a program until it ends in any way; arguments as of `run_program` and `run_tool`.
 
     Raises:
-        NotRunError: if it is not there.
+        NotRunError: if the program is missing.
     """
     with _started(command, what, environment, stdin, stdout) as process:
         end = time.monotonic() + time_limit
@@ -143,10 +143,10 @@ def _started(
     stdin: IO[bytes] | None,
     stdout: IO[bytes] | None,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """A process that leads a session; when the context ends, it and all that it has started are ended.
+    """Start a process that leads a session; at the end of the context it and all that it started are ended.
 
-    Its input, if none is given, is a pipe that ends with this process: a program can watch it, to end when this one is
-    killed.
+    Without a given input, its input is a pipe that ends with this process. A program that watches the pipe can end when
+    this process is killed.
     """
     listening, speaking = os.pipe()
     try:
@@ -173,16 +173,16 @@ def _started(
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """End a process that leads a session, and all that it has started."""
+    """End a process that leads a session, and all processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_PATIENCE)  # until the last of them has closed what they print to
+        process.communicate(timeout=_PATIENCE)  # until all of them have closed their output
     process.wait()
 
 
 def last_line(text: str) -> str:
-    """The last line of what a program wrote, cut where it is long."""
+    """Return the last line of a program's output, cut if it is long."""
     return text.strip().rpartition("\n")[2][:_LONGEST]
 
 

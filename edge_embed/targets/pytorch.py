@@ -1,4 +1,4 @@
-"""``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU."""
+"""Targets ``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ class TorchModel:
         outputs = []
         for values in inputs:
             with step(what):
-                # Texts, of a file that was compressed in place, are arrays already.
+                # Text outputs, of a file that was compressed in place, are arrays already.
                 outputs.append([array(each.cpu() if isinstance(each, Tensor) else each) for each in self._call(values)])
         return TargetRun(outputs, _versions(self.device), TargetTimes(None, first, tuple(calls)))
 
@@ -58,11 +58,11 @@ class Torch:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return f"torch-{self.device}"
 
     def lacks(self) -> list[Problem]:
-        """A GPU, or torch for it."""
+        """List the GPU, or torch for it, if it is missing."""
         if self.device == "cpu" or torch.cuda.is_available():
             return []
         return [Problem(f"torch {torch.__version__} sees no GPU", "take a machine with one, and torch built for CUDA")]
@@ -72,7 +72,7 @@ class Torch:
         """Copy the weights to the device.
 
         Raises:
-            NotRunError: the model takes texts, which torch has no tensors of.
+            NotRunError: if the model has text inputs, for which torch has no tensors.
         """
         if texts := [declared.name for declared in subject.program.inputs if declared.holds_texts]:
             raise NotRunError(f"torch takes no texts, as input {', '.join(texts)} has")

@@ -1,4 +1,4 @@
-"""``reference``: the reference evaluator of the onnx package, plain numpy, and thus no test of speed."""
+"""Target ``reference``: the reference evaluator of the onnx package, plain numpy, and therefore no test of speed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,33 +19,33 @@ from edge_embed.targets.target import Feeds, NotRunError, RunOptions, Subject, T
 
 
 class Gather(OpRun):
-    """The operator of the reference evaluator loses the shape where there are no indices (onnx 1.22)."""
+    """Gather that keeps the shape without indices; the evaluator's own operator loses it (onnx 1.22)."""
 
     def _run(self, data: Any, indices: Any, axis: int) -> tuple[Any]:
         return (np.asarray(np.take(data, indices, axis)),)
 
 
 class GatherElements(OpRun):
-    """The operator of the reference evaluator fails on more than 64 entries (onnx 1.23): it calls ``np.choose``."""
+    """GatherElements for more than 64 entries; the evaluator's own fails on them (onnx 1.23: ``np.choose``)."""
 
     def _run(self, data: Any, indices: Any, axis: int) -> tuple[Any]:
         return (np.take_along_axis(data, indices, axis),)
 
 
 class Evaluator(ReferenceEvaluator):
-    """The base class gives operators of ours to a graph, but not to the functions in a file."""
+    """Evaluator with our operators in functions too; the base class gives them only to the graph."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options | {"new_ops": [Gather, GatherElements]})
 
     def run(self, *arguments: Any, **options: Any) -> Any:
-        """Run the model; infinities and NaN are results as in any runtime, which numpy would warn of."""
+        """Run the model without warnings of numpy: infinities and NaN are results as in any runtime."""
         with np.errstate(all="ignore"):
             return super().run(*arguments, **options)
 
 
 def open_reference(model: Path | onnx.ModelProto) -> ReferenceEvaluator:
-    """The reference evaluator of the onnx package; it holds all weights in memory.
+    """Return the reference evaluator of the onnx package; it holds all weights in memory.
 
     Raises:
         NotRunError: if it lacks an operator of the model.
@@ -68,7 +68,8 @@ class ReferenceModel:
         try:
             outputs = [self._call(feeds) for feeds in cases]
         except Exception as error:
-            # Its operators are incomplete in many ways; whether our own body runs on it is known from the tables.
+            # The evaluator's operators are incomplete in many ways. The checks of the tables show whether our body runs
+            # on it.
             raise NotRunError(f"it cannot run this model: {one_line(error)}") from error
         return TargetRun(outputs, {"onnx": onnx.__version__})
 
@@ -78,7 +79,7 @@ class ReferenceModel:
 
 
 def open_model(path: Path, output_names: Sequence[str]) -> ReferenceModel:
-    """A file in the evaluator.
+    """Return a file in the evaluator.
 
     Raises:
         NotRunError: if the evaluator lacks an operator of the model.
@@ -95,7 +96,7 @@ class Reference:
     tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
-        """Nothing: onnx is always there."""
+        """Return no problem: onnx is always installed."""
         return []
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""Another machine: the runner and the model are copied into a temporary folder there, which is gone afterwards.
+"""Another machine: runner and model are copied into a temporary folder there, which is removed at the end.
 
-A shell on the other machine makes the folder and then reads until its input ends: because we close it, because this
-process was killed, or because the connection broke. It then ends the runner, removes the folder and goes.
+A shell on the other machine makes the folder and then reads until its input ends. The input ends when we close it, when
+this process is killed, or when the connection breaks. The shell then ends the runner, removes the folder and exits.
 """
 
 import os
@@ -23,40 +23,40 @@ from edge_embed.targets.process import Finished, check_run, end_group, finish_pr
 from edge_embed.targets.runner import Ran, RunnerFiles, RunnerModel, own_files, runner_command
 from edge_embed.targets.target import NotRunError, RunOptions, Subject
 
-_WORD = "edge-embed"  # begins the lines that are ours; a login may print others
+_WORD = "edge-embed"  # prefix of our lines; a login may print others
 _RUNTIME = "libonnxruntime.so"
 _PASSED_ON = ("EDGE_EMBED_FORCE_ISA",)
 _GOODBYE_SECONDS = 15
 
 
 class Transport(Protocol):
-    """A way to another machine.
+    """Connection to another machine.
 
     Attributes:
-        place: in words, for messages: ``host pi``.
-        parent: where temporary folders are made there, as its shell writes it.
+        place: description for messages: ``host pi``.
+        parent: parent of temporary folders there, as its shell writes it.
     """
 
     @property
     def place(self) -> str:
-        """In words."""
+        """Return a description for messages."""
 
     @property
     def parent(self) -> str:
-        """Where temporary folders are made."""
+        """Return the parent of temporary folders."""
 
     def shell(self, text: str) -> list[str]:
-        """The program here that runs a shell's text there."""
+        """Return the local command that runs a shell script there."""
 
     def push(self, folder: Path, to: PurePosixPath, time_limit: float) -> None:
-        """Copy all files of a folder here, following links, into one there.
+        """Copy all files of a local folder, following links, into a remote one.
 
         Raises:
             NotRunError: if that fails.
         """
 
     def pull(self, names: Sequence[str], folder: PurePosixPath, to: Path, time_limit: float) -> None:
-        """Copy files of a folder there into one here.
+        """Copy files of a remote folder into a local one.
 
         Raises:
             NotRunError: if that fails.
@@ -66,7 +66,7 @@ class Transport(Protocol):
 def run_there(
     transport: Transport, text: str, time_limit: float, *, what: str, stdin: IO[bytes] | None = None
 ) -> Finished:
-    """Run a shell's text there to its end; the status is that of the text.
+    """Run a shell script there to its end; the status is that of the script.
 
     Raises:
         NotRunError: if the connection breaks.
@@ -85,12 +85,12 @@ def run_there(
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """A temporary folder there.
+    """Temporary folder on another machine.
 
     Attributes:
-        transport: the way to it.
-        path: of the folder.
-        system: of the machine, as ``uname -sm`` says it: ``Linux aarch64``.
+        transport: connection to the machine.
+        path: path of the folder.
+        system: system of the machine, as ``uname -sm`` prints it: ``Linux aarch64``.
     """
 
     transport: Transport
@@ -100,7 +100,7 @@ class RemoteFolder:
 
 @contextmanager
 def remote_folder(transport: Transport, time_limit: float) -> Iterator[RemoteFolder]:
-    """A new folder there; it and what runs in it are gone when the context ends, however it ends.
+    """Make a remote folder; it and the process in it are gone when the context ends, however it ends.
 
     Raises:
         NotRunError: if there is no connection, or no folder can be made.
@@ -135,7 +135,7 @@ def remote_folder(transport: Transport, time_limit: float) -> Iterator[RemoteFol
 
 
 def _greeting(keeper: "subprocess.Popen[str]", time_limit: float) -> str | None:
-    """The line of the keeper that is ours, None if its output ends before, or nothing comes in time."""
+    """Return our line of the keeper; None if its output ends without one, or time runs out."""
     assert keeper.stdout is not None
     timer = threading.Timer(time_limit, keeper.kill)
     timer.start()
@@ -147,7 +147,7 @@ def _greeting(keeper: "subprocess.Popen[str]", time_limit: float) -> str | None:
 
 def _dismiss(keeper: "subprocess.Popen[str]") -> None:
     try:
-        keeper.communicate(timeout=_GOODBYE_SECONDS)  # closes its input; it ends when the folder is gone
+        keeper.communicate(timeout=_GOODBYE_SECONDS)  # closes its input; it ends when the folder is removed
     except (subprocess.TimeoutExpired, OSError):
         pass
     finally:
@@ -159,9 +159,9 @@ class Remote:
     """The runner on another machine.
 
     Attributes:
-        folder: that files and model were copied into.
+        folder: folder with the copies of files and model.
         model: name of the exported file.
-        libraries: names of the libraries of operators.
+        libraries: names of the operator libraries.
     """
 
     folder: RemoteFolder
@@ -180,7 +180,7 @@ class Remote:
         # ONNX Runtime leaves a file in the folder for temporary files.
         values = {"TMPDIR": str(there), **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
-        # The number of the process is there only while it runs: later it may be another's.
+        # The file with the process number exists only while the process runs: later the number may be another's.
         text = (
             f"cd {shlex.quote(str(there))} && chmod 700 {RUNNER} || exit; {variables} {command} & echo $! >pid; "
             "wait $!; status=$?; rm -f pid; exit $status"
@@ -196,16 +196,16 @@ class Remote:
 def remote_model(
     transport: Transport, files_for: Callable[[str], RunnerFiles], subject: Subject, options: RunOptions
 ) -> Iterator[RunnerModel]:
-    """A model on another machine.
+    """Prepare a model on another machine.
 
     Args:
-        transport: the way to it.
-        files_for: the runner's files for a system such as ``Linux aarch64``.
+        transport: connection to the machine.
+        files_for: returns the runner's files for a system such as ``Linux aarch64``.
         subject: the model.
-        options: for the time limit.
+        options: options with the time limit.
 
     Raises:
-        NotRunError: if there is no connection, or are no files for that machine, or they cannot be copied.
+        NotRunError: if there is no connection, or no files for that machine, or they cannot be copied.
     """
     with remote_folder(transport, options.time_limit) as folder:
         files = files_for(folder.system)
@@ -223,7 +223,7 @@ def remote_model(
 
 
 def files_of_this_machine(system: str) -> RunnerFiles | None:
-    """This machine's own files, if the other one is of the same kind."""
+    """Return the files of this machine if the other one has the same system, else None."""
     if sys.platform == "linux" and system == f"Linux {platform.machine()}":
         return own_files([get_library_path()])
     return None

@@ -1,6 +1,6 @@
-"""The C++ runner (``runtime_ops/runner``): a model run by the C interface of ONNX Runtime, as an app would.
+"""C++ runner (``runtime_ops/runner``): it runs a model through the C interface of ONNX Runtime, as an app would.
 
-One program for this machine, an emulator and devices; where it runs, a `Place` says.
+The same program serves this machine, an emulator and devices; a `Place` states where it runs.
 """
 
 import json
@@ -24,12 +24,12 @@ from edge_embed.targets.tensors import read_tensors, write_tensors
 
 @dataclass(frozen=True)
 class RunnerFiles:
-    """What runs a model, for one processor and system.
+    """Files that run a model, for one processor and system.
 
     Attributes:
         runner: the program.
         runtime: the shared library of ONNX Runtime.
-        libraries: of operators, ours first; without it the portable bodies run.
+        libraries: operator libraries, ours first; without ours the portable bodies run.
     """
 
     runner: PurePath
@@ -39,11 +39,11 @@ class RunnerFiles:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a place tells of a run beside its results.
+    """Facts about a run that a place reports beside the results.
 
     Attributes:
-        versions: of what ran, besides ONNX Runtime.
-        counters: what was counted from outside.
+        versions: versions of the software that ran, besides ONNX Runtime.
+        counters: figures that were counted from outside.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class Ran:
 
 
 class Place(Protocol):
-    """Where the runner runs: it takes files there, and brings them back."""
+    """Place where the runner runs: it copies files there, and brings results back."""
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
-        """Run the runner on the cases in ``folder`` (of this machine), and leave its results there.
+        """Run the runner on the cases in the local ``folder``, and leave its results there.
 
         Raises:
             NotRunError: if the place is gone.
@@ -63,15 +63,15 @@ class Place(Protocol):
 
     @property
     def times_mean_something(self) -> bool:
-        """Whether times and memory are those of a real processor."""
+        """Return whether times and memory are those of a real processor."""
 
 
 @dataclass(frozen=True)
 class RunnerModel:
-    """A model that the runner is about to run.
+    """A model that is ready for the runner.
 
     Attributes:
-        output_names: of the model, in order.
+        output_names: names of the model's outputs, in order.
         place: where it runs.
     """
 
@@ -95,7 +95,7 @@ class RunnerModel:
                 outputs = [self._outputs(folder / f"{number}.out") for number in range(len(cases))]
             except (OSError, ValueError, KeyError) as error:
                 raise RunFailedError(f"the runner ended well, but its results cannot be read: {error}") from error
-        # Beside its times, a result is texts (versions) and whole numbers (counters).
+        # Apart from its times, a result holds texts (versions) and whole numbers (counters).
         versions = {name: value for name, value in result.items() if isinstance(value, str)}
         versions.update(ran.versions)
         if not self.place.times_mean_something:
@@ -115,11 +115,11 @@ def _times(result: Any) -> TargetTimes:
 
 @dataclass(frozen=True)
 class ThisMachine:
-    """The runner as a process of its own, beside this one.
+    """The runner as a process on this machine.
 
     Attributes:
         model: the exported file.
-        libraries: of operators, ours first; without it the portable bodies run.
+        libraries: operator libraries, ours first; without ours the portable bodies run.
         preloaded: a library that one of them needs and does not name, None if there is none.
     """
 
@@ -129,7 +129,7 @@ class ThisMachine:
     times_mean_something: bool = True
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
-        """Run it."""
+        """Run the runner in a process."""
         command = runner_command(own_files(self.libraries), self.model, folder, options)
         preloaded = {} if self.preloaded is None else {"LD_PRELOAD": str(self.preloaded)}
         run_program(command, options.time_limit, what="the runner", environment=preloaded)
@@ -137,13 +137,13 @@ class ThisMachine:
 
 
 def runner_command(files: RunnerFiles, model: PurePath, folder: PurePath, options: RunOptions) -> list[str]:
-    """How the runner is called; all paths are those of where it runs."""
+    """Return the command of the runner; all paths are those of the machine where it runs."""
     numbers = (options.iterations, options.threads)
     return [str(part) for part in (files.runner, files.runtime, model, folder, *numbers, *files.libraries)]
 
 
 def own_files(libraries: Sequence[Path]) -> RunnerFiles:
-    """Those of this machine, with libraries of operators.
+    """Return the files of this machine, with the given operator libraries.
 
     Raises:
         EdgeEmbedError: if this package is not installed completely.
@@ -153,7 +153,7 @@ def own_files(libraries: Sequence[Path]) -> RunnerFiles:
 
 
 def runner_lacks() -> list[Problem]:
-    """What this machine lacks to run the runner."""
+    """List what this machine lacks to run the runner."""
     steps: tuple[tuple[Callable[[], object], str], ...] = (
         (lambda: installed_program("edge_embed_runner"), "install edge-embed again (`make install` in a checkout)"),
         (_runtime_library, "python -m pip install --force-reinstall onnxruntime"),
@@ -168,7 +168,7 @@ def runner_lacks() -> list[Problem]:
 
 
 def _runtime_library() -> Path:
-    """The shared library of ONNX Runtime that its Python package brings along."""
+    """Return the shared library of ONNX Runtime in its Python package."""
     folder = Path(ort.__file__).parent / "capi"
     libraries = sorted(folder.glob("libonnxruntime.so*")) + sorted(folder.glob("libonnxruntime*.dylib"))
     if not libraries:
@@ -178,5 +178,5 @@ def _runtime_library() -> Path:
 
 @contextmanager
 def runner_model(output_names: Sequence[str], place: Place) -> Iterator[RunnerModel]:
-    """A model for which nothing has to be prepared or cleaned up."""
+    """Yield a model that needs no preparation and no cleaning up."""
     yield RunnerModel(output_names, place)

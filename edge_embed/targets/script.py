@@ -2,7 +2,7 @@
 
 import sys
 
-# Its input ends with the process that started it, even where that is killed while native code runs here.
+# Its input ends with the parent process, even if the parent is killed while native code runs here.
 _PROGRAM = """
 import os, runpy, sys, threading
 threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
@@ -12,5 +12,5 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def script_command(script: str, *arguments: object) -> list[str]:
-    """The command that runs a script with this Python; started as in process.py, it ends with this process."""
+    """Return the command that runs a script with this Python; started as in process.py, it ends with this process."""
     return [sys.executable, "-P", "-c", _PROGRAM.strip(), script, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""``ssh:HOST``: a Linux machine that can be reached with ssh and a key."""
+"""Target ``ssh:HOST``: a Linux machine that ssh reaches with a key."""
 
 import shlex
 import shutil
@@ -18,16 +18,16 @@ from edge_embed.targets.remote import files_of_this_machine, remote_model, run_t
 from edge_embed.targets.runner import RunnerFiles, RunnerModel, runner_lacks
 from edge_embed.targets.target import NotRunError, RunOptions, Subject, Tokenizer
 
-# Never a question, and no endless wait for a machine that was switched off.
+# ssh asks no questions, and does not wait forever for a machine that was switched off.
 _OPTIONS = "-T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4".split()
 
 
 @dataclass(frozen=True)
 class SshTransport:
-    """The way to a host.
+    """Connection to a host through ssh.
 
     Attributes:
-        host: as ssh takes it: ``user@host``, or a name from its configuration.
+        host: argument of ssh: ``user@host``, or a name from its configuration.
     """
 
     host: str
@@ -35,20 +35,20 @@ class SshTransport:
 
     @property
     def place(self) -> str:
-        """In words."""
+        """Return a description for messages."""
         return f"host {self.host}"
 
     def shell(self, text: str) -> list[str]:
-        """By sh, whatever the user's own shell is."""
+        """Return the command; it runs sh, so that the user's own shell does not matter."""
         return ["ssh", *_OPTIONS, "--", self.host, f"exec sh -c {shlex.quote(text)}"]
 
     def push(self, folder: Path, to: PurePosixPath, time_limit: float) -> None:
-        """By tar, so that names can be any."""
+        """Copy through tar, so that names can hold any character."""
         quoted = shlex.quote(str(to))
         with subprocess.Popen(
             ["tar", "--create", "--dereference", "--file=-", "--directory", folder, "."],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # the tar at the other end complains of what is missing
+            stderr=subprocess.DEVNULL,  # the tar at the other end reports missing files
         ) as tar:
             assert tar.stdout is not None
             text = f"mkdir -p {quoted} && tar -xof - -C {quoted}"
@@ -61,7 +61,7 @@ class SshTransport:
             raise NotRunError(f"{folder}: tar cannot read all that is to be copied to {self.place}")
 
     def pull(self, names: Sequence[str], folder: PurePosixPath, to: Path, time_limit: float) -> None:
-        """By tar, of which nothing but these names is taken."""
+        """Fetch through tar, and unpack only files with these names."""
         with tempfile.TemporaryFile() as packed:
             command = self.shell(f"cd {shlex.quote(str(folder))} && tar -cf - {shlex.join(names)}")
             run_tool(command, time_limit, what=f"{self.place}: fetching the results: ssh", stdout=packed)
@@ -86,7 +86,7 @@ class Ssh:
     """A host.
 
     Attributes:
-        host: as ssh takes it.
+        host: argument of ssh.
     """
 
     host: str
@@ -95,11 +95,11 @@ class Ssh:
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
         return f"ssh:{self.host}"
 
     def lacks(self) -> list[Problem]:
-        """What is missing here; the host is not asked."""
+        """List what is missing on this machine; the host is not contacted."""
         tools = (("ssh", "openssh-client"), ("tar", "tar"))
         missing = [
             Problem(f"{tool} is missing", f"apt-get install {package}")
@@ -109,7 +109,7 @@ class Ssh:
         return missing + runner_lacks()
 
     def prepare(self, subject: Subject, options: RunOptions) -> AbstractContextManager[RunnerModel]:
-        """Copy runner and model there."""
+        """Copy runner and model to the host."""
         return remote_model(SshTransport(self.host), lambda system: _files_for(system, options), subject, options)
 
 

@@ -1,12 +1,13 @@
-"""What every target is: it says what it lacks, prepares a model, runs it on given inputs, and cleans up.
+"""Interface of all targets: list missing parts, prepare a model, run it on given inputs, clean up.
 
     target = make_target("arm64:cortex-a53")
-    target.lacks()                                  # what is missing, and the command that installs it
+    target.lacks()                                  # missing parts, and the command that installs each
     with target.prepare(subject) as prepared:       # copied, built, started
         run = prepared.run(cases, options)          # outputs, timings, counters, versions
 
-A result is *executed-native* (on the processor it is for), *executed-emulated*, or *statically-checked*. A target that
-cannot run says why (`NotRunError`) and never counts as passed; one on which the model fails has failed.
+A result is *executed-native* (on the processor that the target names), *executed-emulated*, or *statically-checked*. A
+target that cannot run states why (`NotRunError`) and never counts as passed. A target on which the model fails counts
+as failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,29 +22,29 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.program.program import Program
 from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 
-# Of a file that has one: it runs by the library of onnxruntime-extensions; there is none for the target; or the target
-# runs the training form, which takes ids.
+# Treatment of a tokenizer in the file: the library of onnxruntime-extensions runs it; the target has no such library;
+# or the target runs the training form on ids.
 Tokenizer = Literal["runs", "cannot run", "is not used"]
 Feeds = Mapping[str, NDArray[Any]]
 
 
 class NotRunError(Exception):
-    """A target cannot run here; the message says why. Never counts as passed."""
+    """Raised when a target cannot run here, with the reason; it never counts as passed."""
 
 
 class RunFailedError(EdgeEmbedError):
-    """A target ran the model and failed: it crashed, refused the file, gave no result, or never ended."""
+    """Raised when a model fails on a target: it crashed, refused the file, gave no result, or never ended."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be run.
+    """Exported model and the program that it was made from.
 
     Attributes:
         model: the exported file, external data beside it.
         program: the training form that it was made from.
         data: the files of external data, in the folder of the model or below it.
-        from_texts: whether there is a tokenizer in it; else its inputs are those of the training form.
+        from_texts: whether it contains a tokenizer; else its inputs are those of the training form.
     """
 
     model: Path
@@ -54,12 +55,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a target runs.
+    """Options of a run on a target.
 
     Attributes:
         iterations: timed calls of the first case, after one cold call.
-        threads: of one operator; 0 leaves their number to the runtime.
-        time_limit: seconds that each step may take (copying, building, running); then it is ended.
+        threads: threads of one operator; 0 leaves their number to the runtime.
+        time_limit: most seconds of each step (copying, building, running); then the step is ended.
     """
 
     iterations: int = 10
@@ -69,12 +70,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TargetRun:
-    """What a target gives back.
+    """Results of a run on a target.
 
     Attributes:
-        outputs: of each case, in the order of the model's outputs.
-        versions: of what ran: runtime, processor, browser.
-        times: None where time means nothing, as under an emulator.
+        outputs: outputs of each case, in the order of the model's outputs.
+        versions: versions of what ran: runtime, processor, browser.
+        times: None if time has no meaning, as under an emulator.
         counters: whole numbers that repeat exactly or nearly: bytes of memory, instructions, copies.
     """
 
@@ -92,7 +93,7 @@ class Prepared(Protocol):
 
         Raises:
             NotRunError: if the target cannot run models of this kind, or is gone.
-            RunFailedError: if the model fails there, or takes longer than allowed.
+            RunFailedError: if the model fails there, or exceeds the time limit.
         """
 
 
@@ -100,28 +101,28 @@ class Target(Protocol):
     """One place to run a model.
 
     Attributes:
-        name: as on the command line, with its argument: ``arm64:cortex-a53``.
-        evidence: what its results are worth.
-        tokenizer: what becomes of a tokenizer there.
+        name: name on the command line, with its argument: ``arm64:cortex-a53``.
+        evidence: kind of evidence that its results give.
+        tokenizer: treatment of a tokenizer in the file.
     """
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Return the name on the command line."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What becomes of a tokenizer there."""
+        """Return the treatment of a tokenizer in the file."""
 
     @property
     def evidence(self) -> Evidence:
-        """What its results are worth."""
+        """Return the kind of evidence that its results give."""
 
     def lacks(self) -> list[Problem]:
-        """What is missing here, with the command that installs it; empty if it can run. Nothing is raised."""
+        """List missing parts with the command that installs each; empty if it can run. Never raises."""
 
     def prepare(self, subject: Subject, options: RunOptions) -> AbstractContextManager[Prepared]:
-        """Put the model in place; whatever was started or copied is gone when the context ends.
+        """Put the model in place; everything that was started or copied is gone when the context ends.
 
         Raises:
             NotRunError: if something is missing.

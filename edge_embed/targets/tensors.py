@@ -1,4 +1,4 @@
-"""Tensors with names, as the runner and this package hand them to each other (``runtime_ops/runner/tensors.h``)."""
+"""Files of named tensors for the exchange between the runner and this package (``runtime_ops/runner/tensors.h``)."""
 
 import struct
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Read what `write_tensors` or the runner wrote.
+    """Read a file of `write_tensors` or of the runner.
 
     Raises:
-        ValueError: if the file is cut or makes no sense.
+        ValueError: if the file is cut or invalid.
     """
     data = memoryview(path.read_bytes())
     at = len(_MAGIC)

@@ -17,7 +17,7 @@ _BAGS, _IDS_A_BAG = 64, 8
 
 
 class BagCall(TableCall):
-    """ids [N], offsets [B + 1], sample_weights [N] or [0] -> [B, d]."""
+    """Bags: ids [N], offsets [B + 1], sample_weights [N] or [0] -> [B, d]."""
 
     use: ClassVar[Use] = "bag"
     inputs = ("ids", "offsets", "sample_weights")
@@ -25,7 +25,7 @@ class BagCall(TableCall):
 
     @property
     def mode(self) -> str:
-        """``sum``, ``mean`` or ``max``."""
+        """Return the mode: ``sum``, ``mean`` or ``max``."""
         return str(self.leading[3])
 
     @property

@@ -170,7 +170,7 @@ def _takes(program: Program, feeds: Feeds) -> bool:
         program.run(*inputs)
     except TimeLimitError:
         raise
-    except Exception:  # whatever its operators raise
+    except Exception:  # any exception of its operators
         return False
     return True
 

@@ -23,7 +23,7 @@ from edge_embed.targets.script import script_command
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation import open_worker
 
-_LONGEST = 600.0  # seconds, where steps have no limit of their own
+_LONGEST = 600.0  # seconds, if steps have no limit
 _MOST_SAID = 500
 _LEAVE_OUT = "--no-open / open=False writes it unopened, for another runtime or a larger machine"
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\)")

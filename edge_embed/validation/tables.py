@@ -63,7 +63,7 @@ class Table:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return its settings beside method and size, by name."""
+        """Return its settings besides method and size, by name."""
         return settings_of(self.packed)
 
     @property

@@ -42,7 +42,7 @@ class Contender(Protocol):
 
 
 class BoundSession:
-    """A session with bound inputs and outputs, so that a call has little cost beside the model."""
+    """A session with bound inputs and outputs, so that a call has little cost besides the model."""
 
     def __init__(self, session: ort.InferenceSession, feeds: Feeds, calls: int = 1) -> None:
         """Bind ``calls`` sets of inputs of the shapes in ``feeds``."""

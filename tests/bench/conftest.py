@@ -1,4 +1,4 @@
-"""A machine with small caches, whose roofs are measured once: hundreds of megabytes would be written for every test."""
+"""Simulated machine with small caches, whose roofs are measured once; each test would write hundreds of megabytes."""
 
 import functools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``edge-embed bench`` as a user meets it."""
+"""Command ``edge-embed bench``: printed results, JSON, plots and mistakes."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def run(*arguments):
     return CliRunner().invoke(main, ["bench", *map(str, arguments)])
 
 
-def test_the_result_names_everyone_in_a_table():
+def test_bench_prints_table_of_peers_and_figures():
     result = run(*TINY, "--method", "dpq", "--use", "rows,logits")
     assert result.exit_code == 0, result.output
     for text in (
@@ -38,27 +38,27 @@ def test_the_result_names_everyone_in_a_table():
         assert text in result.stdout
 
 
-def test_the_help_names_every_word_and_preset():
+def test_help_names_methods_uses_peers_and_presets():
     shown = run("--help").stdout
     for word in (*METHODS, *USES, "compress", "low_rank", *PEERS, *PRESETS, "uniform", "zipf", "warm", "cold"):
         assert re.search(rf"\b{word}\b", shown), word
 
 
-def test_what_was_left_out_is_named(monkeypatch):
+def test_peer_without_its_package_is_named_with_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     result = run(*TINY, "--method", "dpq", "--use", "rows")
     assert "not measured: faiss PQ decode" in result.stdout
     assert "pip install faiss-cpu" in result.stdout.replace("\n", " ")
 
 
-def test_json_is_alone_on_stdout_and_quiet_prints_nothing():
+def test_bench_json_is_alone_on_stdout_and_quiet_prints_nothing():
     arguments = [*TINY, "--method", "tt", "--use", "topk", "--k", "3", "--threads", "1"]
     (one,) = json.loads(run(*arguments, "--json").stdout)["measurements"]
     assert (one["use"], one["k"], one["threads"]) == ("topk", 3, 1)
     assert run(*arguments, "--quiet").output == ""
 
 
-def test_plots_hold_every_peer_and_every_point(tmp_path):
+def test_plots_name_peers_and_measured_uses(tmp_path):
     arguments = [*TINY, "--method", "dpq,ant", "--use", "rows", "--rows", "100,300", "--plot", tmp_path]
     result = run(*arguments)
     assert result.exit_code == 0, result.output
@@ -72,7 +72,7 @@ def test_plots_hold_every_peer_and_every_point(tmp_path):
     assert {"dpq rows", "ant rows", "operations a byte, at least"} <= set(texts["roofline"])
 
 
-def test_existing_plots_are_kept_and_nothing_is_measured_for_them(tmp_path, monkeypatch):
+def test_existing_plots_are_refused_before_measurement(tmp_path, monkeypatch):
     (tmp_path / "roofline.svg").write_text("mine")
     with monkeypatch.context() as patch:
         patch.setattr(bench_run, "_measure", lambda *_: pytest.fail("measured"))
@@ -86,7 +86,7 @@ def test_existing_plots_are_kept_and_nothing_is_measured_for_them(tmp_path, monk
     assert (tmp_path / "roofline.svg").read_text().startswith("<?xml")
 
 
-def test_without_matplotlib_plots_are_refused_at_once(tmp_path, monkeypatch):
+def test_plots_without_matplotlib_are_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run(*TINY, "--plot", tmp_path)
     assert result.exit_code == 2
@@ -111,7 +111,7 @@ def test_without_matplotlib_plots_are_refused_at_once(tmp_path, monkeypatch):
         (["--method", "dpq", "--dim", str(1 << 45)], "memory: too small"),
     ],
 )
-def test_mistakes_cost_one_line_and_exit_code_2(arguments, message):
+def test_mistakes_exit_with_2_and_print_no_result(arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""Compressing beside other libraries, on tables so small that it takes no time."""
+"""Benchmark of compression beside other libraries, on tables small enough for a fast test."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from edge_embed.validation.timing import Times
 for module in ("faiss", "scipy", "sklearn", "tensorly", "threadpoolctl"):
     pytest.importorskip(module, reason=f"{module} is not installed (extra edge-embed[bench])")
 
-# Of this rank the cores of TT have ranks 10 and 12.
+# With this rank the cores of TT have ranks 10 and 12.
 TINY = CompressGrid(
     tuple(METHODS), rows=(300,), dim=(16,), codes=(16,), anchors=(10,), nonzeros=(2,), rank=(12,), rounds=2
 )
@@ -45,14 +45,14 @@ def everyone(report):
     return [one for found in report.measurements for one in (found.ours, *found.peers)]
 
 
-def test_every_method_is_measured_beside_every_library(report):
+def test_compress_report_measures_methods_with_all_libraries(report):
     assert [(found.method, found.task) for found in report.measurements] == [
         ("dpq", "table"), ("dpq", "codes"), ("ant", "table"), ("tt", "table"), ("low_rank", "table"),
     ]  # fmt: skip
     assert not any(one.reason for one in everyone(report))
 
 
-def test_figures_fit_each_other(report):
+def test_compress_figures_are_positive_and_ordered(report):
     for found in report.measurements:
         assert found.dense_bytes == 4 * 300 * 16
         assert found.ours.our_cpu_ratio is None
@@ -64,16 +64,16 @@ def test_figures_fit_each_other(report):
                 assert 0 < ratio.low <= ratio.median <= ratio.high
 
 
-def test_all_make_tables_of_as_many_bytes(report):
+def test_compressed_tables_have_equal_bytes_in_each_library(report):
     for found in report.measurements:
         for peer in found.peers:
-            if found.method == "ant":  # rows share their weights out, so that some of ours may be left over
+            if found.method == "ant":  # our rows share a total of weights, of which some may stay unused
                 assert found.ours.packed_bytes <= peer.packed_bytes
             else:
                 assert found.ours.packed_bytes == peer.packed_bytes
 
 
-def test_nearness_is_that_of_the_layer_to_the_dense_rows(report):
+def test_reported_errors_equal_errors_of_fitted_layer(report):
     weight = random_subject(0, 300, 16).make()
     settings = {found.method: found for found in report.measurements if found.task == "table"}
     for setting in TINY.settings(300, 16):
@@ -84,22 +84,22 @@ def test_nearness_is_that_of_the_layer_to_the_dense_rows(report):
         assert ours.relative_error == pytest.approx(np.linalg.norm(rows - weight) / np.linalg.norm(weight), abs=1e-5)
 
 
-def test_libraries_that_do_the_same_come_as_near(report):
-    """Which shows that each is asked for what it is compared with, and its rows are put together rightly."""
+def test_libraries_of_one_method_have_equal_errors(report):
+    """Equal errors show that each library solves the same task and that its rows are rebuilt correctly."""
     for found in report.measurements:
         for peer in found.peers if found.method != "ant" else ():
-            loose = (found.method, found.task) == ("dpq", "table")  # from other first centroids
+            loose = (found.method, found.task) == ("dpq", "table")  # starts from other centroids
             assert peer.relative_error == pytest.approx(found.ours.relative_error, rel=0.05 if loose else 1e-4)
             assert peer.mean_cosine == pytest.approx(found.ours.mean_cosine, rel=0.05 if loose else 1e-4)
 
 
-def test_the_same_seed_gives_the_same_tables(report):
+def test_seed_repeated_gives_same_tables(report):
     again = bench_compress(replace(TINY, method=("dpq", "tt")))
     errors = {one.name: one.relative_error for one in everyone(report)}
     assert all(one.relative_error == errors[one.name] for one in everyone(again))
 
 
-def test_every_contender_has_the_threads_that_are_told(monkeypatch):
+def test_contenders_use_given_number_of_threads(monkeypatch):
     seen = []
     timed = measuring.time_rounds
 
@@ -116,8 +116,8 @@ def test_every_contender_has_the_threads_that_are_told(monkeypatch):
     assert torch.get_num_threads() == before
 
 
-def test_ratios_are_our_time_over_theirs(monkeypatch):
-    """Of two contenders the second takes 4 times the CPU time and twice the wall time."""
+def test_compress_ratios_are_our_time_over_peer_time(monkeypatch):
+    """The second of two contenders takes 4 times the CPU time and twice the wall time."""
 
     def timed(contenders, draw, rounds, *_, **__):
         return {name: Times(np.full(rounds, 4.0**at), np.full(rounds, 2.0**at)) for at, name in enumerate(contenders)}
@@ -138,7 +138,7 @@ def test_ratios_are_our_time_over_theirs(monkeypatch):
         ("threadpoolctl", "threadpoolctl", "numpy SVD"),
     ],
 )
-def test_an_absent_library_is_named_with_the_remedy(module, package, name, monkeypatch):
+def test_absent_compressor_is_named_with_remedy(module, package, name, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     report = bench_compress(replace(TINY, method=("tt", "low_rank")))
     reasons = {one.name: one.reason for one in everyone(report)}
@@ -146,7 +146,7 @@ def test_an_absent_library_is_named_with_the_remedy(module, package, name, monke
     assert not any(found.ours.reason for found in report.measurements)
 
 
-def test_who_cannot_make_it_is_left_out():
+def test_compressor_that_cannot_make_table_is_skipped_with_reason():
     weight = random_subject(0, 300, 16).make()
     few = bench_compress(replace(TINY, method=("dpq", "low_rank"), codes=(12,), rank=(16,)))
     reasons = {one.name: one.reason for one in everyone(few)}
@@ -157,7 +157,7 @@ def test_who_cannot_make_it_is_left_out():
     assert Case(weight, Setting("low_rank", {"rank": 16}), 0, 1)["rank"] == 16
 
 
-def test_the_result_says_what_it_was_measured_on():
+def test_result_names_table_seed_rounds_and_machine():
     result = run(*SIZES, "--method", "dpq,tt", "--seed", "7")
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
@@ -166,7 +166,7 @@ def test_the_result_says_what_it_was_measured_on():
         assert text in words
 
 
-def test_json_is_alone_on_stdout_and_quiet_prints_nothing():
+def test_compress_json_is_alone_on_stdout_and_quiet_prints_nothing():
     found = json.loads(run(*SIZES, "--method", "low_rank", "--json").stdout)
     assert list(found) == "schema_version file seed rounds machine method measurements".split()
     (one,) = found["measurements"]
@@ -183,7 +183,7 @@ def test_json_is_alone_on_stdout_and_quiet_prints_nothing():
 OF_FILE = ("--method", "low_rank", "--rank", "3", "--rounds", "2", "--json")
 
 
-def test_tables_of_files_are_measured(tmp_path):
+def test_dense_tables_of_files_are_measured(tmp_path):
     weight = np.random.default_rng(0).standard_normal((200, 12)).astype(np.float16)
     save_file({"words.weight": weight, "other": weight[:50]}, tmp_path / "weights.safetensors")
     model = nn.Sequential(nn.Embedding(200, 12), nn.Linear(12, 2))
@@ -227,7 +227,7 @@ def test_tables_of_files_are_measured(tmp_path):
         (["--dim", str(1 << 40), "--groups", "1"], "memory: too small"),
     ],
 )
-def test_mistakes_cost_one_line_and_exit_code_2(arguments, message, monkeypatch):
+def test_mistakes_exit_with_2_before_measurement(arguments, message, monkeypatch):
     monkeypatch.setattr(measuring, "time_rounds", lambda *_, **__: pytest.fail("measured"))
     result = run(*arguments)
     assert result.exit_code == 2
@@ -236,15 +236,15 @@ def test_mistakes_cost_one_line_and_exit_code_2(arguments, message, monkeypatch)
     assert "Traceback" not in result.stderr
 
 
-def test_a_model_without_a_dense_table_is_refused(tmp_path):
+def test_model_without_dense_table_is_refused(tmp_path):
     edge_embed.save(nn.Linear(4, 2), tmp_path / "model.pt", torch.randn(1, 4))
     result = run(tmp_path / "model.pt")
     assert result.exit_code == 2
     assert "no table to compress: there is no dense one that rows are looked up of" in " ".join(result.stderr.split())
 
 
-def test_a_library_that_fails_is_left_out():
-    """scipy finds no singular values of zeros."""
+def test_library_that_fails_is_skipped_with_reason():
+    """The SVD of scipy fails on a matrix of zeros."""
     subject = replace(random_subject(0, 300, 16), make=lambda: np.zeros((300, 16), np.float32))
     (found,) = bench_compress(replace(TINY, method=("low_rank",)), Path("zeros"), [subject]).measurements
     reasons = {one.name: one.reason for one in found.peers}
@@ -252,7 +252,7 @@ def test_a_library_that_fails_is_left_out():
     assert not reasons["numpy SVD"]
 
 
-def test_seeds_that_a_library_does_not_take_are_cut():
+def test_seed_over_32_bits_is_accepted():
     (found,) = bench_compress(replace(TINY, method=("ant",), seed=2**32 + 5)).measurements
     assert not found.peers[0].reason
 
@@ -264,16 +264,16 @@ def test_seeds_that_a_library_does_not_take_are_cut():
         (["--method", "tt", "--force"], "force: got it beside --use compress"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(given, message):
+def test_options_without_effect_are_refused(given, message):
     result = run("--rows", "300", "--dim", "16", *given)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(("dim", "groups"), [(1, 1), (16, 4), (17, 1), (18, 3)])
-def test_groups_divide_the_columns_by_default(dim, groups):
+def test_default_groups_divide_columns(dim, groups):
     assert {setting.options["num_groups"] for setting in CompressGrid(("dpq",)).settings(300, dim)} == {groups}
 
 
-def test_a_method_named_twice_is_measured_once():
+def test_method_given_twice_is_measured_once():
     assert len(bench_compress(replace(TINY, method=("tt", "tt"))).measurements) == 1

@@ -1,4 +1,4 @@
-"""Options become a grid; what makes no sense is refused before anything is measured."""
+"""Grid of the benchmark: options become combinations, and invalid ones are refused before a measurement."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def words(grid):
     return [subject.name for subject in grid.subjects()]
 
 
-def test_every_combination_is_a_table():
+def test_grid_makes_table_of_each_combination():
     grid = Grid(method=("dpq", "tt"), use=("rows",), dim=(32, 64), codes=(16, 256), rank=(2,))
     assert words(grid) == [
         "dpq codes=16 groups=8",
@@ -27,7 +27,7 @@ def test_every_combination_is_a_table():
     ]
 
 
-def test_memory_of_a_session_concerns_uses_that_take_some():
+def test_session_memory_applies_to_uses_that_need_it():
     grid = Grid.parse(None, None, method="ant,dpq,tt", use="kernel", rank="2,3", memory_megabytes="0,8")
     assert [(subject.name, subject.memory_bytes) for subject in grid.subjects()] == [
         ("ant anchors=100 nonzeros=8", None),
@@ -49,13 +49,13 @@ def test_memory_of_a_session_concerns_uses_that_take_some():
     "options",
     [{"method": ("ant",)}, {"method": ("dpq",), "use": ("rows", "bag")}, {"method": ("tt",), "use": ("topk",)}],
 )
-def test_memory_that_no_session_takes_is_refused(options):
+def test_session_memory_without_such_use_is_refused(options):
     assert Grid(**options).subjects()
     with pytest.raises(BadInputError, match=r"memory_megabytes: got 0, 4, expected none: no session .*: leave it out"):
         Grid(**options, memory_megabytes=(0, 4)).subjects()
 
 
-def test_uses_of_one_size_share_a_table():
+def test_uses_of_equal_size_share_table():
     tables, heads = Grid(method=("ant",)).subjects()
     assert [use.name for use in tables.uses] == ["rows", "bag", "kernel"]
     assert [use.name for use in heads.uses] == ["logits", "topk"]
@@ -64,14 +64,14 @@ def test_uses_of_one_size_share_a_table():
     assert together.make().num_embeddings == 50
 
 
-def test_every_k_is_a_use_and_all_are_of_a_table_that_has_as_many_rows():
+def test_topk_values_are_uses_limited_by_rows():
     (subject,) = Grid(method=("dpq",), use=("topk",), k=(1, 50), rows=(50,)).subjects()
     assert subject.uses == (TopK(1), TopK(50))
     with pytest.raises(BadInputError, match="k: got 50, expected a constant integer from 1 to 49, the rows"):
         Grid(use=("topk",), k=(1, 50), rows=(1000, 49)).subjects()
 
 
-def test_calls_are_every_combination_and_heads_have_no_ids():
+def test_calls_are_all_combinations_and_output_layers_have_no_ids():
     grid = Grid(ids=("zipf", "uniform"), cache=("warm", "cold"))
     (subject,) = Grid(method=("tt",), rows=(50,)).subjects()
     uses = {use.name: use for use in subject.uses}
@@ -84,7 +84,7 @@ def test_calls_are_every_combination_and_heads_have_no_ids():
     assert list(Grid(ids=("zipf",), batch=(2,)).calls(uses["logits"])) == [(2, "uniform", "warm")]
 
 
-def test_the_command_line_changes_the_default_grid_or_a_preset():
+def test_options_override_default_grid_and_presets():
     assert Grid.parse(None, None) == Grid()
     assert Grid.parse(None, None, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
         rows=(5, 7), ids=("zipf",), rounds=9
@@ -95,7 +95,7 @@ def test_the_command_line_changes_the_default_grid_or_a_preset():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_make_tables_of_any_method(preset):
+def test_presets_make_tables_of_each_method(preset):
     for method in ("dpq", "ant", "tt"):
         assert {subject.method for subject in Grid.parse(preset, None, method=method).subjects()} == {method}
 
@@ -119,7 +119,7 @@ def test_presets_make_tables_of_any_method(preset):
         ({"memory_megabytes": str(1 << 43)}, "memory_megabytes: got .*, expected at most"),
     ],
 )
-def test_what_is_no_value_is_refused(options, message):
+def test_invalid_values_of_options_are_refused(options, message):
     with pytest.raises(BadInputError, match=message):
         Grid.parse(None, None, **options)
 
@@ -133,12 +133,12 @@ def test_what_is_no_value_is_refused(options, message):
         ({"dim": (7,), "groups": (2,)}, "2"),
     ],
 )
-def test_sizes_that_make_no_table_are_refused_before_one_is_made(options, message):
+def test_sizes_of_impossible_tables_are_refused(options, message):
     with pytest.raises(BadInputError, match=message):
         Grid(**options).subjects()
 
 
-def test_a_file_has_its_own_sizes():
+def test_sizes_beside_file_are_refused():
     with pytest.raises(BadInputError, match="rows: got a value beside a file"):
         Grid.parse(None, FILE, rows="5")
     with pytest.raises(BadInputError, match="memory_megabytes: got a value beside a file"):
@@ -146,7 +146,7 @@ def test_a_file_has_its_own_sizes():
     assert Grid.parse(None, FILE, batch="8").batch == (8,)
 
 
-def test_a_tflite_file_is_measured_in_litert_where_nothing_else_is_asked_for():
+def test_tflite_file_is_measured_in_litert_by_default():
     assert Grid.parse(None, Path("model.tflite"), use=None).use == ("litert", "litert-bag")
     assert Grid.parse(None, Path("model.tflite"), use="kernel").use == ("kernel",)
     assert Grid.parse(None, FILE).use == Grid().use

@@ -1,4 +1,4 @@
-"""The benchmark's own library: rows copied, kernels called, and statuses that do not get lost."""
+"""Native library of the benchmark: copies of rows, calls of kernels, and errors from their statuses."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from edge_embed.runtime import library
 
 
 def assert_as_precise_as_promised(packed, ids, rows, units=4):
-    """Within so many units in the last place of the sum of the terms' magnitudes (DPQ: none), once rounded."""
+    """Assert an error of at most ``units`` ULPs of the sum of the terms' magnitudes before rounding; of 0 for DPQ."""
     if packed.method == "dpq":
         assert rows.tobytes() == packed.rows(ids).tobytes()
         return
@@ -26,7 +26,7 @@ def assert_as_precise_as_promised(packed, ids, rows, units=4):
 
 @settings(max_examples=30)
 @given(n=st.integers(1, 60), dim=st.integers(1, 70), calls=st.integers(1, 4), batch=st.integers(1, 40))
-def test_rows_are_copied_one_call_after_the_other(n, dim, calls, batch):
+def test_copied_rows_equal_rows_of_last_call(n, dim, calls, batch):
     random = np.random.default_rng(n)
     table = random.standard_normal((n, dim), np.float32)
     ids, rows = random.integers(0, n, (calls, batch)), np.full((batch, dim), np.nan, np.float32)
@@ -43,7 +43,7 @@ def test_rows_are_copied_one_call_after_the_other(n, dim, calls, batch):
     ],
     ids=lambda packed: packed.method,
 )
-def test_a_status_of_a_kernel_becomes_an_error(packed):
+def test_kernel_status_raises_error(packed):
     ids, rows = np.array([[3, 1], [4, 1]]), np.empty((2, 12), np.float32)
     gather = native.Gather(packed)
     gather(ids, rows)
@@ -53,35 +53,35 @@ def test_a_status_of_a_kernel_becomes_an_error(packed):
 
 
 @pytest.mark.parametrize("memory_bytes", [0, 100, 1 << 20])
-def test_cores_are_multiplied_within_the_memory_that_is_given(memory_bytes):
+def test_gather_is_precise_for_each_limit_of_memory(memory_bytes):
     packed = tt.random_table(np.random.default_rng(0), 50, 12, 3)
     ids, rows = np.arange(50).reshape(2, 25), np.empty((25, 12), np.float32)
     native.Gather(packed, memory_bytes)(ids, rows)
-    assert_as_precise_as_promised(packed, ids[-1], rows, units=8)  # and as much for the cores
+    assert_as_precise_as_promised(packed, ids[-1], rows, units=8)  # 4 more for the prepacked cores
 
 
-def test_reading_and_multiplying_do_as_much_as_they_say():
+def test_read_and_multiply_count_their_work():
     ones = np.zeros(2048 + 64, np.uint8)
     start = -ones.ctypes.data % 64
     ones[start : start + 2048].view(np.float32)[:] = 1
     found = native.library().eb_read(ones.ctypes.data + start, 2048, 3)
-    lanes = 3 * 512 / found  # of the vectors, one lane of the sum is given
+    lanes = 3 * 512 / found  # the result is one lane of the vector sum
     assert lanes in {4, 8, 16}
     assert native.library().eb_multiply_add(10) == 10 * 10 * 2 * lanes
 
 
-def test_memory_that_is_read_was_written():
-    memory = native.Memory(1025)  # in pages of its own: those never written are all one page, of zeros
+def test_memory_is_written_before_it_is_read():
+    memory = native.Memory(1025)  # pages that were never written would all be one page of zeros
     assert memory.nbytes == 2048
     assert memory.read(1) > 0
 
 
-def test_a_missing_library_costs_one_line(monkeypatch, tmp_path):
+def test_missing_native_library_raises_with_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr(library, "installed_path", lambda name: tmp_path / name)
     native.library.cache_clear()
     with pytest.raises(EdgeEmbedError, match="install the package again"):
         native.library()
 
 
-def test_the_instruction_set_is_one_of_the_library():
+def test_instruction_set_is_known():
     assert native.kernel_isa() in {"portable", "avx2", "avx512", "neon"}

@@ -1,4 +1,4 @@
-"""A measurement from end to end, on tables so small that it takes no time."""
+"""Benchmark from end to end, on tables small enough for a fast test."""
 
 import io
 import json
@@ -31,16 +31,18 @@ def report():
     return run.bench(TINY)
 
 
-def test_every_method_and_use_is_measured_with_everyone_who_fits(report):
+def test_report_measures_all_methods_uses_and_peers(report):
     assert {(one.method, one.use) for one in report.measurements} == {
         (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "topk", "kernel")
     }
     names = {peer.name for one in report.measurements for peer in one.peers}
-    usual = {library: peers for library, peers in listed.PEERS.items() if library != "tflite"}  # an extra, if asked for
+    usual = {
+        library: peers for library, peers in listed.PEERS.items() if library != "tflite"
+    }  # tflite is an extra and measured on request
     assert names == {peer.name for peers in usual.values() for peer in peers}
 
 
-def test_figures_fit_each_other(report):
+def test_bench_figures_are_consistent(report):
     for one in report.measurements:
         assert one.ours.cpu_ratio is None
         assert one.ours.cpu_microseconds == pytest.approx(one.ours.nanoseconds_per_item * one.batch / 1000)
@@ -54,7 +56,7 @@ def test_figures_fit_each_other(report):
             assert (peer.empty_call_share is not None) == ours
 
 
-def test_the_machine_is_described(report):
+def test_report_describes_machine_and_roofs(report):
     words = ", ".join(report.machine.values())
     for word in ("onnxruntime", "torch", "scipy", "faiss", "load", "1 used", "kernels"):
         assert word in words
@@ -62,7 +64,7 @@ def test_the_machine_is_described(report):
     assert report.roofs.read.keys() == {f"L{level}" for level in cache_sizes()} | {"memory"}
 
 
-def test_the_json_has_the_keys_that_programs_rely_on(report):
+def test_bench_json_has_documented_keys(report):
     found = json.loads(json.dumps(report.to_json()))
     assert list(found) == ("schema_version file seed rounds machine method roofs measurements".split())
     assert found["schema_version"] == 1
@@ -76,20 +78,20 @@ def test_the_json_has_the_keys_that_programs_rely_on(report):
     )
 
 
-def test_the_same_seed_gives_the_same_numbers(report):
+def test_seed_repeated_gives_same_errors(report):
     again = run.bench(TINY)
     assert [one.ours.error for one in again.measurements] == [one.ours.error for one in report.measurements]
 
 
 @pytest.mark.parametrize(("module", "package", "method"), [("faiss", "faiss-cpu", "dpq"), ("scipy", "scipy", "ant")])
-def test_an_absent_library_is_named_with_the_remedy(module, package, method, monkeypatch):
+def test_absent_peer_is_named_with_remedy(module, package, method, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     (one,) = run.bench(replace(TINY, method=(method,), use=("rows",))).measurements
     (reason,) = [peer.reason for peer in one.peers if peer.reason]
     assert f"python -m pip install {package}" in reason
 
 
-def test_a_dense_table_that_is_too_large_leaves_the_others_in(monkeypatch):
+def test_dense_peers_of_too_large_table_are_skipped(monkeypatch):
     monkeypatch.setattr(run, "dense_limit", lambda: 125)
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",))).measurements
     reasons = {peer.name: peer.reason for peer in one.peers}
@@ -99,17 +101,17 @@ def test_a_dense_table_that_is_too_large_leaves_the_others_in(monkeypatch):
     assert not reasons["faiss PQ decode"]
 
 
-def test_cores_multiplied_in_advance_are_measured_beside_others():
+def test_prepacked_cores_are_measured_beside_plain_cores():
     uses = ("rows", "bag", "logits", "kernel")
     found = run.bench(replace(TINY, method=("tt",), use=uses, memory_megabytes=(0, 1), peers=("torch",))).measurements
     of_rows = [(one.table, one.session_bytes > 0) for one in found if one.use != "logits"]
     assert of_rows == [("tt rank=2 memory-megabytes=0", False)] * 3 + [("tt rank=2 memory-megabytes=1", True)] * 3
     assert [one.session_bytes for one in found if one.use == "logits"] == [0, 0]
     plain, merged = ([one.ours.error for one in found if one.session_bytes > 0 == wanted] for wanted in (False, True))
-    assert plain != merged  # the same numbers in other roundings
+    assert plain != merged  # the rounding differs
 
 
-def test_the_memory_that_a_file_allows_is_used(tmp_path):
+def test_session_memory_of_file_is_used(tmp_path):
     table = edge_embed.TTEmbedding(200, 32, rank=2)
     file = tmp_path / "m.onnx"
     edge_embed.export(table, "onnx", file, torch.tensor([[1]]), memory_megabytes=1)
@@ -117,13 +119,13 @@ def test_the_memory_that_a_file_allows_is_used(tmp_path):
     assert {(one.use, one.session_bytes > 0) for one in found.measurements} == {("rows", True), ("kernel", True)}
 
 
-def test_only_the_libraries_asked_for_take_part():
+def test_peers_option_selects_libraries():
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), peers=("torch",))).measurements
     assert [peer.name for peer in one.peers] == ["torch embedding"]
 
 
 def wrong(peer):
-    """The same peer with numbers that are not those of the table."""
+    """Return a copy of a peer with wrong results."""
 
     def opened(*arguments):
         bind = peer.open(*arguments)
@@ -139,7 +141,7 @@ def wrong(peer):
     return replace(peer, open=opened)
 
 
-def test_a_peer_with_wrong_numbers_is_not_timed(monkeypatch):
+def test_peer_with_wrong_results_is_not_timed(monkeypatch):
     monkeypatch.setitem(rounds.PEERS, "torch", tuple(map(wrong, rounds.PEERS["torch"])))
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",))).measurements
     (peer,) = [peer for peer in one.peers if peer.reason]
@@ -148,42 +150,46 @@ def test_a_peer_with_wrong_numbers_is_not_timed(monkeypatch):
     assert peer.cpu_microseconds is None
 
 
-def test_wrong_numbers_of_ours_end_it(monkeypatch):
+def test_wrong_results_of_operator_library_raise(monkeypatch):
     monkeypatch.setattr(rounds, "OURS", (wrong(CUSTOM),))
     with pytest.raises(ParityError, match="custom op: its numbers are wrong by"):
         run.bench(replace(TINY, method=("dpq",), use=("rows",)))
 
 
 class TestCaches:
-    def test_they_are_emptied_before_every_contender_of_a_cold_round(self, monkeypatch):
+    def test_caches_are_emptied_before_each_call_of_cold_round(self, monkeypatch):
         emptied = []
         monkeypatch.setattr(Evictor, "__call__", lambda self: emptied.append(self.nbytes))
         (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), cache=("cold",))).measurements
-        contenders = 2 + len(one.peers)  # with ours and the empty call
+        contenders = 2 + len(one.peers)  # with the operator library and the empty call
         assert len(emptied) == contenders * (TINY.rounds + 2)
         assert one.cache == "cold"
 
-    def test_warm_ones_are_left_alone(self, monkeypatch):
+    def test_caches_are_kept_in_warm_rounds(self, monkeypatch):
         monkeypatch.setattr(Evictor, "__call__", lambda self: pytest.fail("emptied"))
         run.bench(replace(TINY, method=("dpq",), use=("rows",)))
 
-    def test_the_buffer_is_larger_than_all_of_them_and_all_of_it_is_written(self):
+    def test_cache_buffer_is_larger_than_caches_and_fully_written(self):
         evict = Evictor()
-        assert cache_sizes() == {1: 48 << 10, 2: 1 << 20, 3: 2 << 20}  # those of `conftest.py`, without instructions
+        assert cache_sizes() == {
+            1: 48 << 10,
+            2: 1 << 20,
+            3: 2 << 20,
+        }  # as in `conftest.py`, without the instruction cache
         assert evict.nbytes == 4 << 20
         evict()
         evict()
         assert set(np.unique(evict._buffer)) == {2}
 
 
-def test_ratios_are_theirs_over_ours_and_the_empty_call_a_part_of_both(monkeypatch):
+def test_bench_ratios_are_peer_time_over_our_time(monkeypatch):
     seconds = {"custom op": 2e-6, "empty call": 1e-6, "ORT Gather": 6e-6, "torch embedding": 1e-6}
 
     def timed(contenders, *_, **__):
         return {name: Times(np.full(4, seconds[name]), np.full(4, 5e-6)) for name in contenders}
 
     monkeypatch.setattr(rounds, "time_rounds", timed)
-    monkeypatch.setitem(rounds.PEERS, "onnxruntime", rounds.PEERS["onnxruntime"][1:2])  # Gather alone
+    monkeypatch.setitem(rounds.PEERS, "onnxruntime", rounds.PEERS["onnxruntime"][1:2])  # only Gather
     libraries = ("onnxruntime", "torch")
     (one,) = run.bench(replace(TINY, method=("dpq",), use=("rows",), peers=libraries)).measurements
     gather, torch_embedding = one.peers
@@ -196,7 +202,7 @@ def test_ratios_are_theirs_over_ours_and_the_empty_call_a_part_of_both(monkeypat
     assert one.ours.nanoseconds_per_item == pytest.approx(2000 / 8)
 
 
-def test_several_threads_are_counted_on_the_clock_of_the_process(monkeypatch):
+def test_threads_are_timed_with_process_clock(monkeypatch):
     clocks = []
     real = rounds.time_rounds
     monkeypatch.setattr(rounds, "time_rounds", lambda *a, **k: clocks.append(k["cpu_clock"]) or real(*a, **k))
@@ -208,7 +214,7 @@ def test_several_threads_are_counted_on_the_clock_of_the_process(monkeypatch):
     assert torch.get_num_threads() == before
 
 
-def test_every_k_and_number_of_threads_is_a_call_of_its_own_in_one_table(monkeypatch):
+def test_report_lists_each_k_and_thread_count_in_one_table(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     report = run.bench(
         Grid.parse(
@@ -224,7 +230,7 @@ def test_every_k_and_number_of_threads_is_a_call_of_its_own_in_one_table(monkeyp
 
 
 class Model(nn.Module):
-    """All uses of two tables."""
+    """A model with all uses of two tables."""
 
     def __init__(self):
         super().__init__()
@@ -248,7 +254,7 @@ def model(tmp_path_factory):
 
 
 class TestFiles:
-    def test_a_model_is_measured_with_its_own_uses(self, model):
+    def test_model_file_is_measured_with_its_uses(self, model):
         report = run.bench(Grid(batch=(8,), rounds=2), model)
         assert {(one.table, one.use, one.k, one.num_embeddings) for one in report.measurements} == {
             ("words", "rows", None, 60),
@@ -260,13 +266,13 @@ class TestFiles:
         }
         assert report.file == str(model)
 
-    def test_methods_and_uses_choose_among_its_tables(self, model):
+    def test_methods_and_uses_select_tables_of_file(self, model):
         (one,) = run.bench(Grid(method=("ant",), use=("bag",), batch=(8,), ids=("zipf",), rounds=2), model).measurements
         assert (one.table, one.use) == ("tags", "bag (max)")
         with pytest.raises(BadInputError, match="has no table of tt"):
             run.bench(Grid(method=("tt",)), model)
 
-    def test_a_packed_file_is_measured_in_every_use(self, model, tmp_path):
+    def test_packed_file_is_measured_in_each_use(self, model, tmp_path):
         tables = edge_embed.lower(model.with_suffix(".pt")).tables
         save_tables(tmp_path / "tables.safetensors", {"words": tables["words"]})
         report = run.bench(Grid(k=(2, 5), batch=(8,), ids=("zipf",), rounds=2), tmp_path / "tables.safetensors")
@@ -276,7 +282,7 @@ class TestFiles:
             run.bench(Grid(use=("topk",), k=(61,)), tmp_path / "tables.safetensors")
 
     @pytest.mark.parametrize("kind", ["float16", "int8"])
-    def test_tables_of_other_types_are_measured_too(self, kind, tmp_path):
+    def test_tables_of_float16_and_int8_are_measured(self, kind, tmp_path):
         layers = [edge_embed.DPQEmbedding(60, 32, 16, 8)]
         layers += [edge_embed.TTEmbedding(60, 32, rank=2)] if kind == "float16" else []
         lowered = [edge_embed.lower(layer.freeze(value_type=kind), torch.tensor([1])) for layer in layers]

@@ -1,4 +1,4 @@
-"""Tables in the runtimes of TFLite: the packed form comes out of a file, and everyone is beside it."""
+"""Benchmark of tables in TFLite runtimes: packed forms are read from the file and measured beside peers."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def tt():
     return edge_embed.lower(layer, torch.tensor([[1, 2]])).tables["embedding"]
 
 
-# What makes a table, the choice for DPQ, and the layout that follows.
+# Function that makes a table, chosen layout for DPQ, and resulting layout.
 TABLES = {
     "dpq pairs": (lambda: dpq(16, padding_idx=3), "pairs", "pairs"),
     "dpq pairs of 13": (lambda: dpq(13), "pairs", "pairs"),
@@ -69,7 +69,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_packed_table_comes_out_of_the_file(name, tmp_path):
+def test_packed_table_is_read_from_tflite_file(name, tmp_path):
     make, wanted, layout = TABLES[name]
     packed, path = make(), tmp_path / "model.tflite"
     layer = LAYERS[packed.method].from_packed(packed)
@@ -90,7 +90,7 @@ def bag(tmp_path_factory):
     return path
 
 
-def test_a_file_is_measured_in_the_uses_that_it_has(bag):
+def test_tflite_file_is_measured_with_its_uses(bag):
     result = run(bag, "--rounds", 2, "--batch", 16, "--ids", "uniform", "--cache", "warm,cold", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -107,8 +107,8 @@ def test_a_file_is_measured_in_the_uses_that_it_has(bag):
             assert 0 < peer["cpu_ratio"]["low"] <= peer["cpu_ratio"]["median"] <= peer["cpu_ratio"]["high"]
 
 
-@pytest.mark.parametrize("runtime", ["litert", "tflite-runtime"])
-def test_random_tables_of_every_method_are_measured(runtime):
+@pytest.mark.parametrize("runtime", ["litert", pytest.param("tflite-runtime", marks=pytest.mark.slow)])
+def test_random_tables_of_each_method_are_measured(runtime):
     if runtime == "tflite-runtime" and (reason := TFLITE_RUNTIME.reason_against()):
         pytest.skip(reason)
     sizes = "--rows 200 --dim 32 --anchors 10 --nonzeros 2 --rank 2 --batch 8 --ids zipf --rounds 2".split()
@@ -125,7 +125,7 @@ def test_random_tables_of_every_method_are_measured(runtime):
         assert {"TFLite delegate", "TFLite GATHER"} <= names
 
 
-def test_a_table_that_was_changed_is_refused(bag, tmp_path):
+def test_changed_tflite_table_is_refused(bag, tmp_path):
     content = bytearray(bag.read_bytes())
     content[content.index(read_tflite(bag).tensors["embedding.pairs"].tobytes())] ^= 1
     path = tmp_path / "changed.tflite"
@@ -144,13 +144,13 @@ def test_a_table_that_was_changed_is_refused(bag, tmp_path):
         (["--use", "litert-bag", "--batch", "12"], "batch: got 12, expected a multiple of 8"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, message):
+def test_options_not_for_tflite_are_refused(arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_without_litert_it_says_how_to_get_it(monkeypatch):
+def test_missing_litert_is_named_with_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.schema_py_generated", None)
     result = run("--use", "litert", "--method", "tt", "--rows", "200", "--dim", "32", "--rank", "2")
     assert result.exit_code == 1
@@ -158,7 +158,7 @@ def test_without_litert_it_says_how_to_get_it(monkeypatch):
 
 
 @pytest.mark.skipif(bool(TFLITE_RUNTIME.reason_against()), reason="tflite-runtime is not downloaded")
-def test_the_process_of_a_model_ends_with_it_and_says_why_it_cannot_run(bag, tmp_path):
+def test_worker_process_ends_with_model_and_reports_failure(bag, tmp_path):
     model = WorkerModel(bag, delegate=True, threads=1)
     process = model._process
     del model

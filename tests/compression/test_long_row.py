@@ -1,4 +1,4 @@
-"""One row that is far longer than the others is named, with the table and by how much."""
+"""Warning about a row far longer than the others: it names the table, the row and the factor."""
 
 import logging
 
@@ -22,12 +22,16 @@ def warned(method: str, factor: float, caplog: pytest.LogCaptureFixture) -> list
 
 
 @pytest.mark.parametrize(("method", "factor", "times"), [("dpq", 1e20, "e+19"), ("tt", 1e5, "e+04")])
-def test_a_far_longer_row_is_named(method: str, factor: float, times: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_row_far_longer_than_others_is_named(
+    method: str, factor: float, times: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (message,) = warned(method, factor, caplog)
     assert message.startswith("table 0: row 17 is ")
     assert f"{times} times as long" in message
 
 
 @pytest.mark.parametrize(("method", "factor"), [("dpq", 100), ("rows", 1e20)])
-def test_a_row_that_spoils_nothing_is_not(method: str, factor: float, caplog: pytest.LogCaptureFixture) -> None:
+def test_row_without_effect_on_others_is_not_named(
+    method: str, factor: float, caplog: pytest.LogCaptureFixture
+) -> None:
     assert warned(method, factor, caplog) == []

@@ -1,4 +1,4 @@
-"""Dense tables of a module are found as they are used, and replaced in a copy that computes the same."""
+"""Dense tables of a module: they are found with their uses, and replaced in a copy with the same results."""
 
 import copy
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from edge_embed.workflow import lower
 
 
 class Language(nn.Module):
-    """A tied head with a bias that the model holds too, as BERT has it, beside a small table."""
+    """A tied output layer with a bias that the model shares, as in BERT, beside a small table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Language(nn.Module):
 
 
 def exact(table: ModelTable) -> Fitted:
-    """A layer with the same rows, up to rounding."""
+    """Return a layer with the same rows, up to rounding."""
     return Fitted(low_rank.fit(table.weight, table.weight.shape[1], table.padding_idx))
 
 
@@ -46,7 +46,7 @@ def found(model: nn.Module) -> dict[str, ModelTable]:
 IDS = torch.tensor([[0, 3, 39], [7, 7, 1]])
 
 
-def test_a_tied_head_shares_the_compressed_table() -> None:
+def test_tied_output_layer_shares_compressed_table() -> None:
     model = Language()
     table = found(model)["words"]
     assert (table.uses, table.padding_idx, table.reason) == (2, 0, "")
@@ -60,7 +60,7 @@ def test_a_tied_head_shares_the_compressed_table() -> None:
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
 
 
-def test_heads_over_the_same_memory_are_tied_and_over_equal_numbers_are_not() -> None:
+def test_output_layer_is_tied_by_memory_not_by_equal_numbers() -> None:
     model = Language()
     model.head.weight = nn.Parameter(model.words.weight.data)  # another parameter over the same memory
     assert found(model)["words"].uses == 2
@@ -70,7 +70,7 @@ def test_heads_over_the_same_memory_are_tied_and_over_equal_numbers_are_not() ->
     assert (tables["head"].looks_up, tables["head"].uses) == (False, 1)
 
 
-def test_the_mode_device_and_type_are_those_of_the_layer() -> None:
+def test_replaced_layer_keeps_mode_and_type() -> None:
     model = Language().half().eval()
     table = found(model)["words"]
     small = replaced(model, {table: exact(table)})
@@ -91,9 +91,7 @@ def test_the_mode_device_and_type_are_those_of_the_layer() -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_a_saved_copy_takes_the_bytes_that_the_report_says(
-    method: str, sizes: dict[str, Any], dtype: torch.dtype, tmp_path: Path
-) -> None:
+def test_saved_copy_has_bytes_of_report(method: str, sizes: dict[str, Any], dtype: torch.dtype, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Embedding(600, 32)).to(dtype)
     small, report = edge_embed.compress(model, method, **sizes)
     edge_embed.save(small, tmp_path / "small.pt", IDS)
@@ -103,24 +101,24 @@ def test_a_saved_copy_takes_the_bytes_that_the_report_says(
     assert small(IDS).dtype == dtype
 
 
-def test_a_bare_layer_is_replaced() -> None:
+def test_layer_without_model_is_replaced() -> None:
     layer = nn.Embedding(40, 6)
     table = found(layer)["embedding"]
     torch.testing.assert_close(replaced(layer, {table: exact(table)})(IDS), layer(IDS))
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_are_reduced_as_before(mode: str) -> None:
+def test_replaced_bags_give_same_results(mode: str) -> None:
     layer = nn.EmbeddingBag(40, 6, mode=mode, padding_idx=7, include_last_offset=True)
     with torch.no_grad():
-        layer.weight[7] = 3.0  # bags leave it out, whatever it holds
+        layer.weight[7] = 3.0  # bags skip the padding row even if it is not zero
     table = found(layer)["embedding"]
     small = replaced(layer, {table: exact(table)})
     given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 2, 5])
     torch.testing.assert_close(small(*given), layer(*given))
 
 
-def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
+def test_nonzero_padding_row_keeps_its_numbers() -> None:
     layer = nn.Embedding(40, 6, padding_idx=0)
     with torch.no_grad():
         layer.weight[0] = 3.0
@@ -130,7 +128,7 @@ def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
 
 
 class Scaled(nn.Embedding):
-    """As Gemma's."""
+    """An embedding that scales its rows, as in Gemma."""
 
     def forward(self, ids: Tensor) -> Tensor:
         return super().forward(ids) * 3
@@ -197,7 +195,7 @@ def integers() -> nn.Module:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_no_layer_of_ours_can_do_is_left_and_said(model: nn.Module, reason: str) -> None:
+def test_table_without_equivalent_layer_is_left_with_reason(model: nn.Module, reason: str) -> None:
     table = next(iter(found(model).values()))
     assert reason in table.reason
     with pytest.raises(BadInputError, match=f"no table to compress: {table.name}: .*{reason}"):
@@ -206,7 +204,7 @@ def test_what_no_layer_of_ours_can_do_is_left_and_said(model: nn.Module, reason:
         chosen([table], [table.name], 240)
 
 
-def test_layer_with_another_parametrization_is_left_and_said() -> None:
+def test_layer_with_another_parametrization_is_left_with_reason() -> None:
     assert "parametrized bias" in found(with_parametrization())["linear"].reason
 
 
@@ -234,7 +232,7 @@ def test_normed_layer_is_replaced_without_its_norm(norm: str, is_training: bool)
 
 
 class Own(nn.Module):
-    """Parameters of its own, beside an embedding and in a list."""
+    """A model with parameters used as tables, beside an embedding and in a list."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -245,7 +243,7 @@ class Own(nn.Module):
         return self.words[ids] + self.others(ids) + self.more[0][ids]  # type: ignore[no-any-return]
 
 
-def test_tall_parameter_beside_layers_is_listed_with_the_remedy() -> None:
+def test_parameter_with_many_rows_is_listed_with_remedy() -> None:
     _, report = edge_embed.compress(Own(90), "rows", bits=4)
     assert [(table.name, table.method) for table in report.tables] == [
         ("others", "rows"),
@@ -256,19 +254,19 @@ def test_tall_parameter_beside_layers_is_listed_with_the_remedy() -> None:
 
 
 @pytest.mark.parametrize(("rows", "names"), [(90, ["words"]), (9, ["words"]), (90, ["more.0"])])
-def test_parameter_that_is_named_is_refused_with_the_remedy(rows: int, names: list[str]) -> None:
+def test_parameter_given_by_name_is_refused_with_remedy(rows: int, names: list[str]) -> None:
     with pytest.raises(BadInputError, match=rf"{names[0]}: cannot be compressed: .* compress the file"):
         edge_embed.compress(Own(rows), "rows", bits=4, modules=names)
 
 
-def test_model_of_its_own_parameters_alone_is_refused_with_the_remedy() -> None:
+def test_model_of_parameters_alone_is_refused_with_remedy() -> None:
     model = Own(90)
     del model.others
     with pytest.raises(BadInputError, match=r"no table to compress: words: .* compress the file; more\.0: "):
         edge_embed.compress(model, "rows", bits=4)
 
 
-def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:
+def test_tables_are_chosen_by_share_or_by_name() -> None:
     tables = model_tables(Language())
     numbers = 40 * 6 + 5 * 6 + 40
     assert {table.name: table.reason for table in chosen(tables, [], numbers)} == {"words": "", "places": ""}
@@ -284,7 +282,7 @@ def test_tables_that_are_worth_it_are_chosen_or_those_that_are_named() -> None:
         chosen(tables, ["wrds"], numbers)
 
 
-def test_a_linear_layer_is_compressed_where_it_is_named() -> None:
+def test_linear_layer_is_compressed_if_named() -> None:
     model = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 40))
     assert [table.name for table in chosen(model_tables(model), [], 1)] == ["0"]
     (_, head) = chosen(model_tables(model), ["1"], 1)

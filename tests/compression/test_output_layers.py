@@ -1,11 +1,11 @@
-"""`compress` tells of output layers that no look-up shares, and of small tables, and how each is compressed."""
+"""`compress` lists output layers without lookups, with the option that compresses them."""
 
 import pytest
 import torch
 from torch import nn
 
 import edge_embed
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, SizeError
 
 IDS = torch.zeros(2, 3, dtype=torch.int64)
 HIDDEN = torch.zeros(2, 8)
@@ -13,7 +13,7 @@ UNTIED = "an output layer of 2,880 bytes, of which no rows are looked up: give i
 
 
 class Untied(nn.Module):
-    """Words, and scores by a matrix of its own that is turned round."""
+    """Words, and scores by the transpose of another matrix."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ def reasons(compressed):
 
 
 @pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "linear")])
-def test_compress_of_a_saved_model_lists_its_untied_output_layer(tmp_path, model, words, head):
+def test_compress_of_saved_model_lists_untied_output_layer(tmp_path, model, words, head):
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", head: UNTIED.format(head)}
     assert reasons(edge_embed.compress(path, "rows", bits=4, modules=[words, head])) == {words: "", head: ""}
 
 
-def test_compress_of_a_module_lists_its_untied_output_layer():
+def test_compress_of_module_lists_untied_output_layer():
     assert reasons(edge_embed.compress(linear_head(), "rows", bits=4)) == {"0": "", "2": UNTIED.format("2")}
 
 
@@ -50,26 +50,26 @@ def test_tied_output_layer_is_not_listed_beside_its_table():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_compress_of_an_output_layer_alone_names_the_option_that_compresses_it(tmp_path, bias):
+def test_compress_of_output_layer_alone_names_option(tmp_path, bias):
     path = edge_embed.save(nn.Sequential(nn.Tanh(), nn.Linear(8, 90, bias)), tmp_path / "model.pt", HIDDEN)
     with pytest.raises(BadInputError, match=r"no table to compress: 1: an output layer .*\(--module 1\)"):
         edge_embed.compress(path, "rows", bits=4)
     assert reasons(edge_embed.compress(path, "rows", bits=4, modules=["1"])) == {"1": ""}
 
 
-def test_compress_of_a_module_without_look_ups_names_its_linear_layers():
+def test_compress_of_module_without_lookups_names_linear_layers():
     with pytest.raises(BadInputError, match=r"compressed where it is named; the largest are: '0', '1'"):
         edge_embed.compress(nn.Sequential(nn.Linear(8, 9), nn.Linear(9, 2)), "rows", bits=4)
 
 
-def test_compress_of_a_compressed_table_beside_an_output_layer_names_that(tmp_path):
+def test_compress_of_compressed_model_names_its_output_layer(tmp_path):
     path = edge_embed.save(linear_head(), tmp_path / "model.pt", IDS)
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
     with pytest.raises(BadInputError, match=r"0 is product-quantised already: .*its output layer too: --module 2"):
         edge_embed.compress(tmp_path / "small.pt", "rows", bits=4)
 
 
-def test_a_linear_layer_that_is_the_whole_model_is_called_so(tmp_path):
+def test_linear_layer_that_is_whole_model_is_named_linear(tmp_path):
     model = nn.Linear(8, 90)
     edge_embed.save(model, tmp_path / "m.pt", torch.rand(2, 8))
     for source in (model, tmp_path / "m.pt"):
@@ -78,3 +78,31 @@ def test_a_linear_layer_that_is_the_whole_model_is_called_so(tmp_path):
         ):
             edge_embed.compress(source, "rows", bits=4)
         assert edge_embed.compress(source, "rows", bits=4, modules="linear").report.tables[0].name == "linear"
+
+
+class OneWeight(nn.Module):
+    """Rows of a table that is computed from a weight, and scores by the weight."""
+
+    def __init__(self, compute):
+        super().__init__()
+        self.words, self.compute = nn.Embedding(90, 32), compute
+
+    def forward(self, ids):
+        return nn.functional.linear(nn.functional.embedding(ids, self.compute(self.words.weight)), self.words.weight)
+
+
+@pytest.mark.parametrize("compute", [nn.functional.normalize, lambda w: w[1:]], ids=["normalize", "slice"])
+def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, compute):
+    torch.manual_seed(0)
+    model = OneWeight(compute)
+    path = edge_embed.save(model, tmp_path / "model.pt", IDS)
+    rows, head = "words.weight", "words.weight_2"
+    with pytest.raises(BadInputError, match=rf"aten.linear.default takes .*\(--module {rows} --module {head}\)"):
+        edge_embed.compress(path, "rows", bits=8)
+    with pytest.raises(SizeError, match=rf"{head}: the whole model would take .*name these too: {rows}"):
+        edge_embed.compress(path, "rows", bits=8, modules=[head])
+    compressed = edge_embed.compress(path, "rows", bits=8, modules=[rows, head])
+    assert reasons(compressed) == {rows: "", head: ""}
+    assert compressed.report.compressed_bytes < 90 * 32 * 4
+    ids = torch.tensor([[0, 7, 88]])
+    assert (compressed.model.run(ids)[0] - model(ids)).norm() < 0.03 * model(ids).norm()

@@ -1,4 +1,4 @@
-"""What is asked for is what comes out: bytes, cosines, sizes; the report says what else there was."""
+"""Search of settings: the goals of bytes, cosine and sizes are met, and the report lists the other settings."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def made(plan: Plan, **options: object) -> tuple[Fitted, CompressedTable]:
 
 @pytest.mark.parametrize("method", [*METHODS, "auto"])
 @pytest.mark.parametrize("ratio", [4, 8])
-def test_a_ratio_is_kept(method: str, ratio: float) -> None:
+def test_ratio_is_reached_by_each_method(method: str, ratio: float) -> None:
     found, table = made(Plan(method, ratio=ratio))
     assert table.fidelity.packed_bytes == found.stored("beside").nbytes <= DENSE_BYTES / ratio
     assert table.fidelity.ratio >= ratio
@@ -42,18 +42,18 @@ def test_a_ratio_is_kept(method: str, ratio: float) -> None:
         assert table.method == method
 
 
-def test_of_all_settings_within_the_bytes_the_nearest_is_taken() -> None:
+def test_search_within_bytes_chooses_highest_cosine() -> None:
     _, table = made(Plan(ratio=6))
     within = [trial for trial in table.trials if trial.nbytes <= DENSE_BYTES / 6]
     best = max(within, key=lambda trial: trial.mean_cosine)
     assert (best.method, best.setting) == (table.method, table.setting)
-    assert {trial.method for trial in table.trials} == set(METHODS) - {"opq"}  # whose rotation takes time here
-    assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.003)  # a draft
+    assert {trial.method for trial in table.trials} == set(METHODS) - {"opq"}  # the rotation of opq takes too long here
+    assert best.mean_cosine == pytest.approx(table.fidelity.mean_cosine, abs=0.003)  # the trial is a draft
     assert best.relative_error == pytest.approx(table.fidelity.relative_error, rel=0.1)
-    assert any(trial.nbytes > DENSE_BYTES / 6 for trial in table.trials)  # what more bytes would bring
+    assert any(trial.nbytes > DENSE_BYTES / 6 for trial in table.trials)  # settings with more bytes are listed too
 
 
-def test_of_all_settings_that_are_near_enough_the_smallest_is_taken() -> None:
+def test_search_with_min_cosine_chooses_smallest_setting() -> None:
     _, table = made(Plan(min_cosine=0.97))
     assert table.fidelity.mean_cosine >= 0.97
     serving = [trial for trial in table.trials if trial.mean_cosine >= 0.97]
@@ -61,7 +61,7 @@ def test_of_all_settings_that_are_near_enough_the_smallest_is_taken() -> None:
     assert table.fidelity.ratio > 4
 
 
-def test_a_budget_is_shared_out_by_size() -> None:
+def test_budget_is_shared_by_size() -> None:
     small = FoundTable("small", ROWS[:200], None, 1, looks_up=True)
     large = FoundTable("large", ROWS, None, 1, looks_up=True)
     _, tables = compress_tables([small, large], {}, Plan("dpq", budget=8000))
@@ -70,7 +70,7 @@ def test_a_budget_is_shared_out_by_size() -> None:
     assert sizes[1] <= 6000
 
 
-def test_a_table_that_stays_is_in_the_report() -> None:
+def test_table_left_dense_is_in_report_with_reason() -> None:
     left = FoundTable("left", ROWS, None, 3, looks_up=True, reason="it is small")
     kept = FoundTable("kept", ROWS, None, 1, looks_up=True)
     layers, tables = compress_tables([left, kept], {}, Plan("dpq", ratio=4))
@@ -79,7 +79,7 @@ def test_a_table_that_stays_is_in_the_report() -> None:
     assert tables[0].fidelity is None
 
 
-def test_counts_bring_frequent_rows_nearer() -> None:
+def test_counts_reduce_error_of_frequent_rows() -> None:
     counts = torch.ones(600)
     counts[:30] = 1000
     table = FoundTable("words", ROWS + torch.randn(600, 16, generator=torch.Generator().manual_seed(0)), None, 1, True)
@@ -91,7 +91,7 @@ def test_counts_bring_frequent_rows_nearer() -> None:
     assert errors[0] < 0.7 * errors[1]
 
 
-def test_a_trainable_layer_learns_on() -> None:
+def test_trainable_layer_gets_gradients() -> None:
     layer = made(Plan("dpq", ratio=4, trainable=True))[0].layer
     assert not layer.frozen
     layer.train()(torch.arange(5)).sum().backward()
@@ -99,13 +99,13 @@ def test_a_trainable_layer_learns_on() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.learns])
-def test_a_trainable_layer_keeps_the_ratio_as_it_is(method: str) -> None:
+def test_trainable_layer_reaches_ratio_in_float32(method: str) -> None:
     found, table = made(Plan(method, ratio=3, trainable=True))
     assert found.layer.to_packed().value_type == "float32"
     assert found.stored("beside").nbytes == table.fidelity.packed_bytes <= DENSE_BYTES / 3
 
 
-def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_table_is_tried_on_sample_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_FITTED", 300)
     monkeypatch.setattr(search, "_MEASURED", 100)
     _, table = made(Plan(ratio=6))
@@ -120,7 +120,7 @@ def test_a_long_table_is_tried_on_some_of_its_rows(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("method", ["tt", "tr"])
 @pytest.mark.parametrize("plan", [{"ratio": 6}, {"min_cosine": 0.3}], ids=["ratio", "cosine"])
-def test_a_long_table_is_tried_whole_where_some_rows_say_nothing(method: str, plan, monkeypatch) -> None:
+def test_long_table_is_tried_whole_by_tensor_trains(method: str, plan, monkeypatch) -> None:
     monkeypatch.setattr(search, "_FITTED", 100)
     _, table = made(Plan(method, **plan))
     trial = next(trial for trial in table.trials if trial.setting == table.setting)
@@ -129,14 +129,14 @@ def test_a_long_table_is_tried_whole_where_some_rows_say_nothing(method: str, pl
 
 
 @pytest.mark.parametrize("method", ["dpq", "rows"])
-def test_a_table_that_nothing_makes_smaller_is_said_to_be_one(method: str) -> None:
+def test_table_that_no_setting_shrinks_is_refused(method: str) -> None:
     table = FoundTable("words", torch.randn(2, 3), None, 1, looks_up=True)
     with pytest.raises(SizeError, match="none is smaller than the 24 bytes of the dense table: leave it as it is"):
         compress_tables([table], {}, Plan(method, ratio=6))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_settings_within_some_bytes_take_no_more(method: str) -> None:
+def test_settings_within_bytes_stay_within_them(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
         for setting in METHODS[method].within(600, 16, nbytes, {"value_type": "float16", "weight_type": "int8"}):
             assert setting.fit(ROWS).layer.to_packed().nbytes <= nbytes
@@ -145,15 +145,15 @@ def test_settings_within_some_bytes_take_no_more(method: str) -> None:
 @pytest.mark.parametrize(
     ("num_rows", "nbytes", "best"), [(300, 30_000, 64), (300, 7500, 16), (1000, 50_000, 96), (1000, 25_000, 48)]
 )
-def test_anchors_are_as_many_as_pay(num_rows: int, nbytes: int, best: int) -> None:
-    """The best numbers were found by trying many on rows of a real table, 100 wide: one near by is in the grid."""
+def test_anchor_grid_holds_number_near_best(num_rows: int, nbytes: int, best: int) -> None:
+    """The best numbers come from trials on rows of a real table with 100 columns; the grid holds a number near each."""
     types = {"value_type": "float16", "weight_type": "int8"}
     found = [setting.options["num_anchors"] for setting in METHODS["ant"].within(num_rows, 100, nbytes, types)]
     assert min(abs(np.log2(num_anchors / best)) for num_anchors in found) <= 0.6
     assert len(found) <= 3
 
 
-def test_rows_that_are_narrow_have_more_weights_than_an_eighth_of_their_columns() -> None:
+def test_narrow_rows_have_more_nonzeros_than_eighth_of_columns() -> None:
     types = {"value_type": "float16", "weight_type": "int8"}
     for dim, most in ((4, 4), (16, 8), (64, 8), (128, 16)):
         found = [setting.options["nonzeros"] for setting in METHODS["ant"].within(5000, dim, 10 * 5000 * dim, types)]
@@ -161,7 +161,7 @@ def test_rows_that_are_narrow_have_more_weights_than_an_eighth_of_their_columns(
 
 
 @pytest.mark.parametrize("length", [30, 3000])
-def test_one_long_row_does_not_set_the_step_of_all(length: float) -> None:
+def test_long_row_does_not_set_weight_step_of_all_rows(length: float) -> None:
     rows = ROWS.clone()
     rows[7] *= length
     table = FoundTable("words", rows, None, 1, looks_up=True)
@@ -172,8 +172,8 @@ def test_one_long_row_does_not_set_the_step_of_all(length: float) -> None:
     assert {trial.method for trial in report.trials} == set(METHODS) - {"opq"}
 
 
-def test_bytes_are_kept_where_a_sample_says_how_many_weights_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On other rows they may be more by a hundredth."""
+def test_bytes_are_kept_if_sample_estimates_nonzeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows outside the sample may have a hundredth more weights."""
     monkeypatch.setattr(ant, "SAMPLE", 2000)
     monkeypatch.setattr(ant, "_ROWS_PER_ANCHOR", 1)
     random = np.random.default_rng(1)
@@ -187,13 +187,13 @@ def test_bytes_are_kept_where_a_sample_says_how_many_weights_there_are(monkeypat
         compress_tables([table], {}, Plan("ant", ratio=8))
 
 
-def test_numbers_that_float16_cannot_hold_stay_float32() -> None:
+def test_numbers_outside_float16_range_stay_float32() -> None:
     for scale in (1e-6, 1e6):
         found, _ = Search(scale * ROWS, None, None, "dpq", False, 0).run(Goal(nbytes=DENSE_BYTES // 4))
         assert found[0].stored == {"value_type": "float32"}
 
 
-def test_the_front_has_no_setting_that_another_beats() -> None:
+def test_pareto_front_excludes_dominated_settings() -> None:
     trials = [Trial("dpq", "a", 10, 0.8, 0.1), Trial("tt", "b", 20, 0.7, 0.1), Trial("ant", "c", 30, 0.9, 0.1)]
     assert [trial.setting for trial in pareto_front(reversed(trials))] == ["a", "c"]
 
@@ -230,7 +230,7 @@ def test_the_front_has_no_setting_that_another_beats() -> None:
         ({"budget": DENSE_BYTES}, BadInputError, "budget: got 38,400, expected at least 1 and less than the 38,400"),
     ],
 )
-def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, message) -> None:
+def test_unreachable_goal_is_refused_with_nearest_setting(options, error, message) -> None:
     with pytest.raises(error, match=message):
         made(Plan(**options))
 
@@ -258,18 +258,18 @@ def test_what_cannot_be_met_is_refused_with_the_best_that_can(options, error, me
         ({"min_cosine": 1.5}, "min_cosine: got 1.5, expected a number above 0, at most 1"),
     ],
 )
-def test_plans_that_say_nothing_or_contradict_themselves(options, message) -> None:
+def test_plan_without_goal_or_with_contradiction_is_refused(options, message) -> None:
     with pytest.raises(BadInputError, match=message):
         Plan(**options)
 
 
-def test_a_method_takes_its_own_sizes_and_types() -> None:
+def test_setting_splits_sizes_and_stored_types() -> None:
     setting = setting_of("ant", {"num_anchors": 8, "nonzeros": 2, "weight_type": "int8"})
     assert (setting.options, setting.stored) == ({"num_anchors": 8, "nonzeros": 2}, {"weight_type": "int8"})
     assert setting.fit(ROWS).layer.to_packed().shape.weight_type == "int8"
 
 
-def test_counts_of_no_table_are_refused() -> None:
+def test_counts_of_unknown_table_are_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(
         BadInputError, match=r"counts: got some for wrds, did you mean 'words'\? expected names among words"
@@ -278,7 +278,7 @@ def test_counts_of_no_table_are_refused() -> None:
 
 
 @pytest.mark.parametrize("method", ["dpq", "opq", "ant", "low_rank"])
-def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
+def test_counts_raise_cosine_of_frequent_rows(method: str) -> None:
     counts = torch.ones(len(ROWS))
     counts[:60] = 100
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
@@ -290,7 +290,7 @@ def test_rows_that_come_up_more_often_come_nearer(method: str) -> None:
     assert cosines[1] > cosines[0]
 
 
-def test_layers_that_learn_are_never_rows_of_integers() -> None:
+def test_trainable_layers_exclude_integer_rows() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(
         BadInputError, match="method: got 'rows' for layers that learn, expected one of dpq, opq, ant, tt"
@@ -302,7 +302,7 @@ def test_layers_that_learn_are_never_rows_of_integers() -> None:
 
 
 def test_tables_of_one_model_have_one_number_of_cores() -> None:
-    """An exported file holds no others; so what the first took decides, though the second were nearer otherwise."""
+    """An exported file requires one number of cores, so the choice for the first table limits the second."""
     random = torch.Generator().manual_seed(0)
     flat = torch.randn(512, 2, generator=random) @ torch.randn(2, 64, generator=random)
     factors = [torch.randn(8, 4, generator=random) for _ in range(3)]
@@ -319,15 +319,15 @@ def test_tables_of_one_model_have_one_number_of_cores() -> None:
     assert "low_rank" not in found[1]
 
 
-def test_between_the_ratios_that_are_tried_there_are_others() -> None:
-    """Rows of 4 bits have a ratio between 6 and 8."""
+def test_search_finds_setting_between_tried_ratios() -> None:
+    """Rows of 4 bits have a ratio between 6 and 8, which are both tried."""
     weight = torch.randn(2000, 64, generator=torch.Generator().manual_seed(0))
     _, (table,) = compress_tables([FoundTable("words", weight, None, 1, True)], {}, Plan("rows", min_cosine=0.99))
     assert table.setting == "bits=4"
 
 
-def test_a_budget_that_is_enough_for_a_cosine_is_shared_out_by_need() -> None:
-    """A table of noise needs more bytes than one of centres: of one ratio for both it is too far away."""
+def test_budget_with_min_cosine_is_shared_by_need() -> None:
+    """A table of noise needs more bytes than a table of centres, so an equal ratio would miss its cosine."""
     noise = torch.randn(200, 16, generator=torch.Generator().manual_seed(0))
     tables = [FoundTable(name, weight, None, 1, True) for name, weight in (("words", ROWS), ("noise", noise))]
     _, alone = compress_tables(tables, {}, Plan("dpq", min_cosine=0.98))
@@ -341,27 +341,27 @@ def test_a_budget_that_is_enough_for_a_cosine_is_shared_out_by_need() -> None:
 
 @pytest.mark.parametrize("method", ["tt", "tr"])
 @pytest.mark.parametrize("size", [(1, 32), (500, 1), (2, 32)])
-def test_trains_of_narrow_tables_serve_any_goal_that_they_can(method: str, size: tuple[int, int]) -> None:
+def test_trains_of_narrow_tables_reach_ratio(method: str, size: tuple[int, int]) -> None:
     table = FoundTable("words", torch.randn(size, generator=torch.Generator().manual_seed(0)), None, 1, True)
     _, (found,) = compress_tables([table], {}, Plan(method, ratio=1.5))
     assert found.fidelity.ratio >= 1.5
 
 
 @pytest.mark.parametrize("method", ["auto", "tt", "tr"])
-def test_one_number_gets_no_smaller(method: str) -> None:
+def test_table_of_one_number_is_refused(method: str) -> None:
     with pytest.raises(SizeError, match="takes 1 bytes or less"):
         compress_tables([FoundTable("words", torch.ones(1, 1), None, 1, True)], {}, Plan(method, ratio=4))
 
 
 @pytest.mark.parametrize("num_anchors", [600, 10**9])
-def test_more_anchors_than_a_table_are_refused_before_there_are_any(num_anchors: int) -> None:
+def test_anchors_larger_than_table_are_refused(num_anchors: int) -> None:
     with pytest.raises(SizeError, match=r"takes .* bytes without any weight, no less than the 38,400 of the dense"):
         made(Plan("ant", options={"num_anchors": num_anchors, "nonzeros": 2}))
 
 
 @pytest.mark.parametrize("method", ["tt", "tr"])
-def test_of_trains_within_the_bytes_the_largest_is_taken(method: str) -> None:
-    """Ranks of a ring are less than is asked for where its ends meet: bytes that are left serve others."""
+def test_trains_use_most_of_allowed_bytes(method: str) -> None:
+    """The rank where the ends of a ring meet is below the requested one, so the bytes left over go to other ranks."""
     weight = torch.randn(2000, 64, generator=torch.Generator().manual_seed(0))
     _, (table,) = compress_tables([FoundTable("words", weight, None, 1, True)], {}, Plan(method, ratio=5))
     assert 5 <= table.fidelity.ratio < 5.6

@@ -1,4 +1,4 @@
-"""Models of transformers, shaped as Qwen, Gemma and BERT, weights random: tables and tied heads are found."""
+"""Transformers models in the shapes of Qwen, Gemma and BERT, with random weights: tables and tied output layers."""
 
 import copy
 from collections.abc import Callable
@@ -31,7 +31,7 @@ IDS = torch.tensor([[5, 17, 499, 1], [3, 3, 8, 2]])
 
 
 class Logits(nn.Module):
-    """What an app asks for."""
+    """A model that returns logits, as an app needs them."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def made(name: str) -> tuple[Logits, str]:
 
 
 def with_rows(model: nn.Module, table: str, rows: Any) -> nn.Module:
-    """A copy with other rows in the dense table, which its head is tied to."""
+    """Return a copy with other rows in the dense table, to which the output layer is tied."""
     changed = copy.deepcopy(model)
     with torch.no_grad():
         changed.get_submodule(table).weight.copy_(torch.from_numpy(rows))
@@ -75,23 +75,23 @@ def with_rows(model: nn.Module, table: str, rows: Any) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", ["qwen", "bert"])
-def test_a_module_computes_with_the_rows_of_its_packed_table(name: str) -> None:
+def test_compressed_module_computes_with_packed_rows(name: str) -> None:
     model, table = made(name)
     small, report = edge_embed.compress(model, "dpq", modules=[table], **SIZES)
     found = {each.name: each for each in report.tables}[table]
-    assert found.uses == 2  # its own rows, and the tied head
+    assert found.uses == 2  # lookup and tied output layer
     same = with_rows(model, table, small.get_submodule(table).to_packed().rows(range(500)))
     torch.testing.assert_close(small(IDS), same(IDS))
 
 
-def test_tables_with_a_forward_of_their_own_go_by_way_of_a_file() -> None:
+def test_table_with_own_forward_is_refused_with_remedy() -> None:
     with pytest.raises(edge_embed.errors.BadInputError, match="forward of its own: save the model, and compress the"):
         edge_embed.compress(made("gemma")[0], "dpq", ratio=6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_a_saved_model_computes_with_them_too(name: str, tmp_path: Path) -> None:
+def test_compressed_saved_model_computes_with_packed_rows(name: str, tmp_path: Path) -> None:
     model, table = made(name)
     edge_embed.save(model, tmp_path / "dense.pt", IDS)
     program, report = workflow.compress(

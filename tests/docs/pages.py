@@ -38,12 +38,12 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """Whether the page runs it, in its folder."""
+        """Return whether the page runs the block in its folder."""
         return self.language in {"python", "toml", "text output"} or (self.language == "sh" and not self.is_make)
 
     @property
     def is_make(self) -> bool:
-        """Whether it starts targets of the Makefile."""
+        """Return whether the block starts targets of the Makefile."""
         return self.language == "sh" and self.text.startswith("make ")
 
 

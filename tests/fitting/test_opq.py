@@ -90,8 +90,7 @@ def test_mixed_columns_have_smaller_error_with_rotation(num_codes: int, num_grou
     assert error(opq.fit(ROWS, num_codes, num_groups).rows(ids)) < 0.85 * plain
 
 
-@pytest.mark.parametrize("num_codes", [16, 256])
-@pytest.mark.parametrize("num_groups", [4, 8])
+@pytest.mark.parametrize(("num_groups", "num_codes"), [(4, 16), (8, 16), (4, 256)])
 def test_rounds_of_faiss_reduce_error_no_further(num_codes: int, num_groups: int) -> None:
     rounds = faiss.OPQMatrix(16, num_groups)
     rounds.pq = faiss.ProductQuantizer(16, num_groups, num_codes.bit_length() - 1)

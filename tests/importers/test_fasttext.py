@@ -1,4 +1,4 @@
-"""fastText models, against fastText itself: the same bits for every word."""
+"""fastText models, compared with the library fastText: the same bits for every word."""
 
 import random
 import struct
@@ -17,7 +17,7 @@ WORDS = ["running", "runner", "ran", "straße", "日本語", "naïve", "Ωμέγ
 
 
 def read(path):
-    """Tokens and table of a model."""
+    """Return tokens and table of a model."""
     program = load_foreign(path)
     return list(program.vocabulary), program.module.weight("vectors.weight").numpy()
 
@@ -29,7 +29,7 @@ def assert_as_fasttext(path, model):
 
 
 def trained(train, *args, **options):
-    """A model. fastText sets a tenth of its matrix in each thread, and leaves what is in memory in the rest."""
+    """Train a model with 11 threads: each initialises a tenth of the matrix, and fewer would leave a part undefined."""
     return train(*args, dim=10, epoch=1, bucket=300, thread=11, verbose=0, **options)
 
 
@@ -45,20 +45,20 @@ def text(tmp_path_factory):
 class TestTrained:
     @pytest.mark.parametrize("kind", ["skipgram", "cbow"])
     @pytest.mark.parametrize(("minn", "maxn"), [(3, 6), (1, 3), (0, 2), (0, 0)])
-    def test_words_have_the_vectors_of_fasttext(self, text, tmp_path, kind, minn, maxn):
+    def test_words_have_vectors_of_fasttext(self, text, tmp_path, kind, minn, maxn):
         model = trained(fasttext.train_unsupervised, str(text), model=kind, minCount=1, minn=minn, maxn=maxn)
         model.save_model(str(tmp_path / "m.bin"))
         assert_as_fasttext(tmp_path / "m.bin", model)
 
     @pytest.mark.parametrize("options", [{}, {"wordNgrams": 2}, {"minn": 2, "maxn": 4}])
-    def test_a_classifier_too_without_its_labels(self, text, tmp_path, options):
+    def test_classifier_words_have_vectors_of_fasttext_without_labels(self, text, tmp_path, options):
         model = trained(fasttext.train_supervised, str(text), **options)
         model.save_model(str(tmp_path / "m.bin"))
         assert_as_fasttext(tmp_path / "m.bin", model)
         assert not any(token.startswith("__label__") for token in read(tmp_path / "m.bin")[0])
 
     @pytest.mark.parametrize("loss", ["hs", "ns", "softmax", "ova"])
-    def test_what_a_classifier_loses_is_listed_with_its_bytes(self, text, tmp_path, loss):
+    def test_classifier_parts_left_out_are_listed_with_bytes(self, text, tmp_path, loss):
         path = tmp_path / "m"
         model = trained(fasttext.train_supervised, str(text), loss=loss, wordNgrams=2, minn=2, maxn=3)
         model.save_model(str(path))
@@ -71,7 +71,7 @@ class TestTrained:
         assert "2 to 3 characters and of 2 to 2 words" in parts["n-gram buckets"].reason
         assert parts["n-gram buckets"].nbytes == 300 * 10 * 4
 
-    def test_a_vec_file_too(self, text, tmp_path):
+    def test_vec_file_has_vectors_of_fasttext(self, text, tmp_path):
         model = trained(fasttext.train_unsupervised, str(text), minCount=1)
         words = model.get_words()
         rows = [f"{word} {' '.join(f'{number:.5g}' for number in model.get_word_vector(word))} " for word in words]
@@ -82,9 +82,9 @@ class TestTrained:
 
 
 def model_bytes(words, minn=2, maxn=4, buckets=7, kind=2, version=12, dim=3, labels=()):
-    """A model as fastText saves it, with random rows."""
+    """Return a model in the format of fastText, with random rows."""
     rows = np.random.default_rng(0).normal(size=(len(words) + buckets, dim)).astype("<f4")
-    softmax = 3  # of which fastText prepares nothing
+    softmax = 3  # fastText builds no structure for this loss
     options = (dim, 5, 5, 1, 5, 1, softmax, kind, buckets, minn, maxn, 100, 1e-4)
     entries = [(word, 0) for word in words] + [(label, 1) for label in labels]
     return b"".join(
@@ -117,13 +117,13 @@ class TestAnyDictionary:
     )
     @example(words=["</s>", "of"], minn=1, maxn=4, buckets=3, version=12, kind=2)
     @example(words=["of", "of the"], minn=1, maxn=1, buckets=9, version=11, kind=3)
-    def test_words_have_the_vectors_of_fasttext(self, tmp_path_factory, words, minn, maxn, buckets, version, kind):
+    def test_words_have_vectors_of_fasttext(self, tmp_path_factory, words, minn, maxn, buckets, version, kind):
         path = tmp_path_factory.mktemp("m") / "m.bin"
         labels = ["__label__x"] if kind == 3 else []
         path.write_bytes(model_bytes(words, minn, maxn, buckets, kind, version, labels=labels))
         assert_as_fasttext(path, fasttext.load_model(str(path)))
 
-    def test_more_words_than_are_computed_at_once(self, tmp_path):
+    def test_words_of_several_batches_have_vectors_of_fasttext(self, tmp_path):
         path, words = tmp_path / "m.bin", [f"wörd{number}" for number in range(20_000)]
         path.write_bytes(model_bytes(words, buckets=1000))
         assert_as_fasttext(path, fasttext.load_model(str(path)))
@@ -150,14 +150,14 @@ class TestRefused:
             (lambda m: m[:8] + struct.pack("<i", 0) + m[12:], "rows of 0 numbers, expected 1 to"),
         ],
     )
-    def test_damage_is_named(self, tmp_path, change, match):
+    def test_damaged_model_is_refused_with_reason(self, tmp_path, change, match):
         path, whole = tmp_path / "m.bin", model_bytes(["of", "the"], dim=3)
         end = len(whole) - 17 - 2 * 3 * 4  # without the output layer, which is not read
         path.write_bytes(change(whole[:end]))
         with pytest.raises(BadInputError, match=match):
             load_foreign(path)
 
-    def test_numbers_that_are_not_finite(self, tmp_path):
+    def test_numbers_that_are_not_finite_are_refused(self, tmp_path):
         path, whole = tmp_path / "m.bin", model_bytes(["of", "the"], maxn=0, dim=1)
         begin = whole.index(struct.pack("<2q", 9, 1)) + 16
         path.write_bytes(whole[: begin + 4] + struct.pack("<f", np.nan) + whole[begin + 8 :])

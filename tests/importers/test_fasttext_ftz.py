@@ -1,4 +1,4 @@
-"""Quantised fastText models, against fastText itself: the same bits for every row, here and in exported files."""
+"""Quantised fastText models, compared with fastText: the same bits for every row, in Python and in exported files."""
 
 import json
 import mmap
@@ -25,7 +25,7 @@ from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import inspect_file
 
 DIM = 10
-MODELS = {  # how they are trained, and how quantised
+MODELS = {  # options of training and of quantisation
     "plain": ({}, {}),
     "norms": ({}, {"qnorm": True}),
     "narrow": ({}, {"dsub": 3}),
@@ -41,14 +41,14 @@ names = pytest.mark.parametrize("name", MODELS)
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Trained ones: as fastText reads them, and their files."""
+    """Return trained models by name: as fastText reads them, and their files."""
     folder, draw, made = tmp_path_factory.mktemp("models"), random.Random(0), {}
     words = ["straße", "日本語", "🙂x", *(f"word{at}" for at in range(270))]
     text = folder / "text.txt"
     lines = [f"__label__{at % 260} {' '.join(draw.choices(words, k=6))}" for at in range(520)]
     text.write_text("\n".join(lines), encoding="utf-8")
     for name, (trained, quantised) in MODELS.items():
-        # fastText sets a tenth of its matrix in each thread, and leaves what is in memory in the rest.
+        # 11 threads: each initialises a tenth of the matrix, and fewer would leave a part undefined.
         model = fasttext.train_supervised(str(text), dim=DIM, epoch=1, bucket=300, thread=11, verbose=0, **trained)
         model.quantize(input=str(text), epoch=1, verbose=0, **quantised)
         model.save_model(str(folder / f"{name}.ftz"))
@@ -57,7 +57,7 @@ def models(tmp_path_factory):
 
 
 def rows_of(program):
-    """Every row of a model."""
+    """Return all rows of a model."""
     num_rows = len(program.module.weight("vectors.codes"))
     (rows,) = program.run(torch.arange(num_rows)[None])
     return rows[0].numpy()
@@ -73,7 +73,7 @@ def assert_same_bits(got, expected):
 
 
 @names
-def test_rows_are_those_of_fasttext(models, name):
+def test_rows_have_bits_of_fasttext(models, name):
     model, path = models[name]
     program = workflow.load(path)
     rows = rows_of(program)
@@ -84,7 +84,7 @@ def test_rows_are_those_of_fasttext(models, name):
 
 
 @names
-def test_words_are_means_of_the_rows_that_fasttext_names(models, name):
+def test_words_are_means_of_rows_that_fasttext_names(models, name):
     (model, path), (trained, quantised) = models[name], MODELS[name]
     rows = rows_of(workflow.load(path))
     assert len(rows) == quantised.get("cutoff", len(model.words) + (300 if trained else 0))
@@ -97,7 +97,7 @@ def test_words_are_means_of_the_rows_that_fasttext_names(models, name):
         np.testing.assert_allclose(rows[ids].mean(0), model.get_word_vector(word), rtol=1e-5, atol=1e-7)
 
 
-def test_codes_stay_in_the_file(models):
+def test_codes_are_mapped_from_file(models):
     model, path = models["narrow_norms"]
     vectors = read_ftz(read_model(path))
     module = program_of(vectors).module
@@ -112,7 +112,7 @@ def test_codes_stay_in_the_file(models):
 
 
 @names
-def test_an_exported_file_gives_the_same_bits(models, tmp_path, name):
+def test_exported_onnx_file_gives_bits_of_fasttext(models, tmp_path, name):
     model, path = models[name]
     device = tmp_path / "words.onnx"
     report = edge_embed.export(path, "onnx", device)
@@ -128,7 +128,7 @@ def test_an_exported_file_gives_the_same_bits(models, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["plain", "norms", "narrow", "pruned_ngrams"])
-def test_a_tflite_file_gives_the_same_bits(models, tmp_path, name):
+def test_exported_tflite_file_gives_bits_of_fasttext(models, tmp_path, name):
     litert = pytest.importorskip("ai_edge_litert.interpreter", reason="edge-embed[tflite] is not installed")
     model, path = models[name]
     report = edge_embed.export(path, "tflite", tmp_path / "words.tflite")
@@ -143,7 +143,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("target", ["onnx", "tflite"])
-def test_the_way_of_the_command_line(models, tmp_path, target):
+def test_commands_export_validate_and_inspect_model(models, tmp_path, target):
     if target == "tflite":
         pytest.importorskip("ai_edge_litert", reason="edge-embed[tflite] is not installed")
     path, device = models["narrow_norms"][1], tmp_path / f"words.{target}"
@@ -157,7 +157,7 @@ def test_the_way_of_the_command_line(models, tmp_path, target):
 
 
 @names
-def test_what_is_left_out_is_listed_with_its_bytes(models, name):
+def test_parts_left_out_are_listed_with_bytes(models, name):
     _, path = models[name]
     parts = {part.what: part for part in inspect_file(path).source.left_out}
     assert (parts["output layer"].count, "loss softmax" in parts["output layer"].reason) == (260, True)
@@ -168,21 +168,21 @@ def test_what_is_left_out_is_listed_with_its_bytes(models, name):
         assert parts["n-gram map"].nbytes == (8 * parts["n-gram map"].count if "pruned" in name else 0)
 
 
-def test_an_export_says_what_it_leaves_out(models, tmp_path):
+def test_export_lists_parts_left_out(models, tmp_path):
     done = run("export", models["plain"][1], "--target", "onnx", "-o", tmp_path / "m.onnx", "--json")
     (output, labels) = json.loads(done.stdout)["source"]["left_out"]
     assert (output["what"], labels["what"], labels["count"]) == ("output layer", "labels", 260)
 
 
 @pytest.mark.parametrize(("verify", "status"), [(False, "not checked"), (True, "no hash")])
-def test_inspect_says_what_it_is(models, verify, status):
+def test_inspect_lists_quantised_vectors(models, verify, status):
     model, path = models["narrow_norms"]
     report = inspect_file(path, verify)
     assert (report.kind, report.vocabulary_size, report.dense, report.notes) == ("vectors", len(model.words), [], [])
     (table,) = report.tables
     size = table.num_embeddings, table.embedding_dim, table.attributes["num_groups"], table.attributes["num_codes"]
     assert (table.name, table.method, *size) == ("vectors", "dpq", len(model.words), DIM, 3, 256)
-    assert table.stored_bytes == (3 + 1) * len(model.words) + 4 * 256 * (DIM + 1)  # as many as in the file
+    assert table.stored_bytes == (3 + 1) * len(model.words) + 4 * 256 * (DIM + 1)  # as in the file
     assert table.hash_status == status
     done = run("inspect", path)
     assert done.exit_code == 0
@@ -191,7 +191,7 @@ def test_inspect_says_what_it_is(models, verify, status):
 
 
 @pytest.mark.parametrize("options", [("--ratio", 8), ("--method", "dpq", "--ratio", 2, "--module", "vectors")])
-def test_there_is_nothing_to_compress(models, tmp_path, options):
+def test_compress_refuses_quantised_model(models, tmp_path, options):
     done = run("compress", models["plain"][1], "-o", tmp_path / "small.pt", *options)
     assert done.exit_code == 2
     assert "vectors is product-quantised already: export the model as it is (`edge-embed export`)" in done.stderr
@@ -203,7 +203,7 @@ BUCKETS = 3
 
 
 def ftz_bytes(dim=5, dsub=2, norms=True, pruned=None, seed=0, **wrong):
-    """A model of 5 rows as fastText saves it, with random numbers; ``wrong`` are sizes in place of its own."""
+    """Return a model of 5 rows in the format of fastText, with random numbers; ``wrong`` replaces sizes."""
     draw = np.random.default_rng(seed)
     num_buckets = BUCKETS if pruned is None else len(pruned)
     num_rows, groups = len(WORDS) + num_buckets, -(-dim // dsub)
@@ -234,7 +234,7 @@ def ftz_bytes(dim=5, dsub=2, norms=True, pruned=None, seed=0, **wrong):
 
 
 WIDE = {"declared": 2**20, "columns": 2**20}
-OUTPUT = struct.pack("<b2q", 0, 1, 5)  # its begin
+OUTPUT = struct.pack("<b2q", 0, 1, 5)  # its beginning
 
 
 @settings(max_examples=60)
@@ -245,7 +245,7 @@ OUTPUT = struct.pack("<b2q", 0, 1, 5)  # its begin
     pruned=st.none() | st.lists(st.integers(0, BUCKETS - 1), unique=True),
     seed=st.integers(0, 99),
 )
-def test_any_sizes(tmp_path_factory, dim, dsub, norms, pruned, seed):
+def test_rows_of_any_sizes_have_bits_of_fasttext(tmp_path_factory, dim, dsub, norms, pruned, seed):
     path = tmp_path_factory.mktemp("m") / "m.ftz"
     output = struct.pack("<b2q", 0, 1, dim) + bytes(4 * dim)
     path.write_bytes(ftz_bytes(dim, dsub, norms, pruned, seed) + output)
@@ -259,7 +259,7 @@ def test_any_sizes(tmp_path_factory, dim, dsub, norms, pruned, seed):
         assert all(0 <= row < len(rows) for row in ids)
 
 
-def test_a_single_group_takes_no_more_than_the_columns_that_it_has(tmp_path):
+def test_single_group_is_limited_to_its_columns(tmp_path):
     (tmp_path / "m.ftz").write_bytes(ftz_bytes(dsub=2**31 - 1) + OUTPUT)
     assert load_foreign(tmp_path / "m.ftz").module.weight("vectors.values").shape == (1, 256, 5)
 
@@ -289,13 +289,13 @@ class TestRefused:
             ({"centroid": 1e30, "norm": 1e30}, "scale 255: got 1.* expected a number that is finite times"),
         ],
     )
-    def test_damage_is_named(self, tmp_path, wrong, match):
+    def test_damaged_quantised_model_is_refused_with_reason(self, tmp_path, wrong, match):
         (tmp_path / "m.ftz").write_bytes(ftz_bytes(**wrong) + OUTPUT)
         with pytest.raises(BadInputError, match=rf"m\.ftz: .*{match}"):
             load_foreign(tmp_path / "m.ftz")
 
     @given(kept=st.integers(10, len(ftz_bytes(pruned=[0, 2])) - 1))
-    def test_a_file_that_ends_too_early(self, tmp_path_factory, kept):
+    def test_truncated_quantised_model_is_refused(self, tmp_path_factory, kept):
         path = tmp_path_factory.mktemp("m") / "m.ftz"
         path.write_bytes(ftz_bytes(pruned=[0, 2])[:kept])
         with pytest.raises(BadInputError, match="damaged fastText model"):

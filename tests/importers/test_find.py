@@ -1,4 +1,4 @@
-"""Files of vectors as models: what is one, the way to a device, and damage of every kind."""
+"""Files of vectors as models: recognition, the route to an exported file, and damage of every kind."""
 
 import json
 import random
@@ -23,7 +23,7 @@ ROWS, COLUMNS = 400, 16
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The same vectors in every format."""
+    """Write the same vectors in every format; return folder, tokens and table."""
     folder = tmp_path_factory.mktemp("files")
     draw = np.random.default_rng(0)
     table = (
@@ -41,7 +41,7 @@ def files(tmp_path_factory):
 
 
 def _fasttext(tokens, table):
-    """A model without n-grams."""
+    """Return a fastText model without n-grams."""
     header = struct.pack("<2i12id", 793712314, 12, COLUMNS, 5, 5, 1, 5, 1, 2, 2, 0, 0, 0, 100, 1e-4)
     entries = b"".join(token.encode() + b"\0" + struct.pack("<qb", 1, 0) for token in tokens)
     counts, matrix = struct.pack("<3i2q", ROWS, ROWS, 0, ROWS, -1), struct.pack("<b2q", 0, *table.shape)
@@ -52,7 +52,7 @@ NAMES = ["glove.txt", "text.vec", "binary.bin", "fasttext.bin", "table.safetenso
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_becomes_a_small_file_for_the_device(files, tmp_path, name):
+def test_vectors_are_compressed_and_exported(files, tmp_path, name):
     folder, tokens, table = files
     small, device = tmp_path / "small.pt", tmp_path / "small.onnx"
     _, report = edge_embed.compress(folder / name, "dpq", num_codes=16, num_groups=8, output=small)
@@ -71,7 +71,7 @@ def test_a_file_becomes_a_small_file_for_the_device(files, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program_is_what_capturing_an_embedding_gives(files, name):
+def test_program_of_vectors_equals_captured_embedding(files, name):
     folder, _, table = files
     ids = torch.tensor([[3, 1], [399, 0]])
     program = workflow.load(folder / name)
@@ -82,7 +82,7 @@ def test_a_program_is_what_capturing_an_embedding_gives(files, name):
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
-def test_inspect_says_what_it_is(files, name):
+def test_inspect_lists_vectors_and_vocabulary(files, name):
     folder, _, _ = files
     report = inspect_file(folder / name)
     assert (report.kind, report.vocabulary_size, report.tables) == ("vectors", ROWS, [])
@@ -94,13 +94,13 @@ def test_inspect_says_what_it_is(files, name):
     assert "400 x 16" in done.output
 
 
-def test_export_of_the_file_itself_says_to_compress_it(files, tmp_path):
+def test_export_of_vectors_is_refused_with_remedy(files, tmp_path):
     with pytest.raises(BadInputError, match=r"no compressed table .*vectors.*edge-embed compress"):
         edge_embed.export(files[0] / "glove.txt", "onnx", tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_is_never_replaced(files, name):
+def test_vectors_are_never_replaced_by_compress_with_force(files, name):
     path = files[0] / name
     before = path.read_bytes()
     with pytest.raises(BadInputError, match="is read by this command"):
@@ -108,7 +108,7 @@ def test_the_file_is_never_replaced(files, name):
     assert path.read_bytes() == before
 
 
-def test_module_picks_a_table_on_the_command_line(files, tmp_path):
+def test_module_option_selects_table(files, tmp_path):
     save_file({"a.weight": torch.randn(300, 16), "b.weight": torch.randn(200, 16)}, tmp_path / "m.safetensors")
     options = ["--method", "dpq", "--num-codes", "16", "--num-groups", "8", "-o", str(tmp_path / "b.pt"), "--json"]
     command = ["compress", str(tmp_path / "m.safetensors"), *options]
@@ -119,7 +119,7 @@ def test_module_picks_a_table_on_the_command_line(files, tmp_path):
     assert (table["name"], table["num_embeddings"]) == ("b", 200)
 
 
-def test_inputs_are_known(files):
+def test_input_option_for_vectors_is_refused(files):
     declared = workflow.load(files[0] / "glove.txt").inputs
     with pytest.raises(BadInputError, match="whose input is ids: leave --input away"):
         workflow.load(files[0] / "glove.txt", inputs=declared)
@@ -128,7 +128,7 @@ def test_inputs_are_known(files):
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"no model at all", b"\0" * 99, b"PK\x03\x04", b"\x80\x04.", b"Chapter 1\n\nIt was", b"{}"]
 )
-def test_what_is_no_file_of_vectors_is_left_to_others(tmp_path, content):
+def test_files_without_vectors_are_not_recognised(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
     assert load_foreign(tmp_path / "f") is None
     assert load_foreign(tmp_path) is None
@@ -136,13 +136,13 @@ def test_what_is_no_file_of_vectors_is_left_to_others(tmp_path, content):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_damage_is_bad_input_and_nothing_else(files, tmp_path, name):
+def test_damaged_vectors_raise_only_bad_input(files, tmp_path, name):
     draw, whole, path = random.Random(name), (files[0] / name).read_bytes(), tmp_path / "f"
     refused = 0
     for _ in range(150):
         content = bytearray(whole)
         for _ in range(draw.randint(0, 3)):
-            # Half of the damage where sizes are.
+            # Half of the damage hits the first 100 bytes, where the sizes are.
             content[draw.choice([draw.randrange(100), draw.randrange(len(content))])] = draw.randrange(256)
         path.write_bytes(content[: draw.choice([len(content), draw.randrange(len(content))])])
         try:

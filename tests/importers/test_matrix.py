@@ -1,4 +1,4 @@
-"""Matrices without tokens: text, .npy and .npz; tokens of a file beside them; broken and equal tokens."""
+"""Matrices without tokens in text, .npy and .npz; tokens from a separate file; broken and equal tokens."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ TABLE = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
 
 
 def read(path, **reading):
-    """Tokens, table and facts of a file."""
+    """Return tokens, table and facts of a file."""
     program = load_foreign(path, reading=Reading(**reading))
     tokens = None if program.vocabulary is None else list(program.vocabulary)
     weights = {name: tensor.numpy() for name, tensor in program.module.named_buffers()}
@@ -32,7 +32,7 @@ def written(path, lines):
 class TestText:
     @pytest.mark.parametrize("delimiter", [" ", "\t", ",", ";"])
     @pytest.mark.parametrize("form", ["%.18e", "% .3f", "%g"])
-    def test_savetxt_becomes_a_table_without_tokens_and_says_so(self, tmp_path, delimiter, form):
+    def test_savetxt_file_is_table_without_tokens_with_remark(self, tmp_path, delimiter, form):
         np.savetxt(tmp_path / "v.txt", TABLE, fmt=form, delimiter=delimiter)
         tokens, table, facts = read(tmp_path / "v.txt")
         assert tokens is None
@@ -41,7 +41,7 @@ class TestText:
         )
         assert any("a matrix without tokens: each row is 6 numbers" in remark for remark in facts.remarks)
 
-    def test_lines_before_the_rows_are_left_out(self, tmp_path):
+    def test_header_lines_before_rows_are_skipped(self, tmp_path):
         np.savetxt(tmp_path / "c.txt", TABLE, header="made by me\nof 40 rows")
         np.testing.assert_array_equal(read(tmp_path / "c.txt")[1], TABLE)
         np.savetxt(tmp_path / "n.csv", TABLE, delimiter=",", header="a,b,c,d,e,f", comments="")
@@ -49,7 +49,7 @@ class TestText:
         assert "line 1: names of columns, no row" in read(tmp_path / "n.csv")[2].remarks
 
     @pytest.mark.parametrize(("separator", "first"), [(",", ""), ("\t", ""), (",", "index"), (";", None)])
-    def test_counted_columns_are_no_row(self, tmp_path, separator, first):
+    def test_numbered_column_names_are_not_row(self, tmp_path, separator, first):
         names = separator.join([*([] if first is None else [first]), *map(str, range(6))])
         index = [[] if first is None else [f"w{row}"] for row in range(40)]
         rows = [separator.join([*index[row], *map(repr, TABLE[row].tolist())]) for row in range(40)]
@@ -58,14 +58,14 @@ class TestText:
         np.testing.assert_array_equal(table, TABLE)
 
     @pytest.mark.parametrize("header", ["", ",0,1\n", "word,x,y\n"])
-    def test_csv_with_tokens_in_quotes(self, tmp_path, header):
+    def test_csv_tokens_in_quotes_are_unquoted(self, tmp_path, header):
         path = written(tmp_path / "v.csv", header + '"a,b",0.5,1\r\n"say ""so""",1.5,2\r\n<unk>,2.5,3\r\n')
         tokens, table, _ = read(path)
         assert tokens == ["a,b", 'say "so"', "<unk>"]
         np.testing.assert_array_equal(table, np.float32([[0.5, 1], [1.5, 2], [2.5, 3]]))
 
     @pytest.mark.parametrize("separator", [",", ";"])
-    def test_every_token_and_name_of_csv_may_be_quoted_with_separators_in_it(self, tmp_path, separator):
+    def test_csv_tokens_with_separators_in_quotes_are_read(self, tmp_path, separator):
         tokens = [f"new{separator} york {row}" for row in range(40)]
         lines = [
             ["word", *(f"d{column}" for column in range(6))],
@@ -84,32 +84,32 @@ class TestText:
             read(written(tmp_path / "v.txt", "\r".join(rows) + "\r"))
         np.testing.assert_array_equal(read(written(tmp_path / "w.txt", "\r\n".join(rows) + "\r\n"))[1], TABLE)
 
-    def test_whole_numbers_before_the_rows_are_asked_for(self, tmp_path):
+    def test_integers_before_rows_need_option(self, tmp_path):
         path = written(tmp_path / "v.txt", "7 0.5 1.5\n9 2.5 3.5\n8 4.5 5.5\n")
         with pytest.raises(BadInputError, match="--no-tokens takes it for a number, --tokens for a token"):
             read(path)
         assert read(path, has_tokens=True)[0] == ["7", "9", "8"]
         assert read(path, has_tokens=False)[1].shape == (3, 3)
 
-    def test_the_first_line_tells_tokens_from_numbers(self, tmp_path):
+    def test_first_line_decides_between_tokens_and_numbers(self, tmp_path):
         tokens, table, _ = read(written(tmp_path / "t", "2 2\n7 0.5 1.5\n9 2.5 3.5\n"))
         assert (tokens, table.shape) == (["7", "9"], (2, 2))
         tokens, table, _ = read(written(tmp_path / "m", "2 3\n7 0.5 1.5\n9 2.5 3.5\n"))
         assert (tokens, table.shape) == (None, (2, 3))
 
-    def test_one_word_behind_many_numbers_makes_them_tokens(self, tmp_path):
+    def test_word_after_many_integers_makes_column_tokens(self, tmp_path):
         lines = [f"{row}.5 0.25 0.125" for row in range(5000)] + ["word 0.25 0.125"]
         tokens, table, _ = read(written(tmp_path / "v.txt", "\n".join(lines)))
         assert (len(tokens), tokens[-1], table.shape) == (5001, "word", (5001, 2))
 
-    def test_tokens_may_end_in_numbers(self, tmp_path):
+    def test_tokens_with_numbers_at_end_are_read(self, tmp_path):
         tokens, table, _ = read(written(tmp_path / "g", "the 0.1 0.2\nMay 5 0.3 0.4\nat 10 30 0.5 0.6\n"))
         assert tokens == ["the", "May 5", "at 10 30"]
         assert table[1].tolist() == np.float32([0.3, 0.4]).tolist()
         with pytest.raises(BadInputError, match="line 2: got 3 numbers, expected 2"):
             read(written(tmp_path / "g", "the 0.1 0.2\nof 0.5 0.3 0.4\nto 0.5 0.6\n"))
 
-    def test_a_byte_order_mark_is_no_part_of_the_first_token(self, tmp_path):
+    def test_byte_order_mark_is_not_part_of_first_token(self, tmp_path):
         assert read(written(tmp_path / "v", b"\xef\xbb\xbfthe 1 2\r\nto 4 5\r\n"))[0] == ["the", "to"]
         assert read(written(tmp_path / "w", b"\xef\xbb\xbf2 2\nthe 1 2\nto 4 5\n"))[0] == ["the", "to"]
 
@@ -119,7 +119,7 @@ class TestBrokenTokens:
     BINARY = b"3 1\nthe \0\0\x80?f\xfcr \0\0\x00@to \0\0\x80@"
 
     @pytest.mark.parametrize("content", [LINES, BINARY])
-    def test_one_is_replaced_or_left_out_as_asked(self, tmp_path, content):
+    def test_broken_token_is_replaced_or_skipped_by_option(self, tmp_path, content):
         path = written(tmp_path / "v", content)
         with pytest.raises(BadInputError, match=r"is not UTF-8.*--encoding-errors skip"):
             read(path)
@@ -129,7 +129,7 @@ class TestBrokenTokens:
         assert table[1, 0] == 4
         assert [part.count for part in facts.left_out] == [1]
 
-    def test_many_equal_tokens_are_refused_and_few_are_counted(self, tmp_path):
+    def test_equal_tokens_are_counted_if_few_and_refused_if_many(self, tmp_path):
         lines = [f"w{row % 100} {row}.5 1" for row in range(110)]
         tokens, _, facts = read(written(tmp_path / "few", "\n".join(lines)))
         assert (len(tokens), facts.left_out[0].count) == (100, 10)
@@ -143,14 +143,14 @@ class TestBrokenTokens:
 class TestNumpy:
     @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f2", "<f8", ">f8"])
     @pytest.mark.parametrize("order", ["C", "F"])
-    def test_npy_of_any_floats_and_order(self, tmp_path, dtype, order):
+    def test_npy_of_each_float_type_and_order_is_read(self, tmp_path, dtype, order):
         np.save(tmp_path / "v.npy", np.asarray(TABLE.astype(dtype), order=order))
         tokens, table, _ = read(tmp_path / "v.npy")
         assert tokens is None
         np.testing.assert_array_equal(table, TABLE.astype(dtype).astype(table.dtype))
 
     @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-    def test_npz_with_one_matrix_or_one_that_is_named(self, tmp_path, save):
+    def test_npz_needs_one_matrix_or_module_option(self, tmp_path, save):
         save(tmp_path / "v.npz", embedding=TABLE, bias=TABLE[0], step=3)
         np.testing.assert_array_equal(read(tmp_path / "v.npz")[1], TABLE)
         save(tmp_path / "w.npz", users=TABLE, items=-TABLE)
@@ -172,12 +172,12 @@ class TestNumpy:
             (np.full((2, 2), 1e300), "row 0: holds NaN, an infinity or a number too large"),
         ],
     )
-    def test_what_is_no_table_is_refused(self, tmp_path, array, match):
+    def test_npy_without_table_is_refused(self, tmp_path, array, match):
         np.save(tmp_path / "v.npy", array, allow_pickle=True)
         with pytest.raises(BadInputError, match=match):
             read(tmp_path / "v.npy")
 
-    def test_sizes_that_the_file_does_not_have_are_refused_before_memory_is_taken(self, tmp_path):
+    def test_sizes_beyond_numpy_file_are_refused(self, tmp_path):
         np.save(tmp_path / "v.npy", TABLE)
         content = (tmp_path / "v.npy").read_bytes()
         huge = content.replace(b"(40, 6), }", b"(99999999999, 6), }").replace(b" " * 9 + b"\n", b"\n", 1)
@@ -207,13 +207,13 @@ class TestTokensFrom:
             ("vocab.json", json.dumps({name: row for row, name in reversed(list(enumerate(NAMES)))})),
         ],
     )
-    def test_each_row_gets_its_token(self, tmp_path, name, content):
+    def test_tokens_from_file_belong_to_rows(self, tmp_path, name, content):
         np.savetxt(tmp_path / "vectors.tsv", TABLE, delimiter="\t")
         tokens, table, _ = read(tmp_path / "vectors.tsv", tokens_from=written(tmp_path / name, content))
         assert tokens == NAMES
         np.testing.assert_array_equal(table, TABLE)
 
-    def test_a_projectors_tokens_are_pointed_at(self, tmp_path):
+    def test_metadata_file_beside_vectors_is_named_in_remark(self, tmp_path):
         np.savetxt(tmp_path / "vectors.tsv", TABLE, delimiter="\t")
         written(tmp_path / "metadata.tsv", "\n".join(NAMES))
         assert any("--tokens-from" in remark for remark in read(tmp_path / "vectors.tsv")[2].remarks)
@@ -222,13 +222,13 @@ class TestTokensFrom:
         ("content", "match"),
         [("a\nb", "2 tokens for 40 rows"), ("x\n" * 40, "for two rows"), ("\n" * 40, "row 1: got 0 characters")],
     )
-    def test_tokens_that_do_not_belong_are_refused(self, tmp_path, content, match):
+    def test_tokens_that_do_not_fit_rows_are_refused(self, tmp_path, content, match):
         np.save(tmp_path / "v.npy", TABLE)
         with pytest.raises(BadInputError, match=match):
             read(tmp_path / "v.npy", tokens_from=written(tmp_path / "t.txt", content))
 
 
-def test_commands_say_what_was_decided_and_count_what_is_left_out(tmp_path):
+def test_commands_list_rows_left_out_and_refuse_wrong_option(tmp_path):
     lines = "\n".join(f"w{row % 390} {' '.join(f'{number:.3f}' for number in TABLE[row % 40])}" for row in range(400))
     path = written(tmp_path / "v.txt", lines)
     done = CliRunner().invoke(cli.main, ["inspect", str(path), "--json"])

@@ -1,4 +1,4 @@
-"""model2vec models, against model2vec: the mean of the rows of a text is what the model makes of it."""
+"""model2vec models, compared with model2vec: the mean of the rows of a text equals its encoding."""
 
 import json
 
@@ -18,7 +18,7 @@ TEXT = "w3 w7 w59 w3"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model, plain, with fewer rows than tokens, and in other types."""
+    """Write a model in four forms: plain, with fewer rows than tokens, in float16 and in int8."""
     folder = tmp_path_factory.mktemp("m")
     tokenizer = Tokenizer(models.WordLevel({token: row for row, token in enumerate(TOKENS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["plain", "fewer_rows", "float16"])
 @pytest.mark.parametrize("file", [".", "model.safetensors"])
-def test_rows_are_what_the_model_makes_its_mean_of(folder, name, file):
+def test_mean_of_rows_equals_encoding_of_model2vec(folder, name, file):
     model, program = StaticModel.from_pretrained(folder / name), load_foreign(folder / name / file)
     assert list(program.vocabulary) == TOKENS == list(model.tokens)
     (rows,) = program.run(torch.tensor(model.tokenize([TEXT])))
@@ -43,7 +43,7 @@ def test_rows_are_what_the_model_makes_its_mean_of(folder, name, file):
     assert program.source == folder / name / "model.safetensors"
 
 
-def test_a_table_of_sentence_transformers(folder, tmp_path):
+def test_sentence_transformers_folder_is_read(folder, tmp_path):
     inside = tmp_path / "0_StaticEmbedding"
     inside.mkdir()
     table = load_file(folder / "plain/model.safetensors")["embeddings"]
@@ -54,7 +54,7 @@ def test_a_table_of_sentence_transformers(folder, tmp_path):
     torch.testing.assert_close(program.module.weight("embedding.weight"), table)
 
 
-def test_integers_are_refused(folder):
+def test_int8_model_is_refused_with_remedy(folder):
     with pytest.raises(BadInputError, match=r"embeddings: got int8 .* save the model without quantize_to"):
         load_foreign(folder / "int8")
 
@@ -74,14 +74,14 @@ def test_integers_are_refused(folder):
         ({"embeddings": torch.tensor([[1.0], [torch.nan]]).repeat(31, 1)}, r"row 1 \('\[UNK\]'\): holds NaN"),
     ],
 )
-def test_what_does_not_belong_together_is_named(folder, tmp_path, tensors, match):
+def test_tensors_that_contradict_each_other_are_refused(folder, tmp_path, tensors, match):
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_bytes((folder / "plain/tokenizer.json").read_bytes())
     with pytest.raises(BadInputError, match=match):
         load_foreign(tmp_path)
 
 
-def test_few_rows_do_not_become_a_large_table(folder, tmp_path):
+def test_mapping_to_few_rows_is_refused(folder, tmp_path):
     content = json.loads((folder / "plain/tokenizer.json").read_text())
     content["model"]["vocab"] = {f"t{number}": number for number in range(1000)}
     content["added_tokens"] = []
@@ -93,7 +93,7 @@ def test_few_rows_do_not_become_a_large_table(folder, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"model": 1}', "\udcff"])
-def test_a_damaged_tokenizer(folder, tmp_path, text):
+def test_damaged_tokenizer_is_refused(folder, tmp_path, text):
     (tmp_path / "model.safetensors").write_bytes((folder / "plain/model.safetensors").read_bytes())
     (tmp_path / "tokenizer.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(BadInputError, match=r"tokenizer\.json: the library tokenizers refuses it"):

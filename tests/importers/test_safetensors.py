@@ -1,4 +1,4 @@
-"""A table by its key in a safetensors file."""
+"""Tables of safetensors files, selected by their key."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def load(path, tensors, tables=()):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("key", "name"), [("vectors", "vectors"), ("model.embed.weight", "model.embed")])
-def test_the_only_table_is_taken_as_it_is(tmp_path, dtype, key, name):
+def test_single_table_is_read_unchanged(tmp_path, dtype, key, name):
     others = {"bias": torch.ones(3), "ids": torch.ones(2, 2, dtype=torch.int64), "conv": torch.ones(2, 2, 2)}
     program = load(tmp_path, {key: TABLE.to(dtype), **others})
     weight = program.module.weight(f"{name}.weight")
@@ -30,7 +30,7 @@ def test_the_only_table_is_taken_as_it_is(tmp_path, dtype, key, name):
     torch.testing.assert_close(rows, TABLE.to(dtype)[[3, 0]][None])
 
 
-def test_one_of_several_tables_is_named_as_a_layer(tmp_path):
+def test_table_among_several_needs_module_name(tmp_path):
     tensors = {"words.weight": TABLE, "head.weight": torch.ones(2, 3)}
     with pytest.raises(
         BadInputError, match=r"has 2 tables, .* \(--module NAME of compress and bench\): head, words; or, .* --model"
@@ -44,7 +44,7 @@ def test_one_of_several_tables_is_named_as_a_layer(tmp_path):
             load(tmp_path, tensors, wrong)
 
 
-def test_the_table_is_mapped_not_read(tmp_path):
+def test_table_is_mapped_from_file(tmp_path):
     program = load(tmp_path, {"vectors": TABLE})
     content = (tmp_path / "m.safetensors").read_bytes()
     with (tmp_path / "m.safetensors").open("r+b") as file:
@@ -53,19 +53,19 @@ def test_the_table_is_mapped_not_read(tmp_path):
     assert program.module.weight("vectors.weight")[3, 2] == 0
 
 
-def test_a_row_that_is_not_finite_is_named(tmp_path):
+def test_row_that_is_not_finite_is_named(tmp_path):
     table = TABLE.clone()
     table[2, 1] = torch.inf
     with pytest.raises(BadInputError, match="vectors, row 2: holds NaN, an infinity"):
         load(tmp_path, {"vectors": table})
 
 
-def test_no_table(tmp_path):
+def test_file_without_table_is_refused(tmp_path):
     with pytest.raises(BadInputError, match="has no tensor of two dimensions in F16, BF16, F32"):
         load(tmp_path, {"bias": torch.ones(3), "ids": torch.ones(2, 2, dtype=torch.int64)})
 
 
-def test_packed_tables_are_compressed_already(tmp_path):
+def test_packed_tables_are_refused_as_compressed(tmp_path):
     packed = PackedDPQ.from_codes(torch.zeros(4, 2, dtype=torch.int64).numpy(), torch.ones(2, 3, 2).numpy())
     save_tables(tmp_path / "t.safetensors", {"words": packed})
     with pytest.raises(BadInputError, match="holds packed tables, which are compressed already"):

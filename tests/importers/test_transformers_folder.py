@@ -1,4 +1,4 @@
-"""Folders that transformers wrote: the program computes what the module does; less than a model is refused."""
+"""Folders that transformers wrote: the program returns the outputs of the module; incomplete models are refused."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def t5() -> Any:
 
 
 def saved(make: Callable[[], Any], folder: Path) -> Any:
-    """The module as it comes back, in float32."""
+    """Save a module, and return it as loaded again in float32."""
     torch.manual_seed(0)
     made = make()
     made.save_pretrained(folder)
@@ -75,7 +75,7 @@ def changed(folder: Path, copy: Path, **config: Any) -> Path:
         ),
     ],
 )
-def test_the_program_computes_what_the_module_does(
+def test_program_outputs_equal_those_of_module(
     make: Callable[[], Any], more: dict[str, Tensor], outputs: tuple[str, ...], tmp_path: Path
 ) -> None:
     module = saved(make, tmp_path)
@@ -93,7 +93,9 @@ def test_the_program_computes_what_the_module_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "table", "uses"), [(llama, "model.embed_tokens", 2), (t5, "shared", 3)])
-def test_its_tables_are_compressed_and_exported(make: Callable[[], Any], table: str, uses: int, tmp_path: Path) -> None:
+def test_folder_is_compressed_exported_and_validated(
+    make: Callable[[], Any], table: str, uses: int, tmp_path: Path
+) -> None:
     pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
     saved(make, tmp_path / "model")
     small = tmp_path / "small.pt"
@@ -104,7 +106,7 @@ def test_its_tables_are_compressed_and_exported(make: Callable[[], Any], table: 
 
 
 @pytest.mark.slow
-def test_the_library_says_nothing_of_its_own(folder: Path) -> None:
+def test_transformers_library_prints_nothing(folder: Path) -> None:
     code = "import sys; from edge_embed import workflow; workflow.load(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
@@ -126,7 +128,7 @@ def test_the_library_says_nothing_of_its_own(folder: Path) -> None:
         ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "got quantised weights, expected floats"),
     ],
 )
-def test_a_folder_that_is_no_whole_model_is_refused(
+def test_folder_without_complete_model_is_refused(
     config: dict[str, Any], message: str, folder: Path, tmp_path: Path
 ) -> None:
     path = changed(folder, tmp_path / "model", **config)
@@ -134,7 +136,7 @@ def test_a_folder_that_is_no_whole_model_is_refused(
         load_foreign(path)
 
 
-def test_no_code_of_the_folder_runs(folder: Path, tmp_path: Path) -> None:
+def test_custom_code_of_folder_is_refused_and_not_run(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model", model_type="own", auto_map={"AutoConfig": "own.Config"})
     (path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     with pytest.raises(BadInputError, match="contains custom code"):
@@ -142,7 +144,7 @@ def test_no_code_of_the_folder_runs(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_weights_that_are_cut_or_pickled_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_weights_truncated_or_pickled_are_refused(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     weights = path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-9])
@@ -156,19 +158,19 @@ def test_weights_that_are_cut_or_pickled_are_refused(folder: Path, tmp_path: Pat
         load_foreign(path)
 
 
-def test_models_of_other_things_than_text_are_refused(tmp_path: Path) -> None:
+def test_model_of_images_is_refused(tmp_path: Path) -> None:
     config = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     transformers.ViTModel(config).save_pretrained(tmp_path)
     with pytest.raises(BadInputError, match="ViTModel takes no input_ids, expected a model of text"):
         load_foreign(tmp_path)
 
 
-def test_inputs_are_known(folder: Path) -> None:
+def test_input_option_for_folder_is_refused(folder: Path) -> None:
     with pytest.raises(BadInputError, match="inputs are known: leave --input away"):
         load_foreign(folder, inputs=[ProgramInput("ids", torch.int64, ("batch",))])
 
 
-def test_inspect_names_its_tables_and_what_they_take_in_the_folder(tmp_path: Path) -> None:
+def test_inspect_lists_tables_with_bytes_in_folder(tmp_path: Path) -> None:
     bert().to(torch.bfloat16).save_pretrained(tmp_path)
     report = inspect_file(tmp_path)
     assert report.kind == "transformers"
@@ -180,13 +182,15 @@ def test_inspect_names_its_tables_and_what_they_take_in_the_folder(tmp_path: Pat
     assert [port.name for port in report.inputs] == ["input_ids", "attention_mask"]
 
 
-def test_weights_without_a_place_are_named(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_weights_without_place_in_model_are_named_in_log(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     load_foreign(changed(folder, tmp_path / "model", num_hidden_layers=0))
     assert "BertModel has no place for encoder.layer.0.attention" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "."])
-def test_the_folder_is_kept(name: str, folder: Path, tmp_path: Path) -> None:
+def test_folder_is_never_replaced_by_compress_with_force(name: str, folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     before = (path / "model.safetensors").read_bytes(), (path / "config.json").read_bytes()
     with pytest.raises(BadInputError, match="is read by this command"):
@@ -205,22 +209,22 @@ def test_the_folder_is_kept(name: str, folder: Path, tmp_path: Path) -> None:
         ({"max_position_embeddings": 2**40}, "makes a model of more than .* numbers"),
     ],
 )
-def test_a_configuration_of_far_more_than_its_weights_is_refused(
+def test_configuration_far_larger_than_weights_is_refused(
     folder: Path, tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(BadInputError, match=message):
         load_foreign(changed(folder, tmp_path / "model", **config))
 
 
-def test_layers_that_a_class_makes_without_end_are_refused(folder: Path, tmp_path: Path) -> None:
-    """Whatever the key is called that a class takes the number of its layers from."""
+def test_layers_without_limit_are_refused(folder: Path, tmp_path: Path) -> None:
+    """The limit holds for any name of the key that states the number of layers."""
     with bounded(check_files(folder)), pytest.raises(BadInputError, match="makes a model of more than"):
         torch.nn.Sequential(*(torch.nn.LayerNorm(1) for _ in range(2**40)))
-    torch.nn.Sequential(*(torch.nn.LayerNorm(1) for _ in range(3000)))  # of no concern outside
+    torch.nn.Sequential(*(torch.nn.LayerNorm(1) for _ in range(3000)))  # without the limit
 
 
 @pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/passwd", "link.safetensors", "a/../../x", "..\\x"])
-def test_a_shard_outside_the_folder_is_refused_before_it_is_opened(
+def test_shard_outside_folder_is_refused_before_opening(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard: str
 ) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
@@ -233,7 +237,7 @@ def test_a_shard_outside_the_folder_is_refused_before_it_is_opened(
         load_foreign(model)
 
 
-def test_shards_of_the_hubs_cache_are_links_into_its_blobs(folder: Path, tmp_path: Path) -> None:
+def test_shards_that_link_to_hub_blobs_are_read(folder: Path, tmp_path: Path) -> None:
     snapshot = tmp_path / "models--me--bert" / "snapshots" / "1234"
     blobs = snapshot.parents[1] / "blobs"
     shutil.copytree(folder, blobs)
@@ -256,7 +260,7 @@ def test_shards_of_the_hubs_cache_are_links_into_its_blobs(folder: Path, tmp_pat
     ],
     ids=["missing", "long", "empty", "text"],
 )
-def test_an_index_without_its_shards_is_refused(folder: Path, tmp_path: Path, weight_map: Any, message: str) -> None:
+def test_index_without_its_shards_is_refused(folder: Path, tmp_path: Path, weight_map: Any, message: str) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     (model / "model.safetensors").rename(model / "model-00001-of-00002.safetensors")
     (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
@@ -271,7 +275,7 @@ def test_an_index_without_its_shards_is_refused(folder: Path, tmp_path: Path, we
         (b"GGUF" + bytes(60), "GGUF"),
     ],
 )
-def test_weights_that_are_another_file_say_what_it_is(folder: Path, tmp_path: Path, content: bytes, kind: str) -> None:
+def test_weights_of_another_format_are_refused_by_name(folder: Path, tmp_path: Path, content: bytes, kind: str) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     (model / "model.safetensors").write_bytes(content)
     with pytest.raises(BadInputError, match=f"model.safetensors: .*{kind}"):
@@ -279,7 +283,7 @@ def test_weights_that_are_another_file_say_what_it_is(folder: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["generation_config.json", "model.safetensors"])
-def test_a_pipe_in_the_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
+def test_pipe_in_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     (model / name).unlink(missing_ok=True)
     os.mkfifo(model / name)
@@ -288,8 +292,50 @@ def test_a_pipe_in_the_folder_is_refused(folder: Path, tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("content", ["[" * 5000, "{", "[]", '{"num_hidden_layers": ' + "9" * 5000 + "}", ""])
-def test_a_configuration_that_is_no_object_is_refused(folder: Path, tmp_path: Path, content: str) -> None:
+def test_configuration_that_is_not_json_object_is_refused(folder: Path, tmp_path: Path, content: str) -> None:
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     (model / "config.json").write_text(content)
     with pytest.raises(BadInputError, match=r"config\.json"):
         load_foreign(model)
+
+
+def with_tokenizer(folder: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    tokens = {f"w{number}": number for number in range(SMALL["vocab_size"])}
+    Tokenizer(models.WordLevel(tokens, unk_token="w0")).save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("make", [bert, llama])
+def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[[], Any], tmp_path: Path) -> None:
+    make().save_pretrained(tmp_path)
+    with_tokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    report = inspect_file(tmp_path)
+    assert report.kind == "transformers"
+    (left_out,) = report.source.left_out
+    assert left_out.what == "tokenizer"
+    assert left_out.nbytes == (tmp_path / "tokenizer.json").stat().st_size + 2
+    assert "tokenizer.json, tokenizer_config.json: keep it beside" in left_out.reason
+    assert "export --tokenizer tokenizer.json" in left_out.reason
+
+
+def test_pooling_after_model_is_listed_as_left_out(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    kinds = ["models.Transformer", "models.Pooling", "models.Normalize"]
+    (path / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.{kind}"} for kind in kinds]))
+    program = load_foreign(path)
+    assert program is not None
+    assert [left.what for left in program.facts.left_out] == ["Pooling, Normalize"]
+    for broken in ("{", "[[]]", "[1, 2]", '{"a": 1}'):
+        (path / "modules.json").write_text(broken)
+        assert not workflow.load(path).facts.left_out
+
+
+def test_damaged_weights_beside_tokenizer_are_refused(folder: Path, tmp_path: Path) -> None:
+    path = changed(folder, tmp_path / "model")
+    with_tokenizer(path)
+    weights = path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(BadInputError, match=r"model\.safetensors"):
+        load_foreign(path)

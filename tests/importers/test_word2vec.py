@@ -1,4 +1,4 @@
-"""word2vec and GloVe files, against gensim, which writes and reads them."""
+"""word2vec and GloVe files, compared with gensim, which writes and reads them."""
 
 import gzip
 import tracemalloc
@@ -19,7 +19,7 @@ WORDS = ["the", "straße", "日本語", "naïve", "🙂", "x.y", "don't", "\u00a
 
 
 def read(path, reading=AS_IT_SHOWS):
-    """Tokens and table of a file."""
+    """Return tokens and table of a file."""
     program = load_foreign(path, reading=reading)
     return list(program.vocabulary), program.module.weight("vectors.weight").numpy()
 
@@ -48,7 +48,7 @@ class TestAsGensimWritesThem:
     @pytest.mark.parametrize("name", ["v.txt", "v.txt.gz", "v.any"])
     @pytest.mark.parametrize("header", [True, False])
     @pytest.mark.parametrize("binary", [True, False])
-    def test_tokens_and_numbers_are_the_same(self, vectors, tmp_path, name, header, binary):
+    def test_tokens_and_numbers_of_gensim_files_are_read(self, vectors, tmp_path, name, header, binary):
         if binary and not header:
             return  # there is no such format
         vectors.save_word2vec_format(tmp_path / name, binary=binary, write_header=header)
@@ -57,7 +57,7 @@ class TestAsGensimWritesThem:
         np.testing.assert_array_equal(table, vectors.vectors)
 
     @pytest.mark.parametrize("binary", [True, False])
-    def test_of_equal_tokens_the_first_row_stays(self, tmp_path, caplog, binary):
+    def test_equal_tokens_keep_first_row_as_in_gensim(self, tmp_path, caplog, binary):
         path, names = tmp_path / "v", ["a", "b", "a", "c", "b", "d"]
         rows = [np.float32([at, -at]) for at in range(6)]
         if binary:
@@ -68,18 +68,18 @@ class TestAsGensimWritesThem:
         tokens, table = read(path)
         gensims = KeyedVectors.load_word2vec_format(path, binary=binary)
         assert tokens == list(gensims.key_to_index) == ["a", "b", "c", "d"]
-        np.testing.assert_array_equal(table, gensims.vectors[:4])  # behind them, rows that gensim has not filled
+        np.testing.assert_array_equal(table, gensims.vectors[:4])  # gensim does not fill the rows after these
         assert "2 rows left out, whose tokens have one already: 'a', 'b'" in caplog.text
 
 
 class TestOtherWriters:
-    def test_text_of_the_first_tools_has_a_space_before_the_end_of_a_line(self, tmp_path):
+    def test_text_with_space_before_line_end_is_read(self, tmp_path):
         (tmp_path / "v.vec").write_bytes(b"2 3\nthe 0.1 -2e-3 3 \nof 4 .5 +6. \n")
         tokens, table = read(tmp_path / "v.vec")
         assert tokens == ["the", "of"]
         np.testing.assert_array_equal(table, np.float32([[0.1, -2e-3, 3], [4, 0.5, 6]]))
 
-    def test_binary_of_word2vec_has_a_newline_after_each_row(self, tmp_path):
+    def test_binary_with_newline_after_each_row_is_read(self, tmp_path):
         rows = np.random.default_rng(1).normal(size=(3, 4)).astype("<f4")
         names = [b"the", b"of", b"to"]
         records = (name + b" " + row.tobytes() + b"\n" for name, row in zip(names, rows, strict=True))
@@ -90,20 +90,20 @@ class TestOtherWriters:
 
     @pytest.mark.parametrize("separator", [b" ", b"\t", b"  "])
     @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n\n", b""])
-    def test_separators_and_ends_of_lines(self, tmp_path, separator, end):
+    def test_separators_and_line_ends_are_read(self, tmp_path, separator, end):
         lines = [separator.join(fields) for fields in ([b"the", b"1", b"2"], [b"of", b"3", b"4"])]
         (tmp_path / "v").write_bytes(lines[0] + (end[:2].strip(b"\n") + b"\n") + lines[1] + end)
         tokens, table = read(tmp_path / "v")
         assert tokens == ["the", "of"]
         np.testing.assert_array_equal(table, [[1, 2], [3, 4]])
 
-    def test_tokens_of_glove_may_have_spaces(self, tmp_path):
+    def test_glove_tokens_with_spaces_are_read(self, tmp_path):
         (tmp_path / "g.txt").write_bytes(b"the 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
         tokens, table = read(tmp_path / "g.txt")
         assert tokens == ["the", ". . .", "at name@domain.com"]
         np.testing.assert_array_equal(table, [[1, 2], [3, 4], [5, 6]])
 
-    def test_the_first_token_may_have_spaces(self, tmp_path):
+    def test_glove_first_token_with_space_is_read(self, tmp_path):
         (tmp_path / "g.txt").write_bytes(b". . 3 4\nthe 1 2\nof 5 6\n")
         assert read(tmp_path / "g.txt")[0] == [". .", "the", "of"]
 
@@ -125,21 +125,21 @@ def tables(draw):
 
 class TestAnyTable:
     @given(tables(), st.booleans())
-    def test_text_comes_back(self, tmp_path_factory, made, header):
+    def test_text_of_any_table_is_read_unchanged(self, tmp_path_factory, made, header):
         tokens, table = made
         path = tmp_path_factory.mktemp("v") / "v"
         start = [f"{table.shape[0]} {table.shape[1]}"] if header else []
         lines = [f"{token} {' '.join(map(repr, row.tolist()))}" for token, row in zip(tokens, table, strict=True)]
-        # What looks like something else: a byte order mark; a first row that could be a header.
+        # Ambiguous files are left out: a byte order mark, or a first row that could be a header.
         if not header and (tokens[0].startswith("\ufeff") or (tokens[0].isdigit() and table.shape[1] == 1)):
             return
         path.write_bytes("\n".join([*start, *lines]).encode())
-        found, numbers = read(path, Reading(has_tokens=True))  # they may all be numbers
+        found, numbers = read(path, Reading(has_tokens=True))  # all tokens may be numbers
         assert found == tokens
         np.testing.assert_array_equal(numbers, table)
 
     @given(tables(), st.booleans())
-    def test_binary_comes_back(self, tmp_path_factory, made, newline):
+    def test_binary_of_any_table_is_read_unchanged(self, tmp_path_factory, made, newline):
         tokens, table = made
         path = tmp_path_factory.mktemp("v") / "v"
         records = [
@@ -173,7 +173,7 @@ class TestRefused:
             (b"2 0\nthe 1 2\n", "got 2 rows of 0 numbers"),
         ],
     )
-    def test_text_names_the_line(self, tmp_path, content, match):
+    def test_damaged_text_is_refused_with_line(self, tmp_path, content, match):
         refused(tmp_path / "v.txt", content, match)
         refused(tmp_path / "v.txt.gz", gzip.compress(content), match)
 
@@ -190,32 +190,32 @@ class TestRefused:
             (b"\0" * 70_000 + b" \0\0\x80?b \0\0\x80?", "row 1: has no token of at most 65536 bytes"),
         ],
     )
-    def test_binary_names_the_row(self, tmp_path, rows, match):
+    def test_damaged_binary_is_refused_with_row(self, tmp_path, rows, match):
         refused(tmp_path / "v.bin", b"2 1\n" + rows, match)
 
-    def test_a_line_in_a_later_block_has_its_number(self, tmp_path, small_blocks):
+    def test_damaged_line_in_later_block_has_its_number(self, tmp_path, small_blocks):
         lines = [b"w%d 0.125 0.25" % at for at in range(4000)]
         lines[3990] += b"x"
         refused(tmp_path / "v.txt", b"\n".join(lines), "line 3991: got b'0.25x', expected a number")
 
-    def test_empty_lines_between_blocks_have_their_number(self, tmp_path, small_blocks):
+    def test_empty_lines_across_blocks_are_refused_with_first_line(self, tmp_path, small_blocks):
         lines = [b"a 1", *[b""] * 5000, b"b 1"]
         refused(tmp_path / "v.txt", b"\n".join(lines), "line 2: is empty")
 
-    def test_a_line_without_end(self, tmp_path, monkeypatch):
+    def test_line_over_limit_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr(word2vec_text, "_MAX_LINE_BYTES", 1000)
         refused(tmp_path / "v.txt", b"a 1 2\nb 1 " + b"2" * (5 << 20), "line 2: is longer than 1000 bytes")
 
     @pytest.mark.parametrize("rest", [b"a 1 2\n", b"a \0\0\x80?\0\0\x80?"])
     @pytest.mark.parametrize("header", [b"99999999999 2\n", b"1000000 1000000\n", b"2 99999999999\n"])
-    def test_sizes_beyond_the_file_take_no_memory(self, tmp_path, header, rest):
+    def test_sizes_beyond_vectors_file_are_refused_within_20_mib(self, tmp_path, header, rest):
         tracemalloc.start()
         refused(tmp_path / "v", header + rest, "rows of")
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 20 << 20
 
-    def test_gzip_that_ends_in_a_hole_is_not_read_to_its_end(self, tmp_path):
+    def test_gzip_followed_by_hole_is_refused(self, tmp_path):
         path = tmp_path / "v.gz"
         path.write_bytes(gzip.compress(b"a 1.5 2\nb 3 4\n"))
         with path.open("r+b") as file:
@@ -223,13 +223,13 @@ class TestRefused:
         with pytest.raises(BadInputError, match="ends in zeros"):
             load_foreign(path)
 
-    def test_gzip_with_the_zeros_of_a_tape_is_read(self, tmp_path):
+    def test_gzip_padded_with_few_zeros_is_read(self, tmp_path):
         path = tmp_path / "v.gz"
         path.write_bytes(gzip.compress(b"a 1.5 2\nb 3 4\n") + bytes(10240))
         assert read(path)[0] == ["a", "b"]
 
     @pytest.mark.parametrize(("header", "match"), [(b"9 7\n", "goes on after"), (b"3000000 300\n", "goes on after")])
-    def test_a_hole_behind_binary_rows_is_not_read_to_its_end(self, tmp_path, header, match):
+    def test_binary_rows_in_file_of_hole_are_refused(self, tmp_path, header, match):
         path = tmp_path / "v.bin"
         path.write_bytes(header)
         with path.open("r+b") as file:
@@ -237,12 +237,12 @@ class TestRefused:
         with pytest.raises(BadInputError, match=match):
             load_foreign(path)
 
-    def test_damaged_gzip(self, tmp_path):
+    def test_damaged_gzip_is_refused(self, tmp_path):
         whole = gzip.compress(b"".join(b"w%d 0.125 0.25\n" % (at * 7919) for at in range(1000)))
         refused(tmp_path / "v.gz", whole[:-9], "damaged gzip file")
         refused(tmp_path / "v.gz", whole[:500] + b"\0\0\0\0" + whole[504:], "damaged gzip file")
 
-    def test_gzip_that_fills_the_memory(self, tmp_path):
+    def test_gzip_over_100_times_its_size_is_refused(self, tmp_path):
         refused(tmp_path / "v.gz", gzip.compress(b"a 0 0\n" * 3_000_000), "more than 100 times its compressed size")
 
 
@@ -253,9 +253,7 @@ class TestRefused:
     [([b"san jose", b"a", b"b"], "<f4"), ([b"a", b"new york", b"b", b"c"], "<f4"), ([b"a", b"b", b"c", b"d"], "<f8")],
     ids=["first", "second", "float64"],
 )
-def test_binary_rows_that_begin_elsewhere_are_refused_whatever_becomes_of_broken_tokens(
-    tmp_path, tokens, dtype, newline, errors
-):
+def test_binary_tokens_with_space_are_refused_for_each_encoding_option(tmp_path, tokens, dtype, newline, errors):
     numbers = np.array([[-1.1, 0.7, 0.3, -0.123456], [1.7, 2.9, -3.3, 4.1]] * 2, dtype)
     rows = [token + b" " + row.tobytes() + newline for token, row in zip(tokens, numbers, strict=False)]
     path = tmp_path / "v.bin"
@@ -264,7 +262,7 @@ def test_binary_rows_that_begin_elsewhere_are_refused_whatever_becomes_of_broken
         load_foreign(path, reading=Reading(encoding_errors=errors))
 
 
-def test_a_table_is_read_without_a_copy_of_it(tmp_path, small_blocks):
+def test_text_table_is_read_without_copy(tmp_path, small_blocks):
     table = np.random.default_rng(0).normal(size=(10_000, 100)).astype(np.float32)  # 4 MB, in more than 100 blocks
     lines = (f"w{at} {' '.join(map('%.4f'.__mod__, row))}" for at, row in enumerate(table.tolist()))
     (tmp_path / "v.txt").write_text("\n".join(lines))
@@ -272,4 +270,4 @@ def test_a_table_is_read_without_a_copy_of_it(tmp_path, small_blocks):
     load_foreign(tmp_path / "v.txt")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 1.6 * table.nbytes  # with tokens, and what a program is made of
+    assert peak < 1.6 * table.nbytes  # with the tokens and the program

@@ -1,4 +1,4 @@
-"""One small model with a trainable, a frozen and a dense table, as every kind of file."""
+"""A small model with a trainable, a frozen and a dense table, in every kind of file."""
 
 import shutil
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Words(nn.Module):
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with model.pt, model.onnx, external.onnx (+ .data), tables.safetensors and torch.save files."""
+    """Return a folder with model.pt, model.onnx, external.onnx (+ .data), tables.safetensors and torch.save files."""
     folder = tmp_path_factory.mktemp("made")
     torch.manual_seed(0)
     model = Words()
@@ -52,13 +52,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def files(made: Path, tmp_path: Path) -> Path:
-    """The same files, to be changed."""
+    """Return a copy of the folder that a test may change."""
     return Path(shutil.copytree(made, tmp_path / "files"))
 
 
 @pytest.fixture
 def changed(files: Path) -> Callable[..., Path]:
-    """A function that loads an ONNX file, lets another change or replace the model, and saves it beside."""
+    """Return a function that loads an ONNX file, changes or replaces its model, and saves it as changed.onnx."""
 
     def change(step: Callable[[onnx.ModelProto], object], name: str = "model.onnx") -> Path:
         model = onnx.load(files / name, load_external_data=False)

@@ -1,4 +1,4 @@
-"""`inspect` of weights alone lists the matrices that may be tables, and the command that compresses them."""
+"""`inspect` of files of weights lists the matrices that may be tables, and the command that compresses them."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def checkpoint():
 
 @pytest.mark.parametrize("is_zip", [True, False])
 @pytest.mark.parametrize(("content", "name"), [(state_dict(), "0"), (checkpoint(), "model.0")])
-def test_inspect_of_weights_lists_what_may_be_a_table_once(tmp_path, content, name, is_zip):
+def test_inspect_of_weights_lists_possible_tables_once(tmp_path, content, name, is_zip):
     path = tmp_path / "weights.pt"
     torch.save(content, path, _use_new_zipfile_serialization=is_zip)
     report = edge_embed.inspect(path)

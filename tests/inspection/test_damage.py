@@ -1,4 +1,4 @@
-"""Cut and bit-flipped files: an error of ours or a reported difference, whatever the place."""
+"""Truncated and bit-flipped files: `inspect` refuses them with its own error or reports a difference."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ NAMES = ["model.pt", "module.pt", "old.pt", "model.onnx", "external.onnx", "tabl
 
 
 def inspected(path: Path, content: bytes) -> FileReport | None:
-    """None where the file was refused; every report must be printable as JSON."""
+    """Return the report, or None if the file is refused; every report must convert to JSON."""
     path.write_bytes(content)
     try:
         report = inspect_file(path, verify=True)
@@ -27,18 +27,18 @@ def inspected(path: Path, content: bytes) -> FileReport | None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_cut_file_is_refused_or_reported(files, name):
+def test_truncated_file_is_refused_or_reported(files, name):
     content = (files / name).read_bytes()
     lengths = {*range(40), *np.linspace(0, len(content) - 1, 200, dtype=int).tolist(), len(content) - 1}
     for length in sorted(lengths):
         report = inspected(files / name, content[:length])
-        if name == "old.pt":  # its tensors follow the pickles, without a length; they are not looked at
+        if name == "old.pt":  # its tensors follow the pickles without a length, and are not read
             continue
         assert report is None or report.exit_code == 3 or report.warnings, length
 
 
-def test_an_onnx_file_cut_between_fields_is_refused_or_reported(files):
-    """Protobuf takes such a file for whole."""
+def test_onnx_file_without_last_fields_is_refused_or_reported(files):
+    """Protobuf accepts a file that was truncated between two fields."""
     model = onnx.load(files / "model.onnx")
     whole = model.SerializeToString()
     names = [field.name for field, _ in model.ListFields()]
@@ -55,7 +55,7 @@ def test_an_onnx_file_cut_between_fields_is_refused_or_reported(files):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flipped_bit_never_gives_another_error(files, name):
+def test_bit_flip_raises_no_other_error(files, name):
     content = (files / name).read_bytes()
     random = np.random.default_rng(1)
     for place in random.choice(len(content), min(len(content), 250), replace=False):
@@ -65,12 +65,12 @@ def test_a_flipped_bit_never_gives_another_error(files, name):
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tables.safetensors"])
-def test_no_flipped_bit_of_the_manifest_or_a_table_goes_unseen(files, name):
+def test_bit_flips_in_manifest_and_tables_are_all_found(files, name):
     content = (files / name).read_bytes()
     properties = {item.key: item.value for item in onnx.load(files / "model.onnx").metadata_props}
     manifest = properties["edge_embed.tables"].encode()
     if name == "tables.safetensors":
-        manifest = manifest.replace(b'"', b'\\"')  # it is a text in a JSON header there
+        manifest = manifest.replace(b'"', b'\\"')  # the manifest is a string in a JSON header there
     begin = content.index(manifest)
     places = list(range(begin, begin + len(manifest), 5))
     for table in load_tables(files / "tables.safetensors").values():
@@ -85,7 +85,7 @@ def test_no_flipped_bit_of_the_manifest_or_a_table_goes_unseen(files, name):
 
 
 @pytest.mark.parametrize("start", [b"\x08\x0a", b"PK\x03\x04", b"\x80\x02", b"\x80\x04\x95", bytes(7) + b"\0{"])
-def test_noise_behind_a_known_beginning(tmp_path, start):
+def test_noise_after_known_magic_bytes_is_refused(tmp_path, start):
     random = np.random.default_rng(2)
     for length in (0, 1, 5, 50, 500, 5000):
         for suffix in (".bin", ".onnx", ".pt", ".safetensors"):

@@ -1,4 +1,4 @@
-"""The doctor on a sound installation, and on every kind of broken one."""
+"""Doctor: report on a valid installation and on each kind of broken one."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from edge_embed.runtime import library
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path, installed_path
 
 
-def test_a_sound_installation():
+def test_doctor_reports_valid_installation_without_problems():
     report = diagnose()
     assert report.problems == []
     assert (report.ok, report.exit_code) == (True, 0)
@@ -37,13 +37,13 @@ def test_a_sound_installation():
     assert (content["schema_version"], content["ok"]) == (1, True)
 
 
-def test_a_library_with_further_methods_may_be_larger():
+def test_library_with_further_methods_may_be_larger():
     assert most_library_bytes([]) == most_library_bytes(Parts("kernels")) == 300_000
     assert most_library_bytes([*Parts("kernels"), "further"]) == 500_000
 
 
-def test_the_probe_runs_only_with_the_library():
-    """So a result proves that the kernel ran."""
+def test_probe_needs_operator_library():
+    """A result of the probe therefore proves that the kernel ran."""
     table = probe_table()
     model = onnx.ModelProto.FromString(probe_model(table))
     onnx.checker.check_model(model)
@@ -61,7 +61,7 @@ def problems(report):
     return " | ".join(f"{problem.what} -> {problem.remedy}" for problem in report.problems)
 
 
-def test_a_kernel_that_gives_other_rows_is_seen(monkeypatch):
+def test_kernel_with_wrong_rows_is_problem(monkeypatch):
     wrong = probe_table()
     wrong.values[0, 0, 0] = np.nextafter(wrong.values[0, 0, 0], np.float32(9))
     model = probe_model(wrong)
@@ -71,7 +71,7 @@ def test_a_kernel_that_gives_other_rows_is_seen(monkeypatch):
     assert "gives other rows than the numpy form" in problems(report)
 
 
-def test_a_library_that_is_missing_broken_or_not_ours(monkeypatch, tmp_path):
+def test_library_missing_or_broken_is_problem(monkeypatch, tmp_path):
     monkeypatch.setenv(ENVIRONMENT_NAME, str(tmp_path / "missing.so"))
     assert "which is no file -> set it to the operator library" in problems(diagnose())
     broken = tmp_path / "broken.so"
@@ -82,7 +82,7 @@ def test_a_library_that_is_missing_broken_or_not_ours(monkeypatch, tmp_path):
     assert "cannot load" in problems(report)
 
 
-def test_a_library_that_does_not_register_is_seen(monkeypatch, tmp_path):
+def test_library_without_registration_is_problem(monkeypatch, tmp_path):
     copy = tmp_path / "copy.so"
     content = get_library_path().read_bytes()
     assert content.count(b"RegisterCustomOps\0")
@@ -94,14 +94,14 @@ def test_a_library_that_does_not_register_is_seen(monkeypatch, tmp_path):
     assert "cannot run the kernel" in problems(report)
 
 
-def test_the_training_library_and_its_instruction_set_are_named():
+def test_training_library_is_named_with_instruction_set():
     content = json.loads(json.dumps(diagnose().to_json()))["training"]
     assert content["path"] == str(installed_path("edge_embed_training"))
     assert content["isa"] in ("avx512", "avx2", "portable")
     assert content["lack"] is None
 
 
-def test_without_the_training_library_all_is_well_but_slower(monkeypatch, tmp_path):
+def test_missing_training_library_is_lack_without_problem(monkeypatch, tmp_path):
     missing = {"edge_embed_training": tmp_path / "libedge_embed_training.so"}
     monkeypatch.setattr(library, "installed_path", lambda name: missing.get(name) or installed_path(name))
     report = diagnose()
@@ -113,7 +113,7 @@ def test_without_the_training_library_all_is_well_but_slower(monkeypatch, tmp_pa
 
 
 def without(monkeypatch, *names):
-    """Distributions that are not installed, and whose modules are not found."""
+    """Hide distributions, so that they are not installed and their modules are not found."""
     version = metadata.version
 
     def found(wanted):
@@ -126,7 +126,7 @@ def without(monkeypatch, *names):
         monkeypatch.setitem(sys.modules, name.replace("-", "_"), None)
 
 
-def test_a_missing_package_of_the_core_is_named_with_its_command(monkeypatch):
+def test_missing_core_package_is_problem_with_pip_command(monkeypatch):
     without(monkeypatch, "click")
     report = diagnose()
     assert report.versions["click"] is None
@@ -134,7 +134,7 @@ def test_a_missing_package_of_the_core_is_named_with_its_command(monkeypatch):
     assert f'click is not installed -> python -m pip install "{wanted}"' in problems(report)
 
 
-def test_packages_of_extras_that_are_missing_are_no_problem(monkeypatch):
+def test_missing_packages_of_extras_are_no_problem(monkeypatch):
     without(monkeypatch, "torch", "onnx", "onnxscript", "onnx-ir")
     report = diagnose()
     assert (report.problems, report.ok) == ([], True)
@@ -146,7 +146,7 @@ def test_packages_of_extras_that_are_missing_are_no_problem(monkeypatch):
     assert lacks["export"] == {"torch", "onnx", "onnxscript", "onnx-ir"}
 
 
-def test_without_a_runtime_the_library_is_found_and_not_run(monkeypatch):
+def test_library_without_onnx_runtime_is_found_and_not_run(monkeypatch):
     without(monkeypatch, "onnxruntime")
     report = diagnose()
     assert (report.problems, report.providers) == ([], [])
@@ -155,7 +155,7 @@ def test_without_a_runtime_the_library_is_found_and_not_run(monkeypatch):
     assert "not run: no ONNX Runtime here" in str(report)
 
 
-def test_a_package_that_is_installed_and_cannot_be_imported_is_a_problem(monkeypatch):
+def test_package_that_fails_to_import_is_problem(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     report = diagnose()
     assert "cannot import onnxruntime" in problems(report)

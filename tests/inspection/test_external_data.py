@@ -1,4 +1,4 @@
-"""External data that is not right, and that it is never loaded."""
+"""External data of ONNX files: wrong locations and sizes are refused, and the data is never loaded."""
 
 import os
 
@@ -44,7 +44,7 @@ def point(model: onnx.ModelProto, **entries: str) -> None:
         ({"length": "100"}, "got 100 bytes of external data, expected 2000"),
     ],
 )
-def test_external_data_that_is_not_beside_the_model_or_too_short(files, changed, entries, message):
+def test_external_data_outside_folder_or_too_short_is_refused(files, changed, entries, message):
     (files.parent / "secret").write_bytes(bytes(5000))
     (files / "out").symlink_to(files.parent / "secret")
     (files / "loop").symlink_to(files / "loop")
@@ -55,7 +55,7 @@ def test_external_data_that_is_not_beside_the_model_or_too_short(files, changed,
     assert "tensor 'token.codes'" in str(caught.value)
 
 
-def test_short_external_data_is_named_with_both_sizes(files):
+def test_external_data_truncated_is_refused_with_both_sizes(files):
     data = files / "external.onnx.data"
     size = data.stat().st_size
     with data.open("r+b") as file:
@@ -64,13 +64,13 @@ def test_short_external_data_is_named_with_both_sizes(files):
         inspect_file(files / "external.onnx")
 
 
-def test_a_link_inside_the_folder_is_fine(files):
+def test_external_data_behind_link_inside_folder_is_read(files):
     (files / "external.onnx.data").rename(files / "weights.bin")
     (files / "external.onnx.data").symlink_to("weights.bin")
     assert inspect_file(files / "external.onnx", verify=True).exit_code == 0
 
 
-def test_data_that_is_not_aligned_is_a_warning(files, changed):
+def test_external_data_not_aligned_gives_warning(files, changed):
     data = files / "external.onnx.data"
     content = data.read_bytes()
     model = onnx.load(files / "external.onnx", load_external_data=False)
@@ -85,8 +85,8 @@ def test_data_that_is_not_aligned_is_a_warning(files, changed):
     assert report.warnings[0].startswith("1 tensors of external data are not aligned")
 
 
-def test_large_external_data_is_not_loaded(files, changed):
-    """A table of 64 GB, as a file with a hole: what reads it would run out of time or memory."""
+def test_external_data_of_64_gib_is_not_loaded(files, changed):
+    """The data is a sparse file of 64 GiB: code that reads it would run out of time or memory."""
     with (files / "huge.data").open("wb") as file:
         file.truncate(64 << 30)
 

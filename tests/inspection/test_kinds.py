@@ -1,4 +1,4 @@
-"""What each kind of file says about itself."""
+"""Reports of `inspect` for each kind of file."""
 
 import json
 import pickle
@@ -28,7 +28,7 @@ def by_name(report: FileReport) -> dict[str, TableInfo]:
 
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "external.onnx", "tables.safetensors"])
 @pytest.mark.parametrize("verify", [False, True])
-def test_every_kind_lists_the_same_tables(made, name, verify):
+def test_tables_are_equal_in_each_kind_of_file(made, name, verify):
     report = inspect_file(made / name, verify)
     assert (report.exit_code, report.warnings, report.differences) == (0, [], [])
     tables = by_name(report)
@@ -49,7 +49,7 @@ def test_every_kind_lists_the_same_tables(made, name, verify):
     )
 
 
-def test_a_saved_program_shows_states_and_what_training_costs(made):
+def test_saved_program_lists_states_and_bytes_of_training(made):
     report = inspect_file(made / "model.pt")
     tables = by_name(report)
     assert (report.kind, tables["token"].state, tables["topic"].state) == ("program", "trainable", "frozen")
@@ -59,7 +59,7 @@ def test_a_saved_program_shows_states_and_what_training_costs(made):
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "external.onnx"])
-def test_a_model_shows_dense_embeddings_ports_and_what_travels_with_it(made, name):
+def test_model_lists_dense_tables_ports_vocabulary_and_metadata(made, name):
     report = inspect_file(made / name)
     (dense,) = report.dense
     assert (dense.name, dense.num_embeddings, dense.embedding_dim, dense.dtype) == ("position", 20, 32, "float32")
@@ -72,7 +72,7 @@ def test_a_model_shows_dense_embeddings_ports_and_what_travels_with_it(made, nam
     assert report.metadata == {"task": "words"}
 
 
-def test_an_onnx_model_shows_versions_operators_and_data_files(made):
+def test_onnx_model_lists_versions_operators_and_data_files(made):
     inline, external = inspect_file(made / "model.onnx"), inspect_file(made / "external.onnx")
     for report in (inline, external):
         assert report.outputs == [PortInfo("logits", "float32", ["batch", "sequence", 2])]
@@ -91,7 +91,7 @@ def test_an_onnx_model_shows_versions_operators_and_data_files(made):
 @pytest.mark.parametrize(
     ("name", "contents"), [("module.pt", "module"), ("old.pt", "module"), ("state.pt", "state_dict")]
 )
-def test_a_torch_save_file_is_named_and_not_run(made, name, contents):
+def test_torch_save_file_is_recognised_and_not_run(made, name, contents):
     report = inspect_file(made / name, verify=True)
     assert (report.kind, report.torch_save.contents, report.tables) == ("torch_save", contents, [])
     assert "edge_embed.save(model" in report.notes[0]
@@ -99,14 +99,14 @@ def test_a_torch_save_file_is_named_and_not_run(made, name, contents):
     assert len(words) == (contents == "module")
 
 
-def test_tensor_bytes_of_a_torch_save_file(made):
+def test_torch_save_file_lists_bytes_of_tensors(made):
     frozen = CODES["topic"] + VALUES["topic"]
     trained = 4 * (500 * 32 + 2 * 16 * 32 + 2 * 16)
     rest = 4 * (20 * 32 + 2 * 32 + 2)
     assert inspect_file(made / "state.pt").torch_save.tensor_bytes >= frozen + trained + rest
 
 
-def test_verify_compares_the_checksums_of_a_torch_save_file(files):
+def test_verify_compares_checksums_of_torch_save_file(files):
     content = bytearray((files / "state.pt").read_bytes())
     values = load_tables(files / "tables.safetensors")["topic"].values.tobytes()
     content[content.index(values)] ^= 1
@@ -116,8 +116,8 @@ def test_verify_compares_the_checksums_of_a_torch_save_file(files):
         inspect_file(files / "state.pt", verify=True)
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])  # torch does so with code
-def test_a_torchscript_archive_is_named(tmp_path, compression):
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])  # torch compresses code
+def test_torchscript_archive_is_recognised(tmp_path, compression):
     with zipfile.ZipFile(tmp_path / "script.pt", "w", compression) as archive:
         for name in ("data.pkl", "constants.pkl"):
             archive.writestr(f"script/{name}", pickle.dumps(()))
@@ -128,7 +128,7 @@ def test_a_torchscript_archive_is_named(tmp_path, compression):
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_a_hostile_pickle_is_listed_and_never_run(tmp_path, protocol):
+def test_hostile_pickle_is_listed_and_not_run(tmp_path, protocol):
     class Attack:
         def __reduce__(self):
             return exec, (f"open({str(tmp_path / 'ran')!r}, 'w').close()",)
@@ -142,7 +142,7 @@ def test_a_hostile_pickle_is_listed_and_never_run(tmp_path, protocol):
     assert not (tmp_path / "ran").exists()
 
 
-def test_safetensors_without_packed_tables_are_word_vectors_or_say_which_option_takes_them(tmp_path):
+def test_safetensors_without_packed_tables_are_word_vectors_or_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     words = np.ones((9, 4), np.float32)
     safetensors.numpy.save_file({"words.weight": words, "bias": np.ones(3)}, path)
@@ -154,13 +154,13 @@ def test_safetensors_without_packed_tables_are_word_vectors_or_say_which_option_
         inspect_file(path)
 
 
-def test_another_pickle_is_refused(tmp_path):
+def test_pickle_not_of_torch_save_is_refused(tmp_path):
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"weights": [1, 2]}))
     with pytest.raises(BadInputError, match=r"a pickle, and not one of torch\.save"):
         inspect_file(tmp_path / "model.pt")
 
 
-def test_the_content_decides_and_not_the_suffix(made, tmp_path):
+def test_kind_depends_on_content_not_on_suffix(made, tmp_path):
     for name, kind in [("model.pt", "program"), ("model.onnx", "onnx"), ("tables.safetensors", "packed")]:
         path = tmp_path / f"{kind}.bin"
         path.write_bytes((made / name).read_bytes())
@@ -176,20 +176,20 @@ def test_the_content_decides_and_not_the_suffix(made, tmp_path):
         (b"PK\x03\x04 cut", "not a whole zip archive"),
     ],
 )
-def test_other_files_are_refused(tmp_path, content, message):
+def test_files_of_unknown_content_are_refused(tmp_path, content, message):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(BadInputError, match=message):
         inspect_file(tmp_path / "file")
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_paths_that_are_no_files_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "missing", "nul\0byte"):
         with pytest.raises(BadInputError, match=r"is an empty folder|cannot be read"):
             inspect_file(path)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "external.onnx", "tables.safetensors", "module.pt"])
-def test_json_is_plain_and_has_one_version(made, name):
+def test_json_report_has_version_and_common_keys(made, name):
     report = json.loads(json.dumps(inspect_file(made / name).to_json()))
     assert report["schema_version"] == 1
     assert report["path"] == str(made / name)
@@ -199,12 +199,12 @@ def test_json_is_plain_and_has_one_version(made, name):
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "tables.safetensors", "module.pt"])
-def test_only_saved_programs_need_torch(made: Path, name: str):
+def test_inspect_of_other_files_does_not_import_torch(made: Path, name: str):
     code = "import sys; from edge_embed.inspection.inspect import inspect_file; inspect_file(sys.argv[1], True)"
     script = f"{code}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script, made / name], check=False).returncode == 0
 
 
-def test_the_names_in_the_file_are_those_of_the_exporter():
+def test_operator_names_of_inspect_equal_those_of_exporter():
     exported = {name: (operator.method.node, operator.use) for name, operator in bodies.OPERATORS.items()}
     assert exported == {name: (schema, use) for name, (_, schema, use) in onnx_tables.OPERATORS.items()}

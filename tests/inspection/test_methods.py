@@ -1,4 +1,4 @@
-"""Tables of every method and every use of them, in every kind of file: the same table everywhere."""
+"""Tables of every method and use: `inspect` reports the same table in every kind of file."""
 
 import io
 from collections.abc import Callable
@@ -35,7 +35,7 @@ SIZES = (120, 12)  # rows, columns
 
 
 class Words(nn.Module):
-    """A tied ANT table (looked up and as output layer), a frozen one, trains, a ring, and bags of DPQ rows."""
+    """A tied ANT table (lookup and output layer), a frozen one, tensor trains, a tensor ring, and bags of DPQ rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(make: Callable[[], nn.Module], folder: Path) -> Path:
-    """The model in every kind of file."""
+    """Write the model in every kind of file, and return the folder."""
     torch.manual_seed(0)
     with (folder / "model.pt").open("wb") as file:
         write_archive(make().eval(), file, torch.randint(0, SIZES[0], (2, 3)))
@@ -75,7 +75,7 @@ def reports(made):
     return [inspect_file(made / name, verify=True) for name in ("model.pt", "tables.safetensors", "model.onnx")]
 
 
-def test_every_file_shows_the_same_tables(made):
+def test_tables_of_each_method_are_equal_in_each_file(made):
     packed = load_tables(made / "tables.safetensors")
     for report in reports(made):
         assert (
@@ -95,20 +95,20 @@ def test_every_file_shows_the_same_tables(made):
         assert not report.warnings
 
 
-def test_the_operators_of_every_use_are_listed(made):
+def test_operators_of_each_use_are_listed(made):
     operators = [(item.op_type, item.nodes, item.body) for item in reports(made)[2].onnx.operators]
     assert operators == [
         ("ANTEmbedding", 2, True),
         ("ANTLogits", 1, True),
         ("ANTTopK", 1, True),
-        ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, which the file holds and no node uses
+        ("DPQEmbeddingBag", 1, True),  # its body calls DPQEmbedding, whose body is in the file while no node uses it
         ("DPQScaledEmbedding", 1, True),
         ("TTEmbedding", 2, True),
         ("TTOrderedEmbedding", 1, True),
     ]
 
 
-def test_a_body_without_nodes_is_told(made, tmp_path):
+def test_body_of_removed_node_gives_warning(made, tmp_path):
     model = onnx.load(made / "model.onnx")
     node = next(node for node in model.graph.node if node.op_type == "DPQEmbeddingBag")
     node.op_type, node.domain = "SomethingElse", "other"
@@ -117,7 +117,7 @@ def test_a_body_without_nodes_is_told(made, tmp_path):
     assert any(text.startswith("DPQEmbeddingBag has a body, but no node uses it") for text in warnings)
 
 
-def test_a_body_that_another_calls_is_missed(made, tmp_path):
+def test_body_missing_for_another_body_gives_warning(made, tmp_path):
     model = onnx.load(made / "model.onnx")
     kept = [function for function in model.functions if function.name != "DPQEmbedding"]
     del model.functions[:]
@@ -127,8 +127,8 @@ def test_a_body_that_another_calls_is_missed(made, tmp_path):
     assert any(text.startswith("DPQEmbedding: no portable body") for text in warnings)
 
 
-def test_a_session_that_saves_plain_nodes_keeps_the_order(made, tmp_path):
-    """With the library it inlines the node around a plain one, so no node of ours has the order any more."""
+def test_optimised_file_keeps_row_order_and_row_scales(made, tmp_path):
+    """ONNX Runtime with the library inlines the outer node, so no node of the package holds the row order."""
     if reason := missing_library():
         pytest.skip(reason)
     options = onnxruntime.SessionOptions()
@@ -147,7 +147,7 @@ def test_a_session_that_saves_plain_nodes_keeps_the_order(made, tmp_path):
     assert not report.differences
 
 
-def test_states_of_a_saved_program(made):
+def test_saved_program_lists_state_of_each_table(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
     cores = {"item": "stored", "round": "stored", "sorted": "stored"}
     assert states == {"word": "trainable", "frozen": "frozen", "integers": "frozen", "context": "trainable", **cores}
@@ -159,7 +159,7 @@ def shown(report):
     return {line.split()[0]: " ".join(line.split()) for line in file.getvalue().splitlines() if line}
 
 
-def test_the_text_names_what_fixes_the_sizes(made):
+def test_text_names_parameters_of_sizes(made):
     lines = shown(reports(made)[1])
     word = load_tables(made / "tables.safetensors")["word"].attributes()
     expected = f"word ant packed 120 x 12 A=6 nonzeros={word['num_nonzeros']} float32, pad 3 "
@@ -177,7 +177,7 @@ def test_the_text_names_what_fixes_the_sizes(made):
     assert " R=2x2x2x2 " in lines["round"]
 
 
-def test_a_changed_anchor_differs(made, tmp_path):
+def test_verify_reports_changed_anchor(made, tmp_path):
     model = onnx.load(made / "model.onnx")
     anchors = next(tensor for tensor in model.graph.initializer if tensor.name == "word.anchors")
     anchors.raw_data = anchors.raw_data[:-1] + bytes([anchors.raw_data[-1] ^ 1])
@@ -186,7 +186,7 @@ def test_a_changed_anchor_differs(made, tmp_path):
 
 
 def replaced(made, path, name, array):
-    """The model with another initializer."""
+    """Write the model with another array as initializer, and return the path."""
     model = onnx.load(made / "model.onnx")
     tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
@@ -207,7 +207,7 @@ def replaced(made, path, name, array):
         ("item.core_0", np.zeros((1, 1, 1, 2), np.float32), "row_shape: got .* expected 120"),
     ],
 )
-def test_tensors_that_make_no_table(made, tmp_path, name, array, message):
+def test_tensors_of_impossible_table_are_refused(made, tmp_path, name, array, message):
     path = replaced(made, tmp_path / "m.onnx", name, array)
     with pytest.raises(BadInputError, match=message):
         inspect_file(path)
@@ -230,7 +230,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(Narrow, tmp_path_factory.mktemp("narrow"))
 
 
-def test_int8_values_are_shown_in_every_file(narrow):
+def test_int8_values_are_listed_in_each_file(narrow):
     packed = load_tables(narrow / "tables.safetensors")["word"]
     for report in reports(narrow):
         (info,) = report.tables
@@ -252,12 +252,12 @@ def test_int8_values_are_shown_in_every_file(narrow):
         ("word.value_scales", np.ones(3, np.float16), r"value_scales: got float16 \[3\], expected float32"),
     ],
 )
-def test_int8_tensors_that_make_no_table(narrow, tmp_path, name, array, message):
+def test_int8_tensors_of_impossible_table_are_refused(narrow, tmp_path, name, array, message):
     with pytest.raises(BadInputError, match=message):
         inspect_file(replaced(narrow, tmp_path / "m.onnx", name, array))
 
 
-def test_int8_values_without_scales(narrow, tmp_path):
+def test_int8_values_without_scales_are_refused(narrow, tmp_path):
     model = onnx.load(narrow / "model.onnx")
     del model.graph.node[0].input[-1]
     onnx.save(model, tmp_path / "m.onnx")
@@ -265,7 +265,7 @@ def test_int8_values_without_scales(narrow, tmp_path):
         inspect_file(tmp_path / "m.onnx")
 
 
-def test_a_node_with_an_input_too_few(made, tmp_path):
+def test_node_with_missing_input_is_refused(made, tmp_path):
     model = onnx.load(made / "model.onnx")
     node = next(node for node in model.graph.node if node.op_type == "DPQEmbeddingBag")
     del node.input[-1]
@@ -275,7 +275,7 @@ def test_a_node_with_an_input_too_few(made, tmp_path):
 
 
 @pytest.mark.parametrize("cores", [1, 7])
-def test_a_node_with_an_impossible_number_of_cores(made, tmp_path, cores):
+def test_node_with_impossible_number_of_cores_is_refused(made, tmp_path, cores):
     model = onnx.load(made / "model.onnx")
     node = next(node for node in model.graph.node if node.op_type == "TTEmbedding")
     inputs = [node.input[0], *["item.core_0"] * cores]

@@ -1,4 +1,4 @@
-"""ONNX files that a tool changed, that were tampered with, or whose external data is not right."""
+"""ONNX files that a tool or an attacker changed."""
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ def initializer(model: onnx.ModelProto, name: str) -> TensorProto:
 
 
 def attributes(model: onnx.ModelProto, name: str) -> list[onnx.AttributeProto]:
-    """Of the nodes over table ``token``."""
+    """Return the attributes of a name on the nodes of table ``token``."""
     nodes = [node for node in model.graph.node if "token.codes" in node.input]
     return [item for node in nodes for item in node.attribute if item.name == name]
 
@@ -27,7 +27,7 @@ def status(report: FileReport) -> dict[str, str]:
 
 @pytest.mark.parametrize("tensor", ["token.codes", "token.values", "topic.codes", "topic.values"])
 @pytest.mark.parametrize("where", [0, -1])
-def test_verify_sees_one_bit_of_a_table(changed, tensor, where):
+def test_verify_finds_bit_flip_in_table(changed, tensor, where):
     def flip(model):
         stored = initializer(model, tensor)
         content = bytearray(stored.raw_data)
@@ -36,7 +36,7 @@ def test_verify_sees_one_bit_of_a_table(changed, tensor, where):
 
     path = changed(flip)
     table, _, part = tensor.partition(".")
-    assert inspect_file(path).exit_code == 0  # not asked for
+    assert inspect_file(path).exit_code == 0  # hashes are not checked without verify
     report = inspect_file(path, verify=True)
     assert report.exit_code == 3
     assert status(report) == {"token": "matches", "topic": "matches"} | {table: "DIFFERS"}
@@ -45,7 +45,7 @@ def test_verify_sees_one_bit_of_a_table(changed, tensor, where):
 
 
 @pytest.mark.parametrize("tensor", ["token.codes", "token.values"])
-def test_verify_sees_one_bit_of_external_data(files, tensor):
+def test_verify_finds_bit_flip_in_external_data(files, tensor):
     model = onnx.load(files / "external.onnx", load_external_data=False)
     place = {entry.key: entry.value for entry in initializer(model, tensor).external_data}
     data = files / "external.onnx.data"
@@ -57,7 +57,7 @@ def test_verify_sees_one_bit_of_external_data(files, tensor):
     assert status(report)[tensor.partition(".")[0]] == "DIFFERS"
 
 
-def test_verify_takes_tensors_that_a_tool_stored_in_another_field(changed):
+def test_verify_accepts_tensors_in_another_field(changed):
     def unpack(model):
         codes = initializer(model, "token.codes")
         codes.int32_data.extend(numpy_helper.to_array(codes).flatten().tolist())
@@ -66,7 +66,7 @@ def test_verify_takes_tensors_that_a_tool_stored_in_another_field(changed):
     assert inspect_file(changed(unpack), verify=True).exit_code == 0
 
 
-def test_a_changed_manifest_is_damage(changed):
+def test_changed_manifest_is_refused(changed):
     def change(model):
         entry = next(item for item in model.metadata_props if item.key == "edge_embed.tables")
         entry.value = entry.value.replace('"num_embeddings":500', '"num_embeddings":400', 1)
@@ -75,7 +75,7 @@ def test_a_changed_manifest_is_damage(changed):
         inspect_file(changed(change))
 
 
-def test_verify_needs_the_manifest(changed):
+def test_verify_without_manifest_reports_difference(changed):
     path = changed(lambda model: model.ClearField("metadata_props"))
     report = inspect_file(path)
     assert (report.exit_code, len(report.tables)) == (0, 2)
@@ -85,7 +85,7 @@ def test_verify_needs_the_manifest(changed):
     assert "holds no manifest" in report.differences[0]
 
 
-def test_a_node_that_disagrees_with_the_manifest_is_a_difference(changed):
+def test_node_that_contradicts_manifest_is_difference(changed):
     def change(model):
         for item in attributes(model, "padding_idx"):
             item.i = 4
@@ -108,7 +108,7 @@ def test_a_node_that_disagrees_with_the_manifest_is_a_difference(changed):
         ("padding_idx", 500, "padding_idx: got 500, expected -1 to 499"),
     ],
 )
-def test_a_node_that_does_not_fit_its_tensors_is_damage(changed, name, value, message):
+def test_node_that_contradicts_its_tensors_is_refused(changed, name, value, message):
     def change(model):
         for item in attributes(model, name):
             item.i = value
@@ -117,7 +117,7 @@ def test_a_node_that_does_not_fit_its_tensors_is_damage(changed, name, value, me
         inspect_file(changed(change))
 
 
-def test_two_nodes_that_disagree_over_one_table_are_damage(changed):
+def test_nodes_that_contradict_each_other_are_refused(changed):
     def change(model):
         attributes(model, "padding_idx")[1].i = 4
 
@@ -125,7 +125,7 @@ def test_two_nodes_that_disagree_over_one_table_are_damage(changed):
         inspect_file(changed(change))
 
 
-def test_an_attribute_that_is_gone_is_named(changed):
+def test_attribute_missing_from_node_is_named(changed):
     def change(model):
         node = next(node for node in model.graph.node if node.domain == "edge_embed")
         node.attribute.remove(attributes(model, "num_groups")[0])
@@ -134,7 +134,7 @@ def test_an_attribute_that_is_gone_is_named(changed):
         inspect_file(changed(change))
 
 
-def test_an_unknown_operator_of_ours_is_named(changed):
+def test_unknown_operator_of_domain_is_named(changed):
     def change(model):
         next(node for node in model.graph.node if node.domain == "edge_embed").op_type = "FutureEmbedding"
 
@@ -142,10 +142,10 @@ def test_an_unknown_operator_of_ours_is_named(changed):
         inspect_file(changed(change))
 
 
-# What follow-up tools do.
+# Changes that follow-up tools make.
 
 
-def test_a_body_that_was_dropped_is_a_warning(changed):
+def test_missing_body_gives_warning(changed):
     report = inspect_file(changed(lambda model: model.ClearField("functions")), verify=True)
     assert report.exit_code == 0
     (operator,) = report.onnx.operators
@@ -153,7 +153,7 @@ def test_a_body_that_was_dropped_is_a_warning(changed):
     assert "DPQEmbedding: no portable body, the file needs the operator library" in report.warnings[0]
 
 
-def test_nodes_that_were_inlined_are_a_warning_and_the_tables_are_still_verified(changed):
+def test_inlined_nodes_give_warning_and_tables_are_verified(changed):
     report = inspect_file(changed(inliner.inline_local_functions), verify=True)
     assert report.exit_code == 0
     assert report.onnx.operators == []
@@ -162,18 +162,18 @@ def test_nodes_that_were_inlined_are_a_warning_and_the_tables_are_still_verified
     assert [dense.name for dense in report.dense] == ["position"]
 
 
-def test_a_model_that_onnx_runtime_optimised_and_saved(files):
+def test_optimised_model_gives_warning_and_is_verified(files):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.optimized_model_filepath = str(files / "optimised.onnx")
     onnxruntime.InferenceSession(files / "model.onnx", options, providers=["CPUExecutionProvider"])
     report = inspect_file(files / "optimised.onnx", verify=True)
-    assert report.exit_code == 0  # its tensors are as they were
+    assert report.exit_code == 0  # its tensors are unchanged
     assert "no node of edge-embed is left" in report.warnings[0]
     assert [dense.name for dense in report.dense] == ["position"]
 
 
-def test_a_body_without_a_node_is_a_warning(changed):
+def test_body_without_node_gives_warning(changed):
     def change(model):
         functions = list(model.functions)
         model = inliner.inline_local_functions(model)
@@ -186,7 +186,7 @@ def test_a_body_without_a_node_is_a_warning(changed):
     assert "DPQEmbedding has a body, but no node uses it" in report.warnings[0]
 
 
-def test_a_tensor_that_was_renamed_after_inlining_cannot_be_verified(changed):
+def test_tensor_renamed_after_inlining_cannot_be_verified(changed):
     def change(model):
         model = inliner.inline_local_functions(model)
         initializer(model, "token.codes").name = "renamed"
@@ -198,7 +198,7 @@ def test_a_tensor_that_was_renamed_after_inlining_cannot_be_verified(changed):
     assert any("tensor 'token.codes' is gone" in text for text in report.warnings)
 
 
-def test_a_table_that_is_no_initializer_is_shown_by_its_manifest(changed):
+def test_table_in_constant_node_is_listed_from_manifest(changed):
     def change(model):
         codes = initializer(model, "token.codes")
         model.graph.initializer.remove(codes)
@@ -210,7 +210,7 @@ def test_a_table_that_is_no_initializer_is_shown_by_its_manifest(changed):
     assert {table.name: table.num_embeddings for table in report.tables} == {"token": 500, "topic": 500}
 
 
-def test_nodes_in_a_branch_are_found(changed):
+def test_nodes_in_branch_are_found(changed):
     def change(model):
         inside = helper.make_graph(
             list(model.graph.node), "inside", [], [helper.make_tensor_value_info("logits", 1, None)]
@@ -225,7 +225,7 @@ def test_nodes_in_a_branch_are_found(changed):
     assert set(status(report)) == {"token", "topic"}
 
 
-def test_a_model_of_another_tool_is_reported_as_such(tmp_path):
+def test_model_of_another_tool_is_reported_with_note(tmp_path):
     table = numpy_helper.from_array(np.zeros((7, 4), np.float16), "embed.weight")
     graph = helper.make_graph(
         [helper.make_node("Gather", ["embed.weight", "ids"], ["rows"])],
@@ -242,7 +242,7 @@ def test_a_model_of_another_tool_is_reported_as_such(tmp_path):
     assert report.onnx.format_version is None
 
 
-def test_the_same_tensor_name_twice_is_refused(changed):
+def test_tensor_name_used_twice_is_refused(changed):
     def change(model):
         model.graph.initializer.append(initializer(model, "token.codes"))
 
@@ -250,7 +250,7 @@ def test_the_same_tensor_name_twice_is_refused(changed):
         inspect_file(changed(change))
 
 
-def test_the_same_metadata_key_twice_is_refused(changed):
+def test_metadata_key_used_twice_is_refused(changed):
     def change(model):
         model.metadata_props.append(model.metadata_props[0])
 
@@ -260,7 +260,7 @@ def test_the_same_metadata_key_twice_is_refused(changed):
 
 @pytest.mark.parametrize("key", ["edge_embed.vocabulary", "edge_embed.metadata"])
 @pytest.mark.parametrize("value", ["", "3", "[", "[" * 100_000, '"text"'])
-def test_metadata_that_is_no_json_is_damage(changed, key, value):
+def test_metadata_that_is_not_json_is_refused(changed, key, value):
     def change(model):
         next(item for item in model.metadata_props if item.key == key).value = value
 
@@ -269,7 +269,7 @@ def test_metadata_that_is_no_json_is_damage(changed, key, value):
 
 
 @pytest.mark.parametrize("count", [-1, 0, 3, 2**62])
-def test_a_tensor_with_other_bytes_than_its_shape_is_damage(changed, count):
+def test_tensor_with_wrong_number_of_bytes_is_refused(changed, count):
     def change(model):
         initializer(model, "output.bias").dims[0] = count
 

@@ -1,4 +1,4 @@
-"""Files in ORT format: recognised, listed, verified, and refused where they are damaged."""
+"""Files in ORT format: `inspect` recognises, lists and verifies them, and refuses damaged ones."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ from edge_embed.packed import load_tables
 
 @pytest.fixture(scope="module", params=["library", "portable"])
 def converted(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """With which operators, and the file."""
+    """Return the kind of operators, ``library`` or ``portable``, and the path of the file."""
     folder = tmp_path_factory.mktemp(request.param)
     shutil.copy(made / "model.onnx", folder)
     library = edge_embed.get_library_path() if request.param == "library" else None
@@ -29,7 +29,7 @@ def converted(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pyte
     return request.param, folder / "model.ort"
 
 
-def test_tables_and_what_runs_them_are_told(converted):
+def test_ort_file_lists_tables_and_operators(converted):
     way, path = converted
     report = inspect_file(path, verify=True)
     assert (report.kind, report.exit_code, report.differences) == ("ort", 0, [])
@@ -38,7 +38,7 @@ def test_tables_and_what_runs_them_are_told(converted):
     assert all(0 < table.share < 1 for table in report.tables)
     assert [port.name for port in (*report.inputs, *report.outputs)] == ["ids", "logits"]
     assert "ORT format" in report.notes[0]
-    assert "no hash was noted" in report.notes[1]  # all that --verify does not see
+    assert "no hash was noted" in report.notes[1]  # the part that --verify cannot check
     assert len(inspect_file(path).notes) == 1
     (warning,) = report.warnings
     operators = [(item.op_type, item.nodes, item.body) for item in report.onnx.operators]
@@ -51,7 +51,7 @@ def test_tables_and_what_runs_them_are_told(converted):
         assert "--custom_op_library" in warning
 
 
-def test_it_is_shown_as_what_it_is(converted):
+def test_ort_file_is_printed_as_ort_format(converted):
     _, path = converted
     file = io.StringIO()
     report = inspect_file(path)
@@ -60,7 +60,7 @@ def test_it_is_shown_as_what_it_is(converted):
     assert report.to_json()["warnings"] == report.warnings
 
 
-def test_verify_sees_one_bit_of_a_table(converted, made, tmp_path):
+def test_verify_finds_bit_flip_in_table(converted, made, tmp_path):
     content = bytearray(converted[1].read_bytes())
     content[content.index(load_tables(made / "tables.safetensors")["topic"].values.tobytes())] ^= 1
     (tmp_path / "changed.ort").write_bytes(content)
@@ -71,7 +71,7 @@ def test_verify_sees_one_bit_of_a_table(converted, made, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [8, 40, 400, 0.25, 0.5, 0.9])
-def test_a_cut_file_is_refused_without_a_traceback(converted, tmp_path, kept):
+def test_truncated_ort_file_is_refused(converted, tmp_path, kept):
     content = converted[1].read_bytes()
     size = kept if isinstance(kept, int) else int(kept * len(content))
     (tmp_path / "cut.ort").write_bytes(content[:size])
@@ -79,7 +79,7 @@ def test_a_cut_file_is_refused_without_a_traceback(converted, tmp_path, kept):
         inspect_file(tmp_path / "cut.ort", verify=True)
 
 
-def test_changed_bytes_never_end_in_another_error(converted, tmp_path):
+def test_changed_bytes_raise_no_other_error(converted, tmp_path):
     content = converted[1].read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(200):

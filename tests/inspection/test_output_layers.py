@@ -1,4 +1,4 @@
-"""`inspect` lists output layers of a saved model that compress leaves, with the way to compress them."""
+"""`inspect` lists output layers of a saved model that `compress` leaves, with the option that compresses them."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ IDS = torch.zeros(2, 3, dtype=torch.int64)
 
 
 class Scores(nn.Module):
-    """Scores of all items, with the table of an embedding that nothing else uses."""
+    """Scores of all items, from the table of an embedding that has no other use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Cosines(Scores):
 
 
 def words(num_classes=60):
-    """A model of words with an inner layer that has more rows than columns."""
+    """Return a model of words with an inner layer that has more rows than columns."""
     inner = [nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)]
     return nn.Sequential(nn.Embedding(60, 8), *inner, nn.Linear(8, num_classes))
 
@@ -36,9 +36,7 @@ def words(num_classes=60):
     ("model", "example", "tables", "name"),
     [(Scores(), HIDDEN, ["items"], "items"), (words(), IDS, ["0", "4"], "4")],
 )
-def test_output_layer_without_look_ups_is_listed_with_the_option_that_compresses_it(
-    tmp_path, model, example, tables, name
-):
+def test_output_layer_without_lookups_is_listed_with_option_to_compress(tmp_path, model, example, tables, name):
     path = edge_embed.save(model, tmp_path / "model.pt", example)
     report = edge_embed.inspect(path)
     assert [(dense.name, dense.num_embeddings, dense.embedding_dim) for dense in report.dense] == [
@@ -53,7 +51,7 @@ def test_output_layer_without_look_ups_is_listed_with_the_option_that_compresses
     assert [(table.name, table.reason) for table in small.report.tables if not table.reason] == [(name, "")]
 
 
-def test_output_layer_that_cannot_be_compressed_is_listed_with_the_reason(tmp_path):
+def test_output_layer_that_cannot_be_compressed_is_listed_with_reason(tmp_path):
     report = edge_embed.inspect(edge_embed.save(Cosines(), tmp_path / "model.pt", HIDDEN))
     assert [dense.name for dense in report.dense] == ["items"]
     assert "items is an output layer" in report.notes[-1]
@@ -67,7 +65,7 @@ def tied():
 
 
 @pytest.mark.parametrize("model", [tied(), words(num_classes=5)])
-def test_tied_output_layer_and_a_small_one_are_not_listed(tmp_path, model):
+def test_output_layer_tied_or_small_is_not_listed(tmp_path, model):
     report = edge_embed.inspect(edge_embed.save(model, tmp_path / "model.pt", IDS))
     assert [dense.name for dense in report.dense] == ["0"]
     assert not any("output layer" in note for note in report.notes)

@@ -1,4 +1,4 @@
-"""What people read: everything is there, nothing from a file steers the terminal."""
+"""Printed reports: they are complete, and no text of a file controls the terminal."""
 
 import dataclasses
 import io
@@ -18,7 +18,7 @@ def text(render, report, **options):
     return file.getvalue()
 
 
-def test_a_model_in_plain_text(made):
+def test_plain_text_of_model_is_complete(made):
     lines = text(render_file, inspect_file(made / "external.onnx", verify=True)).splitlines()
     token = next(line.split() for line in lines if line.startswith("token"))
     assert token[:3] == ["token", "dpq", "packed"]
@@ -39,17 +39,17 @@ def test_a_model_in_plain_text(made):
     ):
         assert part in whole
     assert "\x1b" not in whole
-    assert "\u2026" not in whole  # nothing is cut off
+    assert "\u2026" not in whole  # no text is cut off
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_on_a_terminal(made, width):
+def test_terminal_text_has_colours_and_no_ellipsis(made, width):
     out = text(render_file, inspect_file(made / "model.pt"), force_terminal=True, width=width)
     assert "\x1b[" in out
     assert "\u2026" not in out
 
 
-def test_a_difference_and_a_warning_are_told(files):
+def test_text_names_difference_and_warning(files):
     model = onnx.load(files / "model.onnx")
     model.ClearField("functions")
     codes = next(tensor for tensor in model.graph.initializer if tensor.name == "token.codes")
@@ -61,14 +61,14 @@ def test_a_difference_and_a_warning_are_told(files):
     assert "DIFFERS: table 'token': codes differ" in out
 
 
-def test_a_torch_save_file(made):
+def test_text_of_torch_save_file_names_class_and_remedy(made):
     out = text(render_file, inspect_file(made / "module.pt"))
     assert "Words" in out
     assert "edge_embed.save(model" in out
 
 
 @pytest.mark.parametrize("options", [{}, {"force_terminal": True, "width": 200}])
-def test_nothing_from_a_file_steers_the_terminal(files, options):
+def test_names_from_file_do_not_control_terminal(files, options):
     model = onnx.load(files / "model.onnx")
     model.graph.output[0].name = "\x1b]0;owned\x07[bold]x[/bold]"
     onnx.save(model, files / "model.onnx")
@@ -78,7 +78,7 @@ def test_nothing_from_a_file_steers_the_terminal(files, options):
     assert "[bold]x[/bold]" in out
 
 
-def test_the_doctor():
+def test_text_of_doctor_names_problems_and_remedies():
     report = diagnose()
     out = text(render_doctor, report)
     assert "registers and runs" in out

@@ -1,4 +1,4 @@
-"""TFLite files: recognised, listed, verified, and refused where they are damaged."""
+"""TFLite files: `inspect` recognises, lists and verifies them, and refuses damaged ones."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ def copy(exported, tmp_path):
     return shutil.copy(exported, tmp_path / "copy.tflite")
 
 
-def test_tables_and_what_travels_are_told(exported):
+def test_tflite_file_lists_tables_vocabulary_and_metadata(exported):
     report = inspect_file(exported, verify=True)
     assert (report.kind, report.exit_code, report.differences, report.notes) == ("tflite", 0, [], [])
     (table,) = report.tables
@@ -50,7 +50,7 @@ def test_tables_and_what_travels_are_told(exported):
     assert report.tflite.operators["GATHER"] == 3
 
 
-def test_it_is_shown_as_what_it_is(exported):
+def test_tflite_file_is_printed_with_its_layout(exported):
     file = io.StringIO()
     render_file(inspect_file(exported), Console(file=file))
     shown = file.getvalue()
@@ -59,7 +59,7 @@ def test_it_is_shown_as_what_it_is(exported):
 
 
 @pytest.mark.parametrize("tensor", ["codes", "pairs"])
-def test_a_flipped_bit_of_a_table_differs(copy, tensor):
+def test_verify_finds_bit_flip_in_tflite_table(copy, tensor):
     from edge_embed.inspection.tflite_file import read_tflite
 
     content = bytearray(copy.read_bytes())
@@ -72,7 +72,7 @@ def test_a_flipped_bit_of_a_table_differs(copy, tensor):
 
 
 def test_damaged_files_are_refused_or_read(copy):
-    """Cut anywhere, or with random bytes in the part that is not a table: a message, never another error."""
+    """Files are truncated anywhere, or get bytes of 0xff in the part before the tables."""
     whole = copy.read_bytes()
     for length in range(8, len(whole), len(whole) // 40):
         copy.write_bytes(whole[:length])
@@ -85,7 +85,7 @@ def test_damaged_files_are_refused_or_read(copy):
 
 
 def change(path, edit, builder=None):
-    """Another file of the same model: `edit` gets the object of the schema."""
+    """Rewrite the file after `edit` has changed the schema's object of the model."""
     from ai_edge_litert import schema_py_generated as schema
 
     model = schema.ModelT.InitFromPackedBuf(path.read_bytes())
@@ -113,14 +113,14 @@ def metadata_becomes(key, text):
     ],
     ids=["nested", "incomplete", "no text", "no list"],
 )
-def test_metadata_that_are_none_are_refused(copy, key, text):
+def test_metadata_that_are_invalid_are_refused(copy, key, text):
     change(copy, metadata_becomes(key, text))
     with pytest.raises(BadInputError, match=r"copy\.tflite: .*export it again"):
         inspect_file(copy)
 
 
-def test_names_on_top_of_each_other_are_refused(copy):
-    """A file of 600 kB that would be 500 MB in memory."""
+def test_tensors_that_share_their_names_are_refused(copy):
+    """The file has 600 kB and would take 500 MB in memory."""
 
     class Sharing(flatbuffers.Builder):
         made: ClassVar = {}
@@ -141,8 +141,8 @@ def test_names_on_top_of_each_other_are_refused(copy):
         inspect_file(copy)
 
 
-def test_a_second_tensor_of_the_name_of_a_table_is_not_taken_for_it(copy):
-    """Which of the two the graph uses, names do not tell."""
+def test_tensor_name_used_twice_is_reported_as_difference(copy):
+    """The names do not show which of the two tensors the graph uses."""
 
     def edit(model):
         tensors = model.subgraphs[0].tensors
@@ -158,7 +158,7 @@ def test_a_second_tensor_of_the_name_of_a_table_is_not_taken_for_it(copy):
     assert "cannot be compared" in report.differences[0]
 
 
-def test_a_file_of_tensors_that_share_a_buffer_verifies(copy):
+def test_tensors_that_share_buffer_are_verified(copy):
     def edit(model):
         (codes,) = (tensor for tensor in model.subgraphs[0].tensors if tensor.name == b"embedding.codes")
         model.subgraphs[0].tensors += [codes] * 50

@@ -1,4 +1,4 @@
-"""A trainable DPQ table is reported as what it will be when frozen, however it is trained."""
+"""Trainable DPQ tables: `inspect` reports the sizes of the frozen table for every kind of training."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from edge_embed.inspection.program_file import inspect_program
 @pytest.mark.parametrize("options", [{"key_dim": 6}, {"tie_key_value": True}, {"distance_norm": "per_group"},
                                      {"variant": "vq", "ema_decay": 0.9}], ids=str)  # fmt: skip
 @pytest.mark.parametrize("share", [False, True])
-def test_sizes_are_those_of_the_frozen_table(tmp_path: Path, options, share):
+def test_trainable_table_reports_sizes_of_frozen_table(tmp_path: Path, options, share):
     layer = edge_embed.DPQEmbedding(20, 12, 5, 3, share_subspaces=share, padding_idx=2, **options).eval()
     reports = []
     for name in ("trainable", "frozen"):

@@ -1,4 +1,4 @@
-"""Models as programs: saved to a file and read back, as every user's model is."""
+"""Models as programs: saved to a file and read back, like the models of users."""
 
 import itertools
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def _seeded() -> None:
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Callable[..., Program]:
-    """A function: module and example inputs (by default ids of shape (2, 3)) -> program."""
+    """Return a function from module and example inputs (default: ids of shape (2, 3)) to a program."""
     numbers = itertools.count()
 
     def run(model: nn.Module, example: object = None) -> Program:
@@ -35,5 +35,5 @@ def capture(tmp_path: Path) -> Callable[..., Program]:
 
 @pytest.fixture
 def lower(capture: Callable[..., Program]) -> Callable[..., LoweredProgram]:
-    """A function: module and example inputs -> lowered program."""
+    """Return a function from module and example inputs to a lowered program."""
     return lambda model, example=None: lower_program(capture(model, example))

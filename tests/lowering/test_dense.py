@@ -1,4 +1,4 @@
-"""Dense tables of a saved program are found with all their uses, and replaced in a copy that computes the same."""
+"""Dense tables of a saved program: they are found with all uses, and replaced in a copy with the same results."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ OTHER_IDS = torch.tensor([[5, 0, 2, 39]])
 
 
 class Uses(nn.Module):
-    """One table, used in the way that is given."""
+    """A model of one table with a given use."""
 
     def __init__(self, use: Callable[..., Tensor], **options: object) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Uses(nn.Module):
 
 
 def exact(program: Program, rotation: Tensor | None = None) -> dict[str, Stored]:
-    """What has the same rows, up to rounding; with the rotation, where one is given."""
+    """Return tables with the same rows up to rounding, with the rotation if given."""
     found = {}
     for table in program_tables(program):
         weight = table.weight if rotation is None else table.weight.float() @ rotation.T
@@ -49,13 +49,13 @@ USES: dict[str, Callable[..., Tensor]] = {
     "matmul": lambda model, ids: model.words(ids) @ model.words.weight.t(),
     "transpose": lambda model, ids: model.words(ids) @ model.words.weight.transpose(0, 1),
     "mm": lambda model, ids: torch.mm(model.words(ids).flatten(0, 1), model.words.weight.T),
-    "scaled": lambda model, ids: model.words(ids) * 3,  # as Gemma's
+    "scaled": lambda model, ids: model.words(ids) * 3,  # as in Gemma
 }
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("padding_idx", [None, 0])
-def test_every_use_of_a_table_is_replaced(use: str, padding_idx: int | None) -> None:
+def test_table_is_replaced_in_each_use(use: str, padding_idx: int | None) -> None:
     program = capture_program(Uses(USES[use], padding_idx=padding_idx), IDS)
     (table,) = program_tables(program)
     assert (table.name, table.padding_idx, table.reason) == ("words", padding_idx, "")
@@ -72,7 +72,7 @@ ROTATION = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("use", USES)
-def test_a_rotation_stands_beside_every_use(use: str, dtype: torch.dtype) -> None:
+def test_rotation_is_stored_beside_table_in_each_use(use: str, dtype: torch.dtype) -> None:
     program = capture_program(Uses(USES[use], padding_idx=0).to(dtype), IDS)
     (table,) = program_tables(program)
     assert table.rotates == "beside"
@@ -94,7 +94,7 @@ TAKERS: dict[str, Callable[[], nn.Module]] = {
 
 
 @pytest.mark.parametrize("taker", TAKERS)
-def test_a_rotation_goes_into_the_one_layer_that_takes_the_rows(taker: str) -> None:
+def test_rotation_is_folded_into_layer_of_rows(taker: str) -> None:
     torch.manual_seed(0)
     program = capture_program(nn.Sequential(nn.Embedding(40, 6), TAKERS[taker]()).eval(), IDS)
     table = next(table for table in program_tables(program) if table.looks_up)
@@ -108,7 +108,7 @@ def test_a_rotation_goes_into_the_one_layer_that_takes_the_rows(taker: str) -> N
     assert len(turned) == (2 if taker in ("lstm", "no biases") else 1)
 
 
-def test_a_rotation_of_bags_goes_into_a_layer_too() -> None:
+def test_rotation_of_bags_is_folded_except_for_max() -> None:
     given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 3])
 
     class Bags(nn.Module):
@@ -133,14 +133,14 @@ def test_a_rotation_of_bags_goes_into_a_layer_too() -> None:
     [
         lambda model, ids: (model.layer(model.words(ids)), model.words(ids)),  # looked up twice
         lambda model, ids: (model.layer(rows := model.words(ids)), rows.sum()),
-        lambda model, ids: model.layer(model.layer(model.words(ids))),  # its weight works elsewhere too
-        lambda model, ids: nn.functional.linear(model.layer.weight, model.words(ids)[0]),  # as the weight
+        lambda model, ids: model.layer(model.layer(model.words(ids))),  # its weight has another use
+        lambda model, ids: nn.functional.linear(model.layer.weight, model.words(ids)[0]),  # the rows are the weight
         lambda model, ids: model.layer(model.words(ids).relu()),
         lambda model, ids: nn.functional.linear(model.words(ids), model.layer.weight * 2),
     ],
     ids=["look-ups", "rows", "weight", "as weight", "relu", "computed"],
 )
-def test_a_rotation_is_not_folded_where_others_take_part(others: Callable[..., Any]) -> None:
+def test_rotation_is_not_folded_if_rows_or_layer_have_other_uses(others: Callable[..., Any]) -> None:
     model = Uses(others)
     model.layer = nn.Linear(6, 6)
     program = capture_program(model, IDS)
@@ -151,7 +151,7 @@ def test_a_rotation_is_not_folded_where_others_take_part(others: Callable[..., A
 
 
 class Neighbours(nn.Module):
-    """Two tables of one module, beside a weight that has the name of a packed tensor."""
+    """Two tables of one module, beside a buffer with the name of a packed tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Neighbours(nn.Module):
         return rows + nn.functional.embedding(ids % 30, self.right)
 
 
-def test_weights_of_one_module_are_told_apart() -> None:
+def test_weights_of_one_module_are_separate_tables() -> None:
     program = capture_program(Neighbours(), IDS)
     names = [table.name for table in program_tables(program)]
     assert sorted(names) == ["left", "right"]
@@ -176,7 +176,7 @@ def test_weights_of_one_module_are_told_apart() -> None:
 
 
 class Scaled(nn.Embedding):
-    """As of Gemma: the module has more than its table."""
+    """An embedding with a buffer beside its table, as in Gemma."""
 
     def __init__(self, name: str) -> None:
         super().__init__(40, 6)
@@ -188,7 +188,7 @@ class Scaled(nn.Embedding):
 
 
 @pytest.mark.parametrize("name", ["scale", "core_0"])
-def test_what_else_a_module_has_stays(name: str) -> None:
+def test_buffers_beside_table_are_kept(name: str) -> None:
     torch.manual_seed(0)
     program = capture_program(nn.Sequential(Scaled(name)), IDS)
     (table,) = program_tables(program)
@@ -200,7 +200,7 @@ def test_what_else_a_module_has_stays(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("last", [False, True])
-def test_bags_are_replaced(mode: str, last: bool) -> None:
+def test_bags_are_replaced_with_same_results(mode: str, last: bool) -> None:
     bags = nn.EmbeddingBag(40, 6, mode=mode, padding_idx=7, include_last_offset=last)
     given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 5] if last else [0, 2, 3])
     program = capture_program(bags, given)
@@ -208,7 +208,7 @@ def test_bags_are_replaced(mode: str, last: bool) -> None:
     torch.testing.assert_close(small.run(*given), program.run(*given))
 
 
-def test_weighted_bags_are_replaced() -> None:
+def test_weighted_bags_are_replaced_with_same_results() -> None:
     bags = nn.EmbeddingBag(40, 6, mode="sum")
     given = torch.tensor([[1, 7], [5, 9]]), None, torch.rand(2, 2)
     program = capture_program(bags, given)
@@ -228,19 +228,19 @@ def test_weighted_bags_are_replaced() -> None:
     ],
     ids=["sum", "slice", "exp", "index", "output"],
 )
-def test_a_table_that_others_take_has_to_stay(use: Callable[..., Tensor], taker: str) -> None:
+def test_table_with_other_uses_is_left_with_reason(use: Callable[..., Tensor], taker: str) -> None:
     (table,) = program_tables(capture_program(Uses(use), IDS))
     assert table.reason.startswith(f"{taker} takes it too")
     assert "words.weight, float32 [40, 6] of 960 bytes" in table.reason
 
 
-def test_a_table_much_larger_than_its_weights_has_to_stay() -> None:
+def test_table_much_larger_than_its_weights_is_left_with_reason() -> None:
     program = capture_program(Uses(lambda model, ids: nn.functional.linear(*[model.words.weight] * 2)[ids]), IDS)
     (table,) = program_tables(program)
     assert "has 1,600 numbers where these have 240" in table.reason
 
 
-def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
+def test_nonzero_padding_row_keeps_its_numbers() -> None:
     model = Uses(USES["linear"], padding_idx=0)
     with torch.no_grad():
         model.words.weight[0] = 3.0
@@ -249,13 +249,13 @@ def test_a_padding_row_that_is_not_zero_stays_what_it_is() -> None:
     torch.testing.assert_close(small.run(IDS), program.run(IDS))
 
 
-def test_rows_keep_the_type_of_the_model() -> None:
+def test_rows_keep_type_of_model() -> None:
     program = capture_program(Uses(USES["rows"]).half(), IDS)
     small = with_packed(program, exact(program))
     assert small.run(IDS)[0].dtype == torch.float16
 
 
-def test_names_and_dynamic_sizes_survive_a_rewrite(tmp_path: Path) -> None:
+def test_rewritten_program_keeps_names_and_dynamic_sizes(tmp_path: Path) -> None:
     class Named(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Lowering finds every compressed table of a model, says what it left, and changes no output."""
+"""Lowering of graphs: it finds every compressed table, reports the tables that it leaves, and changes no output."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ IDS = torch.tensor([[7, 0, 19], [3, 3, 11]])
 
 
 class Stack(nn.Module):
-    """Sums what its parts make of the same ids."""
+    """A model that sums the outputs of its parts for the same ids."""
 
     def __init__(self, **parts: nn.Module) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ def calls(graph: torch.fx.Graph, operator: object) -> int:
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("options", [{}, {"variant": "vq"}, {"share_subspaces": True}, {"padding_idx": 3},
                                      {"distance_norm": False}, {"num_codes": 300}])  # fmt: skip
-def test_rows_are_those_of_the_training_form(capture, frozen, options):
+def test_lowered_rows_equal_rows_of_training_form(capture, frozen, options):
     layer = table(**options)
     if frozen:
         layer.freeze()
@@ -60,7 +60,7 @@ def test_rows_are_those_of_the_training_form(capture, frozen, options):
     assert lowered.tables["embedding"].codes.tobytes() == layer.to_packed().codes.tobytes()
 
 
-def test_several_tables_nested_at_different_depths(lower):
+def test_nested_tables_are_found_at_each_depth(lower):
     model = Stack(word=table(), tag=Encoder(table(16, "vq")), deep=nn.Sequential(Encoder(Encoder(table(256)))))
     lowered = lower(model)
     names = ["parts.word", "parts.tag.embedding", "parts.deep.0.embedding.embedding"]
@@ -70,7 +70,7 @@ def test_several_tables_nested_at_different_depths(lower):
     assert torch.equal(lowered.program.run(IDS)[0], model.eval()(IDS))
 
 
-def test_only_packed_tensors_are_left(lower):
+def test_lowered_program_holds_only_packed_tensors(lower):
     lowered = lower(Stack(word=table(), dense=nn.Embedding(20, 12)))
     assert sorted(name for name, _ in lowered.program.module.named_buffers()) == [
         "parts.dense.weight", "parts.word.codes", "parts.word.values",
@@ -80,7 +80,7 @@ def test_only_packed_tensors_are_left(lower):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_one_layer_used_twice_is_one_table(lower, frozen):
+def test_layer_used_twice_is_one_table(lower, frozen):
     layer = table().freeze() if frozen else table()
     lowered = lower(Stack(query=layer, document=layer))
     (report,) = lowered.reports
@@ -90,7 +90,7 @@ def test_one_layer_used_twice_is_one_table(lower, frozen):
     assert len(dict(lowered.program.module.named_buffers())) == 2
 
 
-def test_two_layers_over_the_same_parameters_are_one_table(lower):
+def test_layers_with_same_parameters_are_one_table(lower):
     first, second = table(distance_norm=False), table(distance_norm=False)
     second.query, second.key, second.value = first.query, first.key, first.value
     lowered = lower(Stack(first=first, second=second))
@@ -98,7 +98,7 @@ def test_two_layers_over_the_same_parameters_are_one_table(lower):
     assert lowered.reports[0].uses == 2
 
 
-def test_two_layers_that_share_some_parameters_are_two_tables(lower):
+def test_layers_that_share_some_parameters_are_two_tables(lower):
     first, second = table(), table()
     second.value = first.value
     model = Stack(first=first, second=second)
@@ -108,7 +108,7 @@ def test_two_layers_that_share_some_parameters_are_two_tables(lower):
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_the_same_weights_with_another_padding_row_are_another_table(lower, frozen):
+def test_layers_with_different_padding_rows_are_two_tables(lower, frozen):
     first, second = table(padding_idx=3), table(padding_idx=7)
     second.load_state_dict(first.state_dict())
     if frozen:
@@ -130,14 +130,14 @@ def test_the_same_weights_with_another_padding_row_are_another_table(lower, froz
     assert torch.equal(lowered.program.run(ids)[0], model.eval()(ids))
 
 
-def test_frozen_and_trainable_side_by_side(lower):
+def test_frozen_and_trainable_layers_are_lowered_together(lower):
     model = Stack(old=table(padding_idx=1).freeze(), new=table(16))
     lowered = lower(model)
     assert [(report.name, report.lowered) for report in lowered.reports] == [("parts.old", True), ("parts.new", True)]
     assert torch.equal(lowered.program.run(IDS)[0], model.eval()(IDS))
 
 
-def test_dense_tables_are_listed_with_the_reason(lower):
+def test_dense_tables_are_listed_with_reason(lower):
     shared = nn.Embedding(20, 12)
     model = Stack(word=table(), dense=shared, again=shared, padded=nn.Embedding(30, 12, padding_idx=0))
     reports = {report.name: report for report in lower(model).reports}
@@ -150,7 +150,7 @@ def test_dense_tables_are_listed_with_the_reason(lower):
     assert reports["parts.padded"].num_embeddings == 30
 
 
-def test_a_bag_of_embeddings_is_listed_as_dense(lower):
+def test_embedding_bag_is_listed_as_dense(lower):
     class Bag(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -163,13 +163,13 @@ def test_a_bag_of_embeddings_is_listed_as_dense(lower):
     assert [(report.name, report.lowered) for report in reports] == [("word", True), ("bag", False)]
 
 
-def test_a_model_without_tables_lowers_to_itself(lower):
+def test_model_without_tables_has_empty_report(lower):
     lowered = lower(nn.Linear(3, 2), torch.randn(4, 3))
     assert not lowered.tables
     assert not lowered.reports
 
 
-def test_the_source_program_stays_as_it_is(capture):
+def test_source_program_is_unchanged_by_lowering(capture):
     program = capture(Stack(word=table(padding_idx=2), dense=nn.Embedding(20, 12)))
     graph, weights = str(program.module.graph), dict(program.module.named_buffers())
     before = {name: weight.clone() for name, weight in weights.items()}
@@ -183,7 +183,7 @@ def test_the_source_program_stays_as_it_is(capture):
     assert lower_program(program).tables["parts.word"].codes.tobytes() == lowered.tables["parts.word"].codes.tobytes()
 
 
-def test_lowering_again_changes_nothing(lower):
+def test_lowering_twice_gives_same_tables_and_outputs(lower):
     once = lower(Stack(word=table(padding_idx=2)))
     twice = lower_program(once.program)
     assert list(twice.tables) == list(once.tables)
@@ -191,7 +191,7 @@ def test_lowering_again_changes_nothing(lower):
     assert torch.equal(twice.program.run(IDS)[0], once.program.run(IDS)[0])
 
 
-def test_progress_names_the_table_and_ends_with_all_rows(capture):
+def test_progress_names_table_and_ends_with_all_rows(capture):
     seen: list[tuple[str, int, int]] = []
     layer = DPQEmbedding(5000, 12, 256, 3)
     lower_program(capture(Stack(big=layer, small=table().freeze())), lambda *step: seen.append(step))
@@ -202,7 +202,7 @@ def test_progress_names_the_table_and_ends_with_all_rows(capture):
     assert seen[-1] == ("parts.small", 20, 20)
 
 
-def test_a_table_that_no_output_needs_is_not_packed_into_the_file(lower):
+def test_table_without_use_in_outputs_is_not_packed(lower):
     class Unused(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -223,7 +223,7 @@ def test_a_table_that_no_output_needs_is_not_packed_into_the_file(lower):
         {"a/embedding": nn.Embedding(90, 8), "a": Encoder(nn.Embedding(90, 8))},
     ],
 )
-def test_table_whose_name_has_a_slash_is_exported_with_a_dot(parts, tmp_path):
+def test_table_name_with_slash_is_exported_without_it(parts, tmp_path):
     path = edge_embed.save(Stack(**parts), tmp_path / "model.pt", IDS)
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
     report = edge_embed.export(tmp_path / "small.pt", "onnx", tmp_path / "model.onnx", open=False)

@@ -1,4 +1,4 @@
-"""Rows that are looked up by any operator, of any table that weights alone make up, are found and replaced."""
+"""Lookups by any operator, in any table that is computed from weights alone, are found and replaced."""
 
 import functools
 from collections.abc import Callable, Collection
@@ -25,7 +25,7 @@ Use = Callable[["Weights", Tensor], Tensor]
 
 
 class Weights(nn.Module):
-    """Parameters of its own, used in the way that is given."""
+    """A model of parameters and buffers with a given use."""
 
     def __init__(self, use: Use) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Weights(nn.Module):
 
 
 def exact(program: Program) -> dict[str, Stored]:
-    """What has the same rows as each table that need not stay, up to rounding."""
+    """Return a table with the same rows, up to rounding, for each table that can be replaced."""
     tables = [table for table in program_tables(program) if table.looks_up and not table.reason]
     fitted = {table.name: Fitted(low_rank.fit(table.weight, min(table.weight.shape), None)) for table in tables}
     return {name: each.stored("beside") for name, each in fitted.items()}
@@ -110,7 +110,7 @@ TABLES: dict[str, Callable[[Weights], Tensor]] = {
 
 @functools.cache
 def looked_up(use: str) -> tuple[Program, dict[str, Stored], Program]:
-    """A program of one of `LOOKUPS`, its packed tables, and the program with them."""
+    """Return a program of one of `LOOKUPS`, its packed tables, and the program with these tables."""
     program = capture_program(Weights(LOOKUPS[use]), IDS)
     stored = exact(program)
     return program, stored, with_packed(program, stored)
@@ -161,7 +161,7 @@ SINGLE: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("use", SINGLE)
-def test_single_id_of_rank_0_gives_a_row(use: str) -> None:
+def test_single_id_of_rank_0_gives_row(use: str) -> None:
     module = Weights(SINGLE[use])
     program = capture_program(module, torch.tensor(3))
     small = with_packed(program, exact(program))
@@ -176,7 +176,7 @@ def test_single_id_of_rank_0_gives_a_row(use: str) -> None:
     assert len(lower_program(small).tables) == 1
 
 
-def test_number_in_a_vector_of_one_gives_a_row() -> None:
+def test_number_in_vector_of_one_gives_row() -> None:
     program = capture_program(Weights(lambda model, ids: model.words[ids.item()]), torch.tensor([3]), {"ids": {}})
     small = with_packed(program, exact(program))
     torch.testing.assert_close(small.run(torch.tensor([7])), program.run(torch.tensor([7])), rtol=1e-4, atol=1e-5)
@@ -185,13 +185,13 @@ def test_number_in_a_vector_of_one_gives_a_row() -> None:
 @pytest.mark.parametrize(
     "use", [lambda model, ids: model.words[: ids.item()], lambda model, ids: model.words[3:4] * ids.item()]
 )
-def test_number_that_takes_no_row_is_refused_with_the_remedy(use: Use) -> None:
+def test_number_not_used_for_row_is_refused_with_remedy(use: Use) -> None:
     with pytest.raises(BadInputError, match=r"something else than a row w\[id\].*functional\.embedding\(ids, w\)"):
         capture_program(Weights(use), torch.tensor(3))
 
 
 @pytest.mark.parametrize("ids", [-1, -N])
-def test_negative_id_counts_from_the_end(ids: int) -> None:
+def test_negative_id_counts_from_end(ids: int) -> None:
     program, _, small = looked_up("index")
     given = torch.full((1, 1), ids)
     torch.testing.assert_close(small.run(given), program.run(given), rtol=1e-4, atol=1e-5)
@@ -204,7 +204,7 @@ def test_id_out_of_range_is_refused(use: str, ids: int) -> None:
         looked_up(use)[2].run(torch.full((1, 1), ids))
 
 
-def test_id_outside_a_comparison_gives_zeros() -> None:
+def test_id_outside_comparison_gives_zeros() -> None:
     program = capture_program(Weights(LOOKUPS["equal"]), IDS)
     given = torch.tensor([[-1, N, 3]])
     found = with_packed(program, exact(program)).run(given)[0]
@@ -223,7 +223,7 @@ HEADS: dict[str, Use] = {
 
 
 @pytest.mark.parametrize("use", _mostly_slow(HEADS, ("of a computed table", "twice")))
-def test_head_follows_its_table(use: str) -> None:
+def test_output_layer_uses_packed_table(use: str) -> None:
     program = capture_program(Weights(HEADS[use]), IDS)
     (table,) = (table for table in program_tables(program) if table.looks_up)
     assert table.uses == (3 if use == "twice" else 2)
@@ -256,7 +256,7 @@ def test_normed_layer_is_packed_under_its_own_name(norm: str) -> None:
     assert sorted(lower_program(small).tables) == ["words"]
 
 
-def test_tables_of_one_weight_are_packed_apart() -> None:
+def test_tables_of_one_weight_are_packed_separately() -> None:
     program = capture_program(Weights(lambda model, ids: model.words[:30][ids % 30] + model.words[30:][ids % 10]), IDS)
     stored = exact(program)
     assert sorted(stored) == ["words", "words_2"]
@@ -266,7 +266,7 @@ def test_tables_of_one_weight_are_packed_apart() -> None:
         assert not any(tuple(weight.shape) == (N, D) for weight in small.module.buffers())
 
 
-def test_bags_of_a_computed_table_are_packed() -> None:
+def test_bags_of_computed_table_are_packed() -> None:
     def use(model: Weights, ids: Tensor) -> Tensor:
         return functional.embedding_bag(ids, torch.cat([model.words, model.more]), mode="mean")
 
@@ -284,7 +284,7 @@ LEFT: dict[str, tuple[Use, str]] = {
 }
 
 
-def test_weights_of_which_nothing_is_looked_up_are_no_tables() -> None:
+def test_weights_without_lookups_are_not_tables() -> None:
     def use(model: Weights, ids: Tensor) -> tuple[Tensor, ...]:
         return tuple(taken(model, ids) for taken, _ in LEFT.values())
 
@@ -292,7 +292,7 @@ def test_weights_of_which_nothing_is_looked_up_are_no_tables() -> None:
 
 
 @pytest.mark.parametrize("use", LEFT)
-def test_what_is_no_lookup_is_no_table(use: str) -> None:
+def test_table_with_other_use_than_lookup_is_left_with_reason(use: str) -> None:
     taken, operator = LEFT[use]
     both = capture_program(Weights(lambda model, ids: (taken(model, ids), model.words[ids])), IDS)  # type: ignore[arg-type,return-value]
     (table,) = program_tables(both)

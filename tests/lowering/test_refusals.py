@@ -1,4 +1,4 @@
-"""What a packed table cannot hold is refused with the name of the table."""
+"""Values that a packed table cannot hold are refused with the name of the table."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ class Model(nn.Module):
     [("sx", name) for name in ("query", "key", "value", "running_mean", "running_var")]
     + [("vq", "query"), ("vq", "value")],
 )
-def test_weights_that_are_no_numbers(lower, name, variant, bad):
+def test_weights_that_are_not_finite_are_refused(lower, name, variant, bad):
     layer = DPQEmbedding(20, 12, 5, 3, variant)
     with torch.no_grad():
         getattr(layer, name).view(-1)[-1] = bad
@@ -31,7 +31,7 @@ def test_weights_that_are_no_numbers(lower, name, variant, bad):
         lower(Model(layer))
 
 
-def test_the_row_of_a_broken_query_is_named(lower):
+def test_query_that_is_not_finite_is_refused_with_row(lower):
     layer = DPQEmbedding(70_000, 4, 4, 2)
     with torch.no_grad():
         layer.query[65_537, 1] = float("nan")
@@ -39,7 +39,7 @@ def test_the_row_of_a_broken_query_is_named(lower):
         lower(Model(layer))
 
 
-def test_broken_values_of_a_frozen_table(lower):
+def test_frozen_values_that_are_not_finite_are_refused(lower):
     layer = DPQEmbedding(20, 12, 5, 3).freeze()
     layer.value[1, 2, 3] = float("inf")
     with pytest.raises(BadInputError, match=r"^table word: .*group 1, code 2, column 3"):
@@ -59,7 +59,7 @@ def test_broken_values_of_a_frozen_table(lower):
         ("value", torch.ones(3, 5, 4), r"tensors: got .*'value_scales'\] with float32 values"),
     ],
 )
-def test_broken_int8_values_of_a_frozen_table(lower, name, tensor, message):
+def test_frozen_int8_values_that_are_invalid_are_refused(lower, name, tensor, message):
     layer = DPQEmbedding(20, 12, 5, 3).freeze("int8")
     setattr(layer, name, tensor)
     with pytest.raises(BadInputError, match=f"^table word: {message}"):
@@ -68,7 +68,7 @@ def test_broken_int8_values_of_a_frozen_table(lower, name, tensor, message):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("frozen", [False, True])
-def test_other_value_types_name_the_remedy(lower, dtype, frozen):
+def test_value_types_not_supported_are_refused_with_remedy(lower, dtype, frozen):
     layer = DPQEmbedding(20, 12, 5, 3)
     if frozen:
         layer.freeze()
@@ -83,8 +83,8 @@ def test_other_value_types_name_the_remedy(lower, dtype, frozen):
         (1, 0b1000_0000, "row 7: got spare bits"),
     ],
 )
-def test_impossible_codes_of_a_frozen_table(lower, byte, value, message):
-    """3 codes of 3 bits: 9 bits in 2 bytes."""
+def test_frozen_codes_that_are_invalid_are_refused(lower, byte, value, message):
+    """A row has 3 codes of 3 bits, 9 bits in 2 bytes."""
     layer = DPQEmbedding(20, 12, 5, 3).freeze()
     layer.codes[7] = 0
     layer.codes[7, byte] = value
@@ -92,14 +92,14 @@ def test_impossible_codes_of_a_frozen_table(lower, byte, value, message):
         lower(Model(layer))
 
 
-def test_padding_row_that_is_not_zero(lower):
+def test_frozen_padding_row_that_is_not_zero_is_refused(lower):
     layer = DPQEmbedding(20, 12, 5, 3, padding_idx=7).freeze()
     layer.codes[7, 0] = 1
     with pytest.raises(BadInputError, match=r"^table word: codes: row 7 \(padding\), group 0"):
         lower(Model(layer))
 
 
-def test_the_second_table_is_named_when_the_first_is_sound(lower):
+def test_second_table_is_named_if_first_is_valid(lower):
     class Two(nn.Module):
         def __init__(self) -> None:
             super().__init__()

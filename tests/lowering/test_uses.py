@@ -1,4 +1,4 @@
-"""One table, however it is used: rows, bags, logits and the highest over the same packed tensors, tied or not."""
+"""Uses of one table: rows, bags, logits and top-k use the same packed tensors, tied or not."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ METHODS = ("DPQ", "ANT", "TT")
 
 
 class Language(nn.Module):
-    """Words in, words out, and the mean of the words besides."""
+    """A language model, optionally with the mean of the words."""
 
     def __init__(self, words: nn.Module, output: nn.Module, bags: nn.Module | None = None) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Language(nn.Module):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_tied_table_is_packed_once(capture, method, frozen):
+def test_tied_table_is_packed_once(capture, method, frozen):
     words = make(method)
     if frozen:
         words.freeze()
@@ -59,7 +59,7 @@ def test_a_tied_table_is_packed_once(capture, method, frozen):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_untied_head_keeps_its_own_table(capture, method):
+def test_untied_output_layer_keeps_its_own_table(capture, method):
     model = Language(make(method), edge_embed.TiedOutput(make(method)))
     lowered = lower_program(capture(model))
     assert list(lowered.tables) == ["words", "output.embedding"]
@@ -67,7 +67,7 @@ def test_an_untied_head_keeps_its_own_table(capture, method):
 
 
 def test_equal_weights_of_two_layers_are_not_tied(capture):
-    """They could be trained on apart from each other: tied is what is one tensor, not what looks alike."""
+    """Tied layers share one tensor; layers with equal tensors could be trained further independently."""
     words, other = make("TT"), make("TT")
     other.load_state_dict(words.state_dict())
     lowered = lower_program(capture(Language(words, edge_embed.TiedOutput(other))))
@@ -75,7 +75,7 @@ def test_equal_weights_of_two_layers_are_not_tied(capture):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_all_uses_of_one_table(capture, method):
+def test_table_with_all_uses_is_packed_once(capture, method):
     bags = make(method, "EmbeddingBag", padding_idx=3, mode="mean")
 
     class Rows(nn.Module):
@@ -100,7 +100,7 @@ def test_all_uses_of_one_table(capture, method):
 
 
 class Best(nn.Module):
-    """The likeliest next words, with a table of their own."""
+    """A model of the most likely next words."""
 
     def __init__(self, words: nn.Module, k: int, bias: bool = False) -> None:
         super().__init__()
@@ -114,11 +114,11 @@ class Best(nn.Module):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_the_highest_logits_of_a_tied_table(capture, method, frozen, bias):
+def test_topk_of_tied_table_is_lowered(capture, method, frozen, bias):
     words = make(method)
     model = Best(words.freeze() if frozen else words, 5, bias)
     program = capture(model)
-    assert program.output_names == ("values", "ids_output")  # an input is called ids
+    assert program.output_names == ("values", "ids_output")  # the name ids belongs to an input
     lowered = lower_program(program)
     (report,) = lowered.reports
     assert (report.name, report.lowered, report.uses) == ("words", True, 2)
@@ -129,8 +129,8 @@ def test_the_highest_logits_of_a_tied_table(capture, method, frozen, bias):
         assert ids.shape == (2, 3, 5)
 
 
-def test_how_many_is_a_constant(capture):
-    """Neither a dynamic size while a model is captured, nor what somebody wrote into the file."""
+def test_topk_needs_constant_number_within_rows(capture):
+    """Refuses a dynamic size at capture, and a number that was changed in the file."""
     with pytest.raises(BadInputError, match=r"k: got .*, expected a constant integer from 1 to 30, the rows of the"):
         capture(Best(make("TT"), 0))
     for wrong in (0, -1, N + 1, 10**9):
@@ -141,7 +141,7 @@ def test_how_many_is_a_constant(capture):
             lower_program(program)
 
 
-def test_bags_by_offsets_and_weights(capture):
+def test_bags_with_offsets_and_weights_are_lowered(capture):
     class Offsets(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -157,7 +157,7 @@ def test_bags_by_offsets_and_weights(capture):
     torch.testing.assert_close(lowered.program.run(*other)[0], model.eval()(*other), atol=1e-6, rtol=1e-5)
 
 
-def test_methods_and_dense_tables_beside_each_other(capture):
+def test_tables_of_all_methods_and_dense_tables_are_reported(capture):
     class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -179,7 +179,7 @@ def test_methods_and_dense_tables_beside_each_other(capture):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_half_precision_table_in_a_float32_model(capture, method):
+def test_float16_table_in_float32_model_is_lowered(capture, method):
     words = make(method)
     expected = words.eval()(IDS)
     words.freeze(value_type="float16")
@@ -193,7 +193,7 @@ def test_a_half_precision_table_in_a_float32_model(capture, method):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_an_int8_table_in_a_model_of_any_type(capture, dtype):
+def test_int8_table_gives_rows_in_type_of_model(capture, dtype):
     """The packed rows are float32; the program rounds them to the type of the model."""
 
     class Rows(nn.Module):
@@ -214,7 +214,7 @@ def test_an_int8_table_in_a_model_of_any_type(capture, dtype):
     assert torch.equal(rows, torch.from_numpy(packed.rows(IDS.numpy())).to(dtype))
 
 
-def test_the_progress_counts_every_table(capture):
+def test_progress_counts_rows_of_each_table(capture):
     seen: dict[str, int] = {}
     model = Language(make("ANT"), edge_embed.TiedOutput(make("TT")), make("DPQ", "EmbeddingBag"))
     lower_program(capture(model), lambda name, done, total: seen.update({name: done - total}))

@@ -44,11 +44,12 @@ def loads(path: Path) -> bool:
 
 @every_file
 def test_flipped_bit_is_noticed_anywhere(path: Path, golden: bytes) -> None:
+    """All bits of one file are flipped, and two bits of each byte of the others, which have the same kinds of parts."""
     survivors = []
     path.write_bytes(golden)
     with path.open("r+b", buffering=0) as file:
         for position, byte in enumerate(golden):
-            for bit in range(8):
+            for bit in range(8) if golden is FILES["dpq"] else (position % 4, position % 4 + 4):
                 os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), position)
                 if loads(path):
                     survivors.append((position, bit))

@@ -44,6 +44,7 @@ def test_freestanding_option_compiles_and_links_as_tests_do(cmake_build):
     assert commands == rules_of(tested, "edge_embed_ops_freestanding", "tests/")
 
 
+@pytest.mark.slow
 def test_freestanding_library_needs_no_symbol(library):
     readelf = shutil.which("readelf")
     assert readelf is not None, "readelf comes with every compiler (binutils)"
@@ -56,6 +57,7 @@ def test_freestanding_library_needs_no_symbol(library):
     assert undefined == []
 
 
+@pytest.mark.slow
 def test_freestanding_library_runs_in_onnx_runtime(library, make_any):
     table = make_any(padding_idx=0)
     session = open_session(table.model(), threads=2, library=library)
@@ -65,6 +67,7 @@ def test_freestanding_library_runs_in_onnx_runtime(library, make_any):
         run(session, np.array([[-1]]))
 
 
+@pytest.mark.slow
 def test_freestanding_float16_needs_no_support_library(library, make_any):
     table = make_any(dtype=np.float16)
     hidden = np.random.default_rng(3).standard_normal((4, table.dim)).astype(np.float16)
@@ -73,6 +76,7 @@ def test_freestanding_float16_needs_no_support_library(library, make_any):
     assert_close(logits, np.float16, exact, np.abs(hidden.astype(np.float64)) @ table.magnitudes.T)
 
 
+@pytest.mark.slow
 def test_freestanding_c_functions_return_results(library):
     functions = ctypes.CDLL(str(library))
     functions.ee_version.restype = functions.ee_status_message.restype = ctypes.c_char_p

@@ -76,7 +76,7 @@ def test_validation_passes_with_each_instruction_set(isa: str, folder: Path) -> 
     assert {path["status"] for path in paths} == {"passed"}
 
 
-def test_unknown_instruction_set_is_refused(folder: Path) -> None:
+def test_unknown_instruction_set_is_refused() -> None:
     done = command("sse9", "doctor")
     assert done.returncode == 1
     assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that this library has" in done.stdout

@@ -18,6 +18,7 @@ from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF files")
 
 
+@pytest.mark.slow
 def test_library_without_libc_is_within_bound(cmake_build):
     folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
     library = folder / "tests" / "libedge_embed_ops_freestanding.so"

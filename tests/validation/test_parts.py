@@ -77,4 +77,4 @@ def test_quantile_of_errors_lies_between_mean_and_maximum(inline):
         for output in path.outputs:
             assert output.quantile_abs_error is not None
             assert 0 <= output.mean_abs_error <= output.quantile_abs_error <= output.max_abs_error
-    assert np.isfinite(output.quantile_abs_error)
+            assert np.isfinite(output.max_abs_error)

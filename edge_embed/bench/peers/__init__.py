@@ -1,1 +1,1 @@
-"""What a compressed table is compared with: one file a library, all of them listed in ``listed.py``."""
+"""Peers of a compressed table: one file for each library, all of them listed in ``listed.py``."""

@@ -1,4 +1,4 @@
-"""faiss: a DPQ table as the codes of a product quantiser."""
+"""Peer faiss: a DPQ table as the codes of a product quantiser."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,10 @@ from edge_embed.validation.timing import Feeds
 
 
 def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    """Its codes lie as ours do: a row is a string of bits on byte boundaries, the least significant first."""
+    """Decode rows with faiss, whose codes have our layout: a bit string per row, lowest bit first.
+
+    Each row begins on a byte boundary.
+    """
     import faiss  # noqa: PLC0415
 
     packed = table.packed
@@ -20,7 +23,7 @@ def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
         raise LeftOutError("it has no scales of rows, nor a narrower group")
     faiss.omp_set_num_threads(threads)
     groups, dim, bits = packed.num_groups, packed.embedding_dim, packed.bits
-    centroids = np.zeros((groups, 1 << bits, dim // groups), np.float32)  # those beyond K are never asked for
+    centroids = np.zeros((groups, 1 << bits, dim // groups), np.float32)  # entries beyond K are never used
     scales = 1 if packed.value_scales is None else packed.value_scales[:, np.newaxis, np.newaxis]
     centroids[:, : packed.num_codes] = packed.values * scales
     quantiser = faiss.ProductQuantizer(dim, groups, bits)

@@ -14,6 +14,6 @@ PEERS: Mapping[str, tuple[Peer, ...]] = {
     "tflite": tflite.PEERS,
 }
 
-# What is measured itself, and what of that is the way there: one of each for every use.
+# Our contenders, and the empty calls with their overhead: one of each for every use.
 OURS = (runtime.CUSTOM, native.KERNEL, tflite.OPERATORS)
 EMPTY = (runtime.EMPTY, native.EMPTY, tflite.EMPTY)

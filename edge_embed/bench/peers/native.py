@@ -1,4 +1,4 @@
-"""Kernels by the C interface, a dense row copy, and a mere read: what C++ does without a session."""
+"""Peers in C++ without a session: kernels through the C interface, a dense row copy, and a mere read."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ Call = Callable[[NDArray[np.int64], NDArray[np.float32]], None]
 
 
 class _NativeCalls:
-    """All calls of a round in one call from Python; where a table has an order of its own, on rows found before."""
+    """All calls of a round in one call from Python; ids of a table with a row order are mapped before."""
 
     def __init__(
         self, call: Call, dim: int, feeds: Feeds, calls: int, row_order: NDArray[np.int32] | None = None
@@ -27,21 +27,21 @@ class _NativeCalls:
         self.set_inputs([feeds] * calls)
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New ids, one set for every call."""
+        """Set new ids, one set for every call."""
         ids = np.stack([one["ids"] for one in feeds])  # [calls, B]
         self._ids = ids if self._row_order is None else self._row_order[ids].astype(np.int64)
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Make all calls, one after the other."""
         self._call(self._ids, self._rows)
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls that `run` makes."""
         return len(self._ids)
 
     def results(self) -> Results:
-        """What the last call gave."""
+        """Return the rows of the last call."""
         return (self._rows,)
 
 
@@ -52,14 +52,14 @@ class _Reading:
         self._memory, self.calls = memory, calls
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """There are none."""
+        """Do nothing: there are no inputs."""
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Make all calls, one after the other."""
         self._memory.read(self.calls)
 
     def results(self) -> Results:
-        """No numbers."""
+        """Return no results."""
         return ()
 
 

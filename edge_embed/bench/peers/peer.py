@@ -1,4 +1,4 @@
-"""What a peer says about itself."""
+"""Description of a peer."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from edge_embed.validation.timing import Contender, Feeds
 
 
 class Answering(Contender, Protocol):
-    """A contender whose numbers can be looked at."""
+    """Contender whose results can be compared."""
 
     def results(self) -> Results:
-        """What the last call gave; empty where it gives no numbers, which then are not compared."""
+        """Return the results of the last call; empty for a contender without numbers, which is not compared."""
 
 
 Bind = Callable[[Feeds, int], Answering]
 
 
 def missing(module: str, package: str) -> str:
-    """Why a library cannot be used, empty if it can; ``package`` is the name by which pip knows it."""
+    """Return why a library cannot be used, empty if it can; ``package`` is its name on PyPI."""
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -33,19 +33,19 @@ def missing(module: str, package: str) -> str:
 
 @dataclass(frozen=True)
 class Peer:
-    """Something else that gives the same numbers, or nearly.
+    """Contender with the same numbers as ours, or nearly.
 
     Attributes:
-        name: in options and reports.
-        what: what is called, what was done before the clock runs, and where its numbers differ.
+        name: name in options and reports.
+        what: the call that is timed, the preparation before the clock runs, and differences of its numbers.
         uses: the uses that it takes part in.
-        open: makes it ready for a table and a number of threads; the result is bound to inputs of one shape, and as
-            many sets of them as there are calls. Raises `LeftOutError` where it cannot take part.
-        methods: the methods of compression that it takes part in; empty for all.
-        module: the library that it needs beyond what every installation has.
-        package: the name by which pip knows that.
-        exact: whether its numbers are to be ours; else they are less precise by design.
-        by_empty_call: whether a call goes the same way as the empty call, which then is a part of it.
+        open: prepares a table for a number of threads. The result is bound to inputs of one shape, one set for each
+            call. Raises `LeftOutError` if the peer cannot take part.
+        methods: methods of compression that it takes part in; empty for all.
+        module: library that it needs beyond those of every installation.
+        package: name of the library on PyPI.
+        exact: whether its numbers must equal ours; else they are less precise by design.
+        by_empty_call: whether a call passes through the same interface as the empty call, which is then a part of it.
     """
 
     name: str
@@ -59,15 +59,15 @@ class Peer:
     by_empty_call: bool = False
 
     def fits(self, table: BenchTable, use: BenchUse) -> bool:
-        """Whether it does the same as a use of a table."""
+        """Return whether it computes the same as a use of a table."""
         return use.name in self.uses and (not self.methods or table.packed.method in self.methods)
 
     def missing(self) -> str:
-        """Why its library cannot be used, empty if it can."""
+        """Return why its library cannot be used, empty if it can."""
         return missing(self.module, self.package) if self.module else ""
 
     def opened(self, table: BenchTable, use: BenchUse, threads: int) -> Bind:
-        """`open`, after its library was looked for.
+        """Call `open` after a check that its library is installed.
 
         Raises:
             LeftOutError: if it is not installed, or cannot take part.
@@ -78,7 +78,7 @@ class Peer:
 
 
 class FunctionCalls:
-    """A peer that is a Python function; its arguments are made ready before the clock runs."""
+    """Peer that is a Python function; its arguments are prepared before the clock runs."""
 
     def __init__(
         self, prepare: Callable[[Feeds], tuple[Any, ...]], call: Callable[..., Any], feeds: Feeds, calls: int
@@ -88,20 +88,20 @@ class FunctionCalls:
         self.set_inputs([feeds] * calls)
 
     def set_inputs(self, feeds: Sequence[Feeds]) -> None:
-        """New arguments, one set for every call."""
+        """Set new arguments, one set for every call."""
         self._arguments = [self._prepare(one) for one in feeds]
 
     def run(self) -> None:
-        """All calls, one after the other."""
+        """Make all calls, one after the other."""
         call = self._call
         for arguments in self._arguments:
             self._result = call(*arguments)
 
     @property
     def calls(self) -> int:
-        """How many calls `run` makes."""
+        """Return the number of calls that `run` makes."""
         return len(self._arguments)
 
     def results(self) -> Results:
-        """What the last call gave."""
+        """Return the result of the last call."""
         return (np.asarray(self._result),)

@@ -1,4 +1,4 @@
-"""torch: dense tables looked up, and the arithmetic of ANT and TT by its operators."""
+"""Peer torch: lookups in dense tables, and the arithmetic of ANT and TT with its operators."""
 
 from functools import partial
 
@@ -43,7 +43,7 @@ def _bags(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _anchors(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    """A row of ANT is a bag of anchors with weights."""
+    """Compute a row of ANT as a bag of anchors with weights."""
     packed = table.packed
     assert isinstance(packed, PackedANT)
     anchors = torch.from_numpy(packed.anchors.astype(np.float32))  # [A, d]
@@ -65,7 +65,7 @@ def _anchors(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _products(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    """A row of TT is a product of slices: those of all ids at once."""
+    """Compute rows of TT as products of slices, for all ids at once."""
     packed = table.packed
     assert isinstance(packed, PackedTT)
     shape = packed.shape

@@ -1,4 +1,4 @@
-"""ONNX Runtime: our node with its kernel and with its body, an empty call, and the operators of dense tables."""
+"""Peers in ONNX Runtime: our node with kernel and with body, an empty call, and the operators of dense tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from edge_embed.validation.tables import Table
 _SESSION_USES = ("rows", "bag", "logits", "topk")
 _HEADS = ("logits", "topk")
 _THEN = "; for topk, TopK follows"
-_BLOCK = 32  # weights of a head that share one scale
+_BLOCK = 32  # weights of an output layer that share one scale
 
 
 def _node(
@@ -50,7 +50,7 @@ def _node(
 
 
 def _absent(packed: Table, use: BenchUse) -> dict[str, NDArray[Any]]:
-    """Inputs of the node that are left out."""
+    """Return the optional inputs of the node that are left out."""
     if use.operator == "bag":
         return {"sample_weights": np.zeros(0, packed.row_type)}
     return {"bias": np.zeros(0, np.float32)} if use.operator == "topk" else {}
@@ -75,7 +75,7 @@ def _gather_and_reduce(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _largest(use: BenchUse) -> list[NodeProto]:
-    """What finds the largest of the logits ``result``, if they are asked for."""
+    """Return the nodes that find the largest of the logits ``result``, if the use is top-k."""
     if not isinstance(use, TopK):
         return []
     k = helper.make_node("Constant", [], ["k"], value_ints=[use.k])
@@ -92,9 +92,10 @@ def _matmul(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    """One scale a row of the table, zero in the middle.
+    """Quantise with one scale for each row of the table, and zero point 0.
 
-    7 bits (``reduce_range`` of ONNX Runtime's quantiser): with 8, its sums saturate on processors without VNNI.
+    Weights have 7 bits (``reduce_range`` of ONNX Runtime's quantiser): with 8, its sums saturate on processors without
+    VNNI.
     """
     scales = np.maximum(np.abs(table.dense).max(1), np.float32(1e-30)) / 63  # [n]
     quantised = np.rint(table.dense / scales[:, np.newaxis]).astype(np.int8)  # [n, d]

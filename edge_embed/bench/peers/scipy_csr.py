@@ -1,4 +1,4 @@
-"""scipy: an ANT table as a sparse matrix times the anchors."""
+"""Peer scipy: an ANT table as a sparse matrix times the anchors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Runtimes of TFLite: a table by the operators of a file, with the delegate, and ``GATHER`` of a dense table."""
+"""Peers in runtimes of TFLite: operators of a file, the delegate, and ``GATHER`` of a dense table."""
 
 import tempfile
 from functools import partial
@@ -24,7 +24,7 @@ _INPUTS = "inputs set before the clock runs where one call is timed, else in the
 
 
 def layout_of(table: BenchTable) -> str:
-    """How a table lies in its file, or would by default."""
+    """Return the layout of a table in its file, or the default layout."""
     return table.layout or METHODS[table.packed.method].choose(table.packed, "auto")
 
 

@@ -1,1 +1,1 @@
-"""``compress`` of ONNX files of any tool: their dense tables, and packed ones in the place of these."""
+"""``compress`` for ONNX files of any tool: their dense tables, and packed tables in their place."""

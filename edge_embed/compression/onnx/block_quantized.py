@@ -1,11 +1,11 @@
-"""Tables that operators of com.microsoft keep in blocks of integers with a scale each.
+"""Tables that operators of com.microsoft store in blocks of integers with one scale per block.
 
     GatherBlockQuantized (data, ids, scales, zero_points)   data [n, ...] of (u)int4, float8, or of 2, 4 or 8 bits in
                                                             uint8
     MatMulNBits (hidden, data, scales, zero_points)         data uint8 [n, blocks, bytes of a block]
 
-A number is (q - zero_point) * scale, in the type of the scale. Packed bits are filled from the lowest on. Without zero
-points those of uint8 data are 2^(bits - 1), those of other types 0.
+A number is (q - zero_point) * scale, in the type of the scale. Bits are packed from the lowest one up. The default zero
+point is 2^(bits - 1) for uint8 data and 0 for other types.
 """
 
 import math
@@ -22,7 +22,7 @@ from edge_embed.compression.onnx.table_uses import FLOAT_KINDS, Use, View, from_
 
 
 def gathered_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> Use | None:
-    """The look-up of a ``GatherBlockQuantized``, if its constants are known."""
+    """Return the lookup of a ``GatherBlockQuantized``, if its constants are known."""
     data, scales, zeros = _constants(view, scope, node, (0, 2, 3))
     if data is None or scales is None or scales.kind not in FLOAT_KINDS or len(data.shape) < 2:
         return None
@@ -47,7 +47,7 @@ def gathered_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> Us
 
 
 def multiplied_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
-    """The product of a ``MatMulNBits``, if its constants are known."""
+    """Yield the product of a ``MatMulNBits``, if its constants are known."""
     data, scales, zeros = _constants(view, scope, node, (1, 2, 3))
     values, extra = values_of(node), [*node.input[4:5]]
     if data is None or scales is None or any(extra) or scales.kind not in FLOAT_KINDS or len(data.shape) != 3:
@@ -73,7 +73,7 @@ def multiplied_blocks(view: View, scope: Scope, place: int, node: NodeProto) -> 
 
 
 def _constants(view: View, scope: Scope, node: NodeProto, places: Sequence[int]) -> tuple[Known | None, ...]:
-    """Constants at some inputs; none at all where one that is given is not known."""
+    """Return the constants at some inputs; all are None if one of the given inputs is not constant."""
     names = [node.input[place] if place < len(node.input) else "" for place in places]
     found = [view.known(scope, name) for name in names]
     if any(name and known is None for name, known in zip(names, found, strict=True)):
@@ -88,7 +88,7 @@ def _made(shape: tuple[int, ...], compute: Any, kind: int, given: Sequence[Known
 
 
 def _unpacked(array: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Numbers of fewer bits out of bytes, along the last axis; other types as they are."""
+    """Unpack numbers of fewer bits from bytes, along the last axis; other types are returned unchanged."""
     if array.dtype != np.uint8 or bits == 8:
         return array
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
@@ -101,7 +101,7 @@ def _dequantised(stored: NDArray[Any], scales: NDArray[Any], zero: Any, axis: in
 
 
 def _over(array: NDArray[np.float32], shape: tuple[int, ...], axis: int, block: int) -> NDArray[np.float32]:
-    """One number a block as one number each."""
+    """Repeat one number per block for each number of the block."""
     if not array.ndim:
         return array
     count = shape[axis]

@@ -1,4 +1,4 @@
-"""Compresses the dense tables of an ONNX file in place."""
+"""Compression of the dense tables of an ONNX file in place."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,23 +23,22 @@ from edge_embed.report.results.fidelity_promise import promises_of, write_promis
 def compress_onnx(
     path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
 ) -> CompressedFile:
-    """Write an ONNX file with packed tables in the place of dense ones; all else in it stays as it was.
+    """Write an ONNX file with packed tables in place of dense ones; the rest of the file does not change.
 
-    Its operator set is raised to 18 where it is lower. Functions that look rows up, and EmbedLayerNormalization, are
-    written out where they are.
+    A lower operator set is raised to 18. Functions that look up rows, and EmbedLayerNormalization, are inlined.
 
     Args:
         path: an ONNX file of any tool; external data lies beside it.
-        job: what is wanted; names of tables are those of constants, with ``.weight`` as the file has it or without.
-        output: the file to write; the first of the job's processes does.
+        job: the requested compression; tables are named by constants, with or without the ``.weight`` of the file.
+        output: the file to write; the first of the job's processes writes it.
         force: overwrite existing files.
-        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+        on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
-        BadInputError: if the file is damaged, its operator set cannot be raised, or no table can be replaced.
-        SizeError: as of `edge_embed.compression.plan.compress_tables`.
-        ParityError: as there.
-        OutputError: if the files cannot be written; nothing partial is left.
+        BadInputError: the file is damaged, its operator set cannot be raised, or no table can be replaced.
+        SizeError: see `edge_embed.compression.plan.compress_tables`.
+        ParityError: see `edge_embed.compression.plan.compress_tables`.
+        OutputError: the files cannot be written; nothing partial is left.
     """
     file = read_foreign(path)
     job.processes.first(lambda: check_output([output, weights_file(output)], file.files, force))
@@ -54,7 +53,7 @@ def compress_onnx(
 
 
 def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...]:
-    """Change a model that was read, without writing it; arguments and errors as of `compress_onnx`."""
+    """Change a model in memory, without writing it; arguments and errors are those of `compress_onnx`."""
     with damaged(file.path):
         raise_opset(file)
         found = dense_tables(file)
@@ -73,5 +72,5 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
 
 
 def _read(table: OnnxTable) -> OnnxTable:
-    """With its weight, if it need not stay."""
+    """Return the table with its weight, unless it must stay dense."""
     return table if table.reason else replace(table, weight=weight_of(table))

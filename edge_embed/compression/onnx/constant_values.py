@@ -1,7 +1,7 @@
-"""Values of a model that are constants, or that operators compute from constants alone.
+"""Constant values of a model: constants, and values that operators compute from constants alone.
 
-Shapes and types come from shape inference, numbers from onnx's reference evaluator, one node at a time and only when
-they are asked for.
+Shapes and types come from shape inference. Numbers come from onnx's reference evaluator, one node at a time and on
+demand.
 """
 
 import math
@@ -22,12 +22,12 @@ from edge_embed.exporters.onnx.model_file import dtype_name, expected_bytes
 
 Place = tuple[int, str]  # identity of the scope, and the name there
 _RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
-_SMALL = 1024  # numbers of shapes and axes, which shape inference looks at
-_MOST_GROWTH = 4  # times the numbers of the file: no result of operators may hold more
+_SMALL = 1024  # numbers of shapes and axes, which shape inference reads
+_MOST_GROWTH = 4  # times the numbers of the file: the largest result of an operator
 _LEAST_LIMIT = 1 << 20
-_LARGEST_SPARSE = 1 << 24  # numbers: of a sparse tensor more than those of the rest of the file
+_LARGEST_SPARSE = 1 << 24  # numbers: the largest sparse tensor that exceeds the limit of the file
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear")
-_QUANTISED_OPSET = 21  # which has all that earlier ones and com.microsoft do
+_QUANTISED_OPSET = 21  # covers all of the earlier ones and of com.microsoft
 _KEEPS_NUMBERS = ("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice")
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
@@ -37,10 +37,10 @@ class Leaf:
     """A tensor of the file.
 
     Attributes:
-        scope: where it is.
-        name: of the initializer, or of the result of the ``Constant`` node.
-        nbytes: that it takes in the file.
-        is_given: whether a caller may give another value.
+        scope: its scope.
+        name: name of the initializer, or of the result of the ``Constant`` node.
+        nbytes: its bytes in the file.
+        is_given: whether a caller may supply another value.
     """
 
     scope: Scope
@@ -51,16 +51,16 @@ class Leaf:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """One value.
+    """A constant value.
 
     Attributes:
         kind: its type, of ``TensorProto.DataType``.
         shape: its sizes.
         compute: returns its numbers.
-        leaves: the tensors of the file that it is made of.
-        names: all values of the file on the way from the tensors to this one.
-        is_grown: whether operators made it of fewer numbers.
-        before_cast: the same numbers in the float type that they had before a ``Cast``.
+        leaves: the tensors of the file that it is computed from.
+        names: all values of the file from these tensors to this value.
+        is_grown: whether operators computed it from fewer numbers.
+        before_cast: the same numbers in the float type before a ``Cast``.
     """
 
     kind: int
@@ -73,17 +73,17 @@ class Known:
 
     @property
     def dtype(self) -> str:
-        """Name of the type, as numpy has it."""
+        """Return the name of the type in numpy."""
         return dtype_name(self.kind)
 
     def matrix(self, axis: int) -> NDArray[Any]:
-        """Its numbers as [n, d], where the rows are along an axis."""
+        """Return its numbers as [n, d], with rows along an axis."""
         array = np.moveaxis(self.compute(), axis, 0)
         return array.reshape(array.shape[0], -1)
 
 
 class Constants:
-    """The known values of a file."""
+    """The constant values of a file."""
 
     def __init__(self, file: ForeignModel) -> None:
         self._file = file
@@ -92,7 +92,7 @@ class Constants:
         self._limit = max(_LEAST_LIMIT, _MOST_GROWTH * total)
 
     def known(self, scope: Scope, name: str) -> Known | None:
-        """The value that a name stands for in a scope; None if it is no constant."""
+        """Return the constant value of a name in a scope, or None if it is not constant."""
         owner = scope.owner(name) if name else None
         if owner is None:
             return None
@@ -126,14 +126,14 @@ class Constants:
     def computed(
         self, node: NodeProto, operands: Sequence[Known | None], output: int = 0, names: frozenset[Place] = frozenset()
     ) -> Known | None:
-        """What a node makes of known values; None where that cannot be said without running the model."""
+        """Return the result of a node for constant values, or None if that requires running the model."""
         is_quantised = node.op_type in _QUANTISED and node.domain == "com.microsoft"
         if not (is_quantised or node.domain in STANDARD) or node.op_type in _RANDOM or any(graphs_of(node)):
             return None
         model = self._alone(node, operands, output)
         try:
             inferred = shape_inference.infer_shapes(model, data_prop=True).graph.output[0].type.tensor_type
-        except Exception:  # whatever inference runs into
+        except Exception:  # any exception of shape inference
             return None
         sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in inferred.shape.dim]
         if not inferred.HasField("shape") or min(sizes, default=0) < 0 or math.prod(sizes) > self._limit:
@@ -144,7 +144,7 @@ class Constants:
             feeds = {f"x{at}": each.compute() for at, each in enumerate(operands) if each is not None}
             try:
                 (array,) = ReferenceEvaluator(self._alone(node, operands, output, False)).run(None, feeds)
-            except Exception as error:  # whatever the evaluator runs into
+            except Exception as error:  # any exception of the evaluator
                 raise BadInputError(
                     f"{spelled(node)}: cannot be computed from its constants: {error!s:.200}"
                 ) from error
@@ -163,7 +163,7 @@ class Constants:
     def _before_cast(
         self, node: NodeProto, operands: Sequence[Known | None], output: int, kind: int, names: frozenset[Place]
     ) -> Known | None:
-        """The value in the type that its numbers had in the file."""
+        """Return the value in the type that its numbers had in the file."""
         first = operands[0] if operands else None
         if first is None or kind not in _FLOATS or first.kind not in _FLOATS:
             return None
@@ -175,7 +175,7 @@ class Constants:
         return self.computed(node, [first.before_cast, *operands[1:]], output, names)
 
     def _alone(self, node: NodeProto, operands: Sequence[Known | None], output: int, folds: bool = True) -> ModelProto:
-        """A model of one node."""
+        """Return a model of one node."""
         copy = NodeProto()
         copy.CopyFrom(node)
         opset = self._file.opset
@@ -195,19 +195,19 @@ class Constants:
 
 
 def integers(known: Known | None) -> list[int] | None:
-    """The numbers of a small constant, such as axes and sizes."""
+    """Return the numbers of a small constant, such as axes and sizes, or None."""
     if known is None or math.prod(known.shape) > _SMALL or "int" not in known.dtype:
         return None
     return [int(number) for number in known.compute().reshape(-1)]
 
 
 def is_arange(known: Known, count: int) -> bool:
-    """Whether a constant holds 0, 1, ... count - 1, as integers."""
+    """Return whether a constant holds 0, 1, ... count - 1, as integers."""
     if "int" not in known.dtype or math.prod(known.shape) != count or known.shape[-1:] != (count,):
         return False
     return np.array_equal(known.compute().reshape(-1), np.arange(count))
 
 
 def is_filled(known: Known | None, number: float) -> bool:
-    """Whether each number of a constant is this one."""
+    """Return whether each number of a constant equals a number."""
     return known is not None and bool(np.all(np.asarray(known.compute(), np.float64) == number))

@@ -1,10 +1,10 @@
-"""The dense tables of an ONNX file: matrices of which rows are looked up, or output layers, and what else is done.
+"""The dense tables of an ONNX file: matrices whose rows are looked up, output layers, and obstacles.
 
-A table is a constant, or what operators compute from constants alone. Nodes use the same one where they use the same
-bits, in whatever shape; so an output layer is tied whose matrix an optimiser turned round and stored again.
+A table is a constant, or a value that operators compute from constants alone. Nodes use the same table if they use the
+same bits, in any shape. So an output layer is tied even if an optimiser stored its matrix again as a transpose.
 
-A table with any other use has to stay: it would be kept beside its packed form. So has one whose ids are known before:
-a session would compute its rows when it is made, and keep them.
+A table with any other use must stay dense, because it would be kept beside its packed form. A table with constant ids
+must stay too: a session would compute its rows at creation, and keep them.
 """
 
 import re
@@ -23,20 +23,20 @@ from edge_embed.compression.onnx.loop_carried import take_from_around
 from edge_embed.compression.onnx.obstacles import held_bytes, obstacles
 from edge_embed.compression.onnx.table_uses import Use, View
 from edge_embed.errors import BadInputError
-from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.found_table import FoundTable, check_some
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxTable(FoundTable):
-    """One dense table of a file.
+    """A dense table of a file.
 
     Attributes:
-        constant: name of the largest tensor that it is made of.
-        dtype: ``float32``, ``float16`` or ``bfloat16``, if it need not stay.
+        constant: name of the largest tensor that it is computed from.
+        dtype: ``float32``, ``float16`` or ``bfloat16``, if it can be replaced.
         used: the nodes that use it.
-        company: names of the tables that have to go with it, as they are cut out of one constant.
-        origins: what had to be written out for these nodes to be seen.
-        file: whose nodes these are: a copy, where something was written out.
+        company: names of the tables that must be replaced with it, as they are cut out of one constant.
+        origins: functions and nodes that were inlined to make these nodes visible.
+        file: the file of these nodes: a copy if something was inlined.
     """
 
     constant: str = ""
@@ -48,14 +48,14 @@ class OnnxTable(FoundTable):
 
     @property
     def logits_type(self) -> str:
-        """The type of hidden states and logits of its output layer."""
+        """Return the type of hidden states and logits of its output layer."""
         return self.dtype if self.dtype == "float16" else "float32"
 
 
 def dense_tables(file: ForeignModel) -> list[OnnxTable]:
-    """All tables of a file, in its order, their weights not read yet: `weight_of` does.
+    """Return all tables of a file, in its order; their weights are read later, by `weight_of`.
 
-    Functions and larger operators that look rows up are written out in a copy of the model.
+    Functions and larger operators that look up rows are inlined in a copy of the model.
     """
     hidden = hidden_look_ups(file.model)
     if not hidden:
@@ -67,7 +67,7 @@ def dense_tables(file: ForeignModel) -> list[OnnxTable]:
 
 
 def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, OnnxTable]:
-    """The same tables with the nodes of the model itself, where what holds their look-ups alone is written out."""
+    """Inline the functions and nodes that hold lookups of the tables; return the tables with nodes of the model."""
     tables = list(tables)
     file = next((table.file for table in tables if table.file is not None), None)
     if file is None or file.model is model:
@@ -78,9 +78,9 @@ def in_file(tables: Iterable[OnnxTable], model: ModelProto) -> dict[OnnxTable, O
 
 
 def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
-    """The tables whose look-ups are nodes of the graph, or of the graphs inside it.
+    """Return the tables whose lookups are nodes of the graph, or of the graphs inside it.
 
-    The model changes where a loop carries a constant.
+    The model is changed if a loop carries a constant.
     """
     take_from_around(file)
     view = View(file)
@@ -93,27 +93,30 @@ def tables_in_sight(file: ForeignModel) -> list[OnnxTable]:
 
 
 def in_company(tables: Iterable[OnnxTable], named: Collection[str]) -> list[OnnxTable]:
-    """The same tables, those that cannot go alone with the reason to stay.
+    """Return the tables; those that cannot be replaced alone get a reason to stay dense.
 
     Raises:
-        BadInputError: for one that has a name that was given.
+        BadInputError: the user named such a table, or no table is left.
     """
     result = list(tables)
     while True:
         free = {table.name for table in result if not table.reason}
         stuck = [table for table in result if not table.reason and not free.issuperset(table.company)]
         if not stuck:
+            check_some(result)
             return result
         for table in stuck:
             others = ", ".join(table.company)
-            reason = f"is cut out of the constant {table.constant!r:.200} as {others}: give the names of all of them"
+            options = " ".join(f"--module {name}" for name in (table.name, *table.company))
+            what = f"is cut out of the constant {table.constant!r:.200} as {others}"
+            reason = f"{what}: give the names of all of them ({options})"
             if table.name in named:
                 raise BadInputError(f"{table.name}: {reason}")
             result[result.index(table)] = replace(table, reason=reason)
 
 
 def weight_of(table: OnnxTable) -> torch.Tensor:
-    """The numbers of a table [n, d]."""
+    """Return the numbers of a table [n, d]."""
     use = table.used[0]
     matrix = use.known.matrix(use.axis)
     if use.known.kind == TensorProto.BFLOAT16:
@@ -141,13 +144,13 @@ def _largest(known: Known) -> Leaf:
 
 
 def _plain_name(leaf: Leaf) -> str:
-    """The name of a tensor in the file: what is written out of a function has numbers behind its names."""
+    """Return the name of a tensor in the file, without the number that inlining appends."""
     made = leaf.scope.makers.get(leaf.name)
     return re.sub(r"__\d+$", "", leaf.name) if made is not None and origin(made[1]) else leaf.name
 
 
 def _labels(found: Iterable[Sequence[Use]]) -> list[str]:
-    """What tables are called: as the layer whose ``weight`` they are, where no other one is called so."""
+    """Return the names of tables: that of the layer with this ``weight``, unless another table has the name."""
     leaves = [_largest(uses[0].known) for uses in found]
     names = [_plain_name(leaf) for leaf in leaves]
     short = [name.removesuffix(".weight") or name for name in names]
@@ -161,7 +164,7 @@ def _labels(found: Iterable[Sequence[Use]]) -> list[str]:
 
 
 def _nodes_of(view: View, uses: Iterable[Use]) -> Iterator[NodeProto]:
-    """The nodes of uses, and those that compute what they take alone."""
+    """Yield the nodes of uses, and the nodes that compute values for them alone."""
     by_place = {(id(scope), name): node for scope in view.scopes for name, (_, node) in scope.makers.items()}
     for use in uses:
         yield use.node

@@ -2,10 +2,10 @@
 
     sum    = word [ids] + position [0 ... length - 1, or given] + segment [segment ids]
     output = LayerNormalization (sum) * gamma + beta
-    mask_index = how many entries of each row of the mask are 1, or 0 without a mask
+    mask_index = number of ones in each row of the mask, or 0 without a mask
 
-Its look-ups refuse ids below 0, which Gather counts from the end: they are set to the largest id there can be, which
-is refused.
+The operator refuses negative ids, but Gather counts them from the end. So they are set to the largest possible id,
+which is refused.
 """
 
 from collections.abc import Generator, Iterator
@@ -21,7 +21,7 @@ _LARGEST = 2**31 - 1
 
 
 def written_out(node: NodeProto, names: Names) -> Iterator[NodeProto]:
-    """The nodes that stand for one, in their order."""
+    """Return the standard nodes that replace a node, in order."""
     return _Writer(node, names).nodes()
 
 

@@ -1,4 +1,4 @@
-"""Which values of a graph are known before it runs: a session computes them when it is made."""
+"""Values of a graph that are known before it runs: a session computes them at its creation."""
 
 from collections.abc import Collection
 
@@ -8,12 +8,12 @@ _OF_SHAPES = ("Shape", "Size")
 
 
 def constant_values(graph: GraphProto, given: Collection[str], around: Collection[str] = ()) -> set[str]:
-    """Constants, what follows from them alone, and the shapes of values whose size is fixed.
+    """Return constants, values that follow from them alone, and the shapes of values of fixed size.
 
     Args:
         graph: a graph, or the body of a branch or loop.
-        given: inputs for which a caller may give another value in place of a constant.
-        around: constants of the graphs around it.
+        given: inputs for which a caller may supply another value in place of a constant.
+        around: constants of the outer graphs.
     """
     held = (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer))
     known = {*around, *(tensor.name for tensor in held if tensor.name not in given)}

@@ -1,4 +1,4 @@
-"""An ONNX file of any tool: parsed and checked as a whole, its tensors read when they are asked for."""
+"""An ONNX file of any tool: parsed and checked as a whole, with tensors that are read on demand."""
 
 import math
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ class ForeignModel:
     """A file that was read.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         model: its structure, which `edge_embed.compression.onnx` changes.
-        files: the file, and those beside it that its tensors lie in.
+        files: the file and its external data files.
     """
 
     path: Path
@@ -41,23 +41,23 @@ class ForeignModel:
 
     @property
     def opset(self) -> int:
-        """Version of the standard operators."""
+        """Return the version of the standard operators."""
         return next(int(item.version) for item in self.model.opset_import if item.domain in STANDARD)
 
     @property
     def tensors(self) -> Iterator[TensorProto]:
-        """All tensors of the graph, of the graphs inside it and of functions."""
+        """Return all tensors of the graph, of the graphs inside it and of functions."""
         return tensors_of(self.model)
 
     @property
     def numbers(self) -> int:
-        """How many floats it holds, and integers of a byte, which quantised weights are."""
+        """Return the number of floats and of 8-bit integers, which quantised weights are."""
         kinds = (*FLOATS, "int8", "uint8")
         weights = (tensor for tensor in tensors_of(self.model) if dtype_name(tensor.data_type) in kinds)
         return sum(math.prod(tensor.dims) for tensor in weights)
 
     def array(self, tensor: TensorProto) -> NDArray[Any]:
-        """What a tensor holds; one outside the model is mapped, not read."""
+        """Return the contents of a tensor; external data is mapped, not read."""
         if tensor.data_location != TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
         external = ExternalTensor(self.path.parent, tensor)
@@ -69,14 +69,14 @@ def read_foreign(path: Path) -> ForeignModel:
     """Read a file.
 
     Raises:
-        BadInputError: It is no ONNX model, damaged, or its external data is missing, short or outside its folder.
+        BadInputError: it is no ONNX model or damaged, or its external data is missing, short or outside its folder.
     """
     with damaged(path):
         model = parse_model(path)
         versions = {item.version for item in model.opset_import if item.domain in STANDARD}
         if not versions and any(node.domain in STANDARD for node in walk(model.graph.node)):
             raise BadInputError("imports no standard operators, and has nodes of them: export it again")
-        if not versions:  # a file of com.microsoft's alone, which needs some more when it is changed
+        if not versions:  # a file with nodes of com.microsoft only; changes add standard nodes
             model.opset_import.append(helper.make_opsetid("", OPSET))
         if len(versions) > 1:
             raise BadInputError(

@@ -1,21 +1,21 @@
-"""Names that nothing in a model has yet."""
+"""Names that no value or node of a model has yet."""
 
 import re
 from collections.abc import Iterable, Iterator
 
 from onnx import GraphProto, ModelProto
 
-_IN_MANIFESTS = re.compile(r"[^!-.0-~]")  # blanks, slashes and what is not ASCII are not
+_IN_MANIFESTS = re.compile(r"[^!-.0-~]")  # blanks, slashes and non-ASCII characters are invalid
 
 
 class Names:
-    """All names of values and nodes of a model, those in graphs inside its graph too, which see what is around them."""
+    """All names of values and nodes of a model, including inner graphs, which can read the values of outer ones."""
 
     def __init__(self, model: ModelProto) -> None:
         self._taken = set(_names_of(model.graph))
 
     def free(self, wanted: str) -> str:
-        """A name like this one; it is taken from now on."""
+        """Return a free name similar to ``wanted``, and mark it as used."""
         name, count = wanted, 0
         while name in self._taken:
             count += 1
@@ -24,7 +24,7 @@ class Names:
         return name
 
     def free_table(self, label: str, tensors: Iterable[str], tables: Iterable[str]) -> str:
-        """The name of a table, before that of each of its tensors, that a manifest can hold and has not."""
+        """Return a free name for a table, valid in a manifest, so that names of its tensors are free as well."""
         wanted, others, suffixes = in_manifest(label), set(tables), [f".{tensor}" for tensor in tensors]
         name, count = wanted, 0
         while name in others or self._taken & {name + suffix for suffix in suffixes}:
@@ -35,7 +35,7 @@ class Names:
 
 
 def in_manifest(label: str) -> str:
-    """A name as a manifest can hold it."""
+    """Return a name with characters that are valid in a manifest."""
     return _IN_MANIFESTS.sub(".", label)
 
 

@@ -1,4 +1,4 @@
-"""Functions of a model: which call which, and the values of attributes that a call leaves to them."""
+"""Functions of a model: the order of their calls, and default values of attributes that a call omits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ Name = tuple[str, str]  # domain and name; all overloads of a function have them
 
 
 def by_depth(functions: Sequence[FunctionProto]) -> Iterator[list[Name]]:
-    """Names of functions in groups: each after those that call it, whose calls become nodes of the model first."""
+    """Yield names of functions in groups, callers first, because inlining a caller adds calls to the model."""
     left: dict[Name, list[FunctionProto]] = {}
     for one in functions:
         left.setdefault((one.domain, one.name), []).append(one)
@@ -22,12 +22,12 @@ def by_depth(functions: Sequence[FunctionProto]) -> Iterator[list[Name]]:
 
 
 def give_defaults(model: ModelProto, names: Sequence[Name]) -> None:
-    """Add to each call of these functions the attributes that it leaves out and for which the function has a value.
+    """Add to each call of these functions the attributes that it omits and that have a default in the function.
 
-    onnx's inliner leaves these out, so that operators have their own default in place of that of the function.
+    onnx's inliner omits these, so that operators would use their own default instead of that of the function.
 
     Raises:
-        onnx.checker.ValidationError: if such a value is malformed.
+        onnx.checker.ValidationError: a default value is malformed.
     """
     defaults = {
         (one.domain, one.name, one.overload): one.attribute_proto
@@ -36,7 +36,7 @@ def give_defaults(model: ModelProto, names: Sequence[Name]) -> None:
     }
     for values in defaults.values():
         for item in values:
-            checker.check_attribute(item)  # that of a function says nothing until it is one of a node
+            checker.check_attribute(item)  # the checker skips attributes of functions
     for nodes in (model.graph.node, *(one.node for one in model.functions)) if defaults else ():
         for node in walk(nodes):
             given = {item.name for item in node.attribute}

@@ -1,6 +1,6 @@
-"""Tables whose rows are looked up behind a node that hands them on: a loop, a branch, a sequence or an optional.
+"""Tables that pass through a node before a lookup: a loop, a branch, a sequence or an optional.
 
-Such a node may give another value in their place, so they have to stay.
+Such a node may return another value instead, so these tables must stay dense.
 """
 
 import math
@@ -20,11 +20,11 @@ _SHOWN = 3
 
 @dataclass
 class _Way:
-    """Where a constant goes.
+    """The nodes that a constant passes through and reaches.
 
     Attributes:
-        by: the nodes that hand it on.
-        users: those that work on it, with their scopes and places.
+        by: the nodes that pass it on.
+        users: the nodes that compute with it, with their scopes and places.
     """
 
     by: list[NodeProto] = field(default_factory=list)
@@ -32,13 +32,13 @@ class _Way:
 
 
 def handed_on(view: View) -> Iterator[Use]:
-    """The look-ups of each constant that are behind such a node, with that as the reason why it has to stay."""
+    """Yield the lookups of each constant behind such a node, with the node as the reason to stay dense."""
     for scope in view.scopes:
         for name in scope.tensors:
             known = view.known(scope, name)
             if known is None or len(known.shape) < 2 or known.kind not in FLOAT_KINDS:
                 continue
-            if math.prod(known.shape) < WORTH * view.file.numbers:  # states at first, and others that nobody asks for
+            if math.prod(known.shape) < WORTH * view.file.numbers:  # too small, such as initial states
                 continue
             way = _way(view, scope, name)
             for user, place, node in way.users:
@@ -84,16 +84,16 @@ def _way(view: View, scope: Scope, name: str) -> _Way:
 
 
 def _taken(node: NodeProto, body: Scope, name: str) -> Iterator[str]:
-    """Yield the names that a value of a node has inside its body."""
+    """Yield the names of a node's input inside the body of the node."""
     yield from (inside.name for given, inside in zip(node.input, body.graph.input, strict=False) if given == name)
 
 
 def _results(view: View, scope: Scope, name: str) -> Iterator[tuple[Scope, str]]:
-    """The results of nodes that a value is, as it is what their bodies give, with those bodies."""
+    """Yield the results of nodes that return a value from their bodies, with those bodies."""
     for body in view.scopes:
         if body.holder is None or body.owner(name) is not scope:
             continue
-        first = 1 if is_standard(body.holder, "Loop") else 0  # whether to go on comes first
+        first = 1 if is_standard(body.holder, "Loop") else 0  # the condition of the loop comes first
         for value, result in zip(body.graph.output[first:], body.holder.output, strict=False):
             if value.name == name and result:
                 yield body, result

@@ -1,9 +1,11 @@
 """Output layers that share a table: products of hidden states with all its rows.
 
-MatMul (hidden, table turned round)
-Gemm (hidden, table, bias), transB = 1, or with the table turned round, times alpha and beta
-FusedMatMul (hidden, table) of com.microsoft, as Gemm
-MatMulNBits (hidden, table in blocks, ...) of com.microsoft
+The nodes are of one of these forms; FusedMatMul and MatMulNBits are operators of com.microsoft.
+
+    MatMul (hidden, transposed table)
+    Gemm (hidden, table, bias)            transB = 1, or with the transposed table; times alpha and beta
+    FusedMatMul (hidden, table)           like Gemm
+    MatMulNBits (hidden, table in blocks, ...)
 """
 
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from edge_embed.compression.onnx.table_uses import Use, View
 
 
 def heads(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
-    """The product of a node, if its second factor is a matrix that is known."""
+    """Yield the product of a node, if its second factor is a constant matrix."""
     if node.domain == "com.microsoft" and node.op_type == "MatMulNBits":
         yield from multiplied_blocks(view, scope, place, node)
     product = product_of(node)

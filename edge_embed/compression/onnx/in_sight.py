@@ -1,4 +1,4 @@
-"""What a file does with each of its tables: all nodes that use the same bits, in whatever shape."""
+"""The uses of each table of a file: all nodes that use the same bits, in any shape."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ _BLOCK_NUMBERS = 1 << 22
 
 
 def uses_in_sight(view: View) -> list[list[Use]]:
-    """The uses of each table whose look-ups are nodes of the graph, or of the graphs inside it; output layers last."""
+    """Return the uses of each table whose lookups are nodes of the graph or of inner graphs; output layers are last."""
     nodes = [
         (scope, place, node)
         for scope in view.scopes
@@ -48,7 +48,7 @@ def uses_in_sight(view: View) -> list[list[Use]]:
 
 
 def _place(found: list[list[Use]], use: Use, alone: bool = True) -> bool:
-    """Put a use to those of the same table, or, if it may be alone, on its own: whether it was put anywhere."""
+    """Add a use to those of the same table, or as a new table if ``alone``; return whether it was added."""
     for uses in found:
         for mine, other in _pairs(uses[0], use):
             if _is_same(mine, other):
@@ -56,14 +56,14 @@ def _place(found: list[list[Use]], use: Use, alone: bool = True) -> bool:
                     uses[:] = [_uncast(one) or one for one in uses]
                 uses.append(other)
                 return True
-    if alone and use.known.leaves:  # others are made of nothing that the file holds
+    if alone and use.known.leaves:  # a table without leaves is computed from no tensor of the file
         found.append([use])
         return True
     return False
 
 
 def _pairs(one: Use, other: Use) -> Iterator[tuple[Use, Use]]:
-    """Two uses, and the same where one is of a table as it was before it became another type."""
+    """Yield two uses, and variants in which one refers to its table before a cast to another type."""
     yield one, other
     if (wide := _uncast(other)) is not None:
         yield one, wide
@@ -96,5 +96,5 @@ def _bits(block: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def width(use: Use) -> int:
-    """How many numbers a row has."""
+    """Return the number of elements of a row."""
     return int(np.prod([*use.lead, *use.trail], dtype=np.int64))

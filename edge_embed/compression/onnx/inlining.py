@@ -1,6 +1,6 @@
-"""Writes out what holds look-ups inside one node: functions of the model, and EmbedLayerNormalization.
+"""Inlining of functions, and of EmbedLayerNormalization, which hide lookups inside one node.
 
-Each node that comes of it says where from, so that a second pass writes out only what the chosen tables are in.
+Each new node is marked with its origin, so that a second pass inlines only the origins of the chosen tables.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,12 +21,12 @@ _LOOK_UPS = (
 
 
 def origin(node: NodeProto) -> str:
-    """Where a node was written out of; empty for one of the file."""
+    """Return the origin of an inlined node, or an empty string for a node of the file."""
     return next((item.value for item in node.metadata_props if item.key == _ORIGIN), "")
 
 
 def hidden_look_ups(model: ModelProto) -> set[str]:
-    """What may hold look-ups inside one node: functions, by name, and nodes, by their first output."""
+    """Return what may hold lookups inside one node: functions, by name, and nodes, by their first output."""
     functions = {_called(one): one for one in model.functions if not one.domain.startswith(DOMAIN)}
     found = {name for name, one in functions.items() if any(node.op_type in _LOOK_UPS for node in walk(one.node))}
     found = _with_callers(found, functions)
@@ -34,7 +34,7 @@ def hidden_look_ups(model: ModelProto) -> set[str]:
 
 
 def write_out(model: ModelProto, wanted: Collection[str]) -> None:
-    """Change a model: functions and nodes, as `hidden_look_ups` names them, become the nodes that they stand for."""
+    """Inline functions and nodes in a model, given by names of `hidden_look_ups`."""
     functions = {_called(one): one for one in model.functions}
     chosen = _with_callers({name for name in wanted if name in functions}, functions)
     for name in sorted(chosen):
@@ -45,10 +45,10 @@ def write_out(model: ModelProto, wanted: Collection[str]) -> None:
 
 
 def inline(model: ModelProto, functions: Sequence[FunctionProto]) -> None:
-    """Write functions of a model out where they are called, in its own operator set, as ONNX Runtime does.
+    """Inline functions of a model at their calls, in the operator set of the model, as ONNX Runtime does.
 
     Raises:
-        BadInputError: if onnx cannot do it.
+        BadInputError: onnx cannot inline them.
     """
     opset = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
     for one in model.functions if functions else ():
@@ -63,7 +63,7 @@ def _inline(model: ModelProto, names: list[Name]) -> None:
     try:
         give_defaults(model, names)
         model.CopyFrom(inliner.inline_selected_functions(model, names))
-    except Exception as error:  # whatever onnx runs into
+    except Exception as error:  # any exception of onnx
         shown = ", ".join(name for _, name in names)
         raise BadInputError(
             f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}: make them nodes of "
@@ -72,7 +72,7 @@ def _inline(model: ModelProto, names: list[Name]) -> None:
 
 
 def unmarked(model: ModelProto) -> None:
-    """Remove what `write_out` says of nodes."""
+    """Remove the marks of `write_out` from nodes."""
     for node in walk(model.graph.node):
         kept = [item for item in node.metadata_props if item.key != _ORIGIN]
         if len(kept) < len(node.metadata_props):
@@ -117,7 +117,7 @@ def _mark(node: NodeProto, where: str) -> None:
 
 
 def _with_callers(found: set[str], functions: Mapping[str, FunctionProto]) -> set[str]:
-    """And the functions that call them: inside these they would stay."""
+    """Add the functions that call them, because the calls would remain inside these."""
     found, before = set(found), -1
     while len(found) > before:
         before = len(found)

@@ -1,4 +1,4 @@
-"""What a file holds where no rows are looked up: its largest constants, and the operators that take them."""
+"""Description of a file without lookups: its largest constants, and the operators that use them."""
 
 from edge_embed.compression.onnx.constant_values import Known
 from edge_embed.compression.onnx.foreign_model import ForeignModel
@@ -10,7 +10,7 @@ _LOOK_UPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQua
 
 
 def largest_constants(file: ForeignModel) -> str:
-    """A sentence for a file without a table: its largest constants, and what to do."""
+    """Return a sentence for a file without a table: its largest constants, and the remedy."""
     return (
         f"no constant has rows that are looked up by {_LOOK_UPS}; {listed_constants(View(file))}: look the rows of a "
         "table up by one of these; an output layer alone is compressed by its name in the model that was exported "
@@ -19,7 +19,7 @@ def largest_constants(file: ForeignModel) -> str:
 
 
 def listed_constants(view: View) -> str:
-    """The largest constants of a file, their sizes, and the operators that use them."""
+    """Return the largest constants of a file, their sizes, and the operators that use them."""
     found = [
         (known.leaves[0].nbytes, name, known, id(scope))
         for scope in view.scopes
@@ -40,7 +40,7 @@ def _line(view: View, name: str, known: Known, scope: int) -> str:
 
 
 def _given(view: View, name: str, place: int) -> str:
-    """What takes a constant that no node takes: the node whose body gives it as a result."""
+    """Return the user of a constant without a node as user: the node whose body returns it."""
     scope = next(scope for scope in view.scopes if id(scope) == place)
     if scope.holder is None or all(value.name != name for value in scope.graph.output):
         return "nothing"

@@ -1,4 +1,4 @@
-"""Which nodes have a part in the outputs of a model: the others may take a table, and go with it."""
+"""Nodes that affect the outputs of a model; other nodes may use a table and are removed with it."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from edge_embed.compression.onnx.scopes import Scope
 
 
 def needed_nodes(scopes: Sequence[Scope]) -> set[tuple[int, int]]:
-    """The identities of scopes and the places in them of all nodes that an output follows from.
+    """Return the identities of scopes and the places in them of all nodes that an output depends on.
 
-    A graph inside a node is needed where the node is.
+    A graph inside a node is needed if the node is.
 
     Args:
-        scopes: all of a model, that of its graph first.
+        scopes: all scopes of a model, that of its graph first.
     """
     needed: set[tuple[int, int]] = set()
     inside: dict[tuple[int, int], list[Scope]] = {}

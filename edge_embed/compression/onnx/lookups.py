@@ -1,9 +1,11 @@
-"""Look-ups of rows by the operators that gather.
+"""Lookups of rows by the gather operators.
 
-Gather (table, ids)                                    along any axis, of a table of two or more
-GatherND (table, ids [..., 1])
-GatherElements (table, Expand (ids [m, 1]))            along axis 0
-GatherBlockQuantized (table, ids, scales, zeros)       of com.microsoft
+The nodes are of one of these forms; GatherBlockQuantized is an operator of com.microsoft.
+
+    Gather (table, ids)                                    along any axis of a table with two or more axes
+    GatherND (table, ids [..., 1])
+    GatherElements (table, Expand (ids [m, 1]))            along axis 0
+    GatherBlockQuantized (table, ids, scales, zeros)
 """
 
 from collections.abc import Iterator
@@ -24,14 +26,14 @@ _CODES = (
 
 
 def gathers(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
-    """The look-up of a node, if it is one."""
+    """Yield the lookup of a node, if it is one."""
     found = _found(view, scope, place, node)
     if found is None or 0 in found.known.shape:
         return
     if found.known.kind not in FLOAT_KINDS:
         made = dequantised(view, found)
         found = found if made.reason and found.known.kind == TensorProto.BFLOAT16 else made
-    if found.known.dtype in _TABLES:  # others are counts and places, unless they become floats
+    if found.known.dtype in _TABLES:  # other types are counts and indices, unless they become floats
         yield found
 
 
@@ -55,7 +57,7 @@ def _found(view: View, scope: Scope, place: int, node: NodeProto) -> Use | None:
 
 
 def _elements(view: View, use: Use, known: Known) -> Use | None:
-    """``GatherElements`` whose ids are the same along each row."""
+    """Return the lookup of a ``GatherElements`` whose ids are constant along each row, or None."""
     scope, name, passed = view.behind_casts(use.scope, use.ids)
     made = view.maker(scope, name)
     if len(known.shape) != 2 or made is None or scope is not use.scope or not is_standard(made[1], "Expand"):

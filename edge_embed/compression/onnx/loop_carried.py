@@ -1,6 +1,6 @@
-"""Constants that a Loop or Scan carries from one step to the next and never changes.
+"""Constants that a Loop or Scan carries from one step to the next without change.
 
-Its body takes such a value from the graph around it then, as it may, and its look-ups are seen.
+The model is changed so that the body reads such a value from the outer graph. Then its lookups are visible.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from edge_embed.compression.onnx.table_uses import values_of
 
 @dataclass(frozen=True)
 class _Carried:
-    """One value that a node carries.
+    """A value that a node carries.
 
     Attributes:
         node: the Loop or Scan.
-        body: of it.
-        given: place of the first value among the inputs of the node.
-        taken: place of the value among the inputs of the body.
-        returned: place among the outputs of the body.
-        place: among the outputs of the node.
+        body: the body of the node.
+        given: index of the first value among the inputs of the node.
+        taken: index of the value among the inputs of the body.
+        returned: index among the outputs of the body.
+        place: index among the outputs of the node.
     """
 
     node: NodeProto
@@ -35,17 +35,17 @@ class _Carried:
 
     @property
     def first(self) -> str:
-        """The name of its first value."""
+        """Return the name of its first value."""
         return str(self.node.input[self.given])
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether each step gives back what it took."""
+        """Return whether each step returns the value that it received."""
         return _source(self.body, self.body.output[self.returned].name) == str(self.body.input[self.taken].name)
 
 
 def take_from_around(file: ForeignModel) -> None:
-    """Change a model: constants of two dimensions that are carried unchanged are no longer carried."""
+    """Change a model so that unchanged constants of two or more axes are read from the outer graph, not carried."""
     while _take_one(file):
         pass
 
@@ -63,7 +63,7 @@ def _take_one(file: ForeignModel) -> bool:
 
 
 def _is_hidden(carried: _Carried) -> bool:
-    """Whether the body has another value of that name."""
+    """Return whether the body has another value of that name."""
     body = carried.body
     held = (*body.input, *body.initializer, *(sparse.values for sparse in body.sparse_initializer))
     return carried.first in {*(value.name for value in held), *(name for node in body.node for name in node.output)}
@@ -80,7 +80,7 @@ def _all_carried(node: NodeProto) -> list[_Carried]:
 
 
 def _source(graph: GraphProto, name: str) -> str:
-    """The value that a value of a graph is a copy of, if it is one."""
+    """Return the name of the value that a value of a graph is a copy of, or its own name."""
     makers = {output: node for node in graph.node for output in node.output}
     while name in makers:
         node = makers.pop(name)
@@ -95,7 +95,7 @@ def _source(graph: GraphProto, name: str) -> str:
 
 
 def _take(graph: GraphProto, place: int, carried: _Carried) -> None:
-    """Copy the value inside the body, and before the node; the node carries it no more."""
+    """Copy the value inside the body, and before the node; the node no longer carries it."""
     node, body = carried.node, carried.body
     inside = helper.make_node("Identity", [carried.first], [body.input[carried.taken].name])
     result = node.output[carried.place] if carried.place < len(node.output) else ""

@@ -1,4 +1,4 @@
-"""Tensors as a file can hold them beside initializers: numbers of a ``Constant``, and the entries of sparse ones."""
+"""Tensors of a file besides initializers: numbers of a ``Constant``, and the entries of sparse tensors."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _NUMBERS = {
 
 
 def held_by(node: NodeProto) -> Held | None:
-    """The tensor of a ``Constant``; None for one of text, or whose attribute is another one of a function."""
+    """Return the tensor of a ``Constant``, or None for text and for an attribute that refers to one of a function."""
     for item in node.attribute:
         if item.name == "value" and item.type == AttributeProto.TENSOR and item.HasField("t"):
             tensor: TensorProto = item.t
@@ -37,15 +37,15 @@ def held_by(node: NodeProto) -> Held | None:
 
 
 def sparse_tensors(graph: GraphProto) -> dict[str, SparseTensorProto]:
-    """The sparse initializers of a graph, by the name of their values, which is theirs."""
+    """Return the sparse initializers of a graph, by the name of their values, which is their own name."""
     return {sparse.values.name: sparse for sparse in graph.sparse_initializer}
 
 
 def dense(sparse: SparseTensorProto, array: Callable[[TensorProto], NDArray[Any]]) -> NDArray[Any]:
-    """The numbers of a sparse tensor, zeros among them.
+    """Return the numbers of a sparse tensor, including zeros.
 
     Raises:
-        BadInputError: if an index is outside its shape.
+        BadInputError: an index is outside its shape.
     """
     shape, values, indices = tuple(sparse.dims), array(sparse.values), array(sparse.indices)
     if indices.ndim == 2:

@@ -1,6 +1,6 @@
-"""Why a dense table has to stay: it would be kept beside its packed form, or none can do what it does.
+"""Reasons for a dense table to stay: it would be kept beside its packed form, or no packed table can replace it.
 
-Tables that are cut out of one constant can go together: then nothing needs the constant any more.
+Tables that are cut out of one constant can be replaced together, because then nothing needs the constant.
 """
 
 import math
@@ -12,17 +12,17 @@ from edge_embed.compression.onnx.scopes import Scope, is_standard, spelled
 from edge_embed.compression.onnx.table_uses import Use, View
 
 _SHARE = 4  # constants of less than a fourth of a table may stay beside its packed form
-_FEWEST_BITS = 2  # of a number in the file: what has fewer would grow
+_FEWEST_BITS = 2  # per number in the file; a table with fewer would grow
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What is in the way of one table.
+    """The reason why one table stays, or the tables to replace with it.
 
     Attributes:
-        reason: why it has to stay; empty if it need not.
-        company: places of the tables that have to go with it.
+        reason: the reason to stay; empty if the table can be replaced.
+        company: indices of the tables that must be replaced with it.
     """
 
     reason: str = ""
@@ -30,7 +30,7 @@ class Obstacle:
 
 
 def obstacles(view: View, found: Sequence[Sequence[Use]]) -> list[Obstacle]:
-    """What is in the way of each table of a file."""
+    """Return the obstacle of each table of a file."""
     alone = [_of_uses(uses) or _of_leaves(view, uses, uses) for uses in found]
     result = []
     for place, (reason, uses) in enumerate(zip(alone, found, strict=True)):
@@ -45,7 +45,7 @@ def obstacles(view: View, found: Sequence[Sequence[Use]]) -> list[Obstacle]:
 
 
 def held_bytes(uses: Iterable[Use], among: Sequence[Sequence[Use]]) -> int:
-    """The bytes of a table in the file: of constants that others are cut out of too, its share."""
+    """Return the bytes of a table in the file; a constant that several tables are cut out of counts by its share."""
     own = [*uses]
     total = 0.0
     for leaf in dict.fromkeys(own[0].known.leaves):
@@ -55,7 +55,7 @@ def held_bytes(uses: Iterable[Use], among: Sequence[Sequence[Use]]) -> int:
 
 
 def numbers(use: Use) -> int:
-    """How many numbers a table has."""
+    """Return the number of elements of a table."""
     return math.prod(use.known.shape)
 
 
@@ -90,7 +90,7 @@ def _of_uses(uses: Sequence[Use]) -> str:
 
 
 def _of_leaves(view: View, uses: Sequence[Use], everything: Sequence[Use]) -> str:
-    """What else than uses needs the constants of a table."""
+    """Return the user of the constants of a table besides its uses, or an empty string."""
     for leaf in (leaf for use in uses for leaf in use.known.leaves):
         if leaf.is_given:
             whose = "is an input of the model too, for which a caller may give another"
@@ -99,7 +99,7 @@ def _of_leaves(view: View, uses: Sequence[Use], everything: Sequence[Use]) -> st
 
 
 def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
-    """What else needs a tensor; empty if nothing does."""
+    """Return the other user of a tensor, or an empty string."""
     done = {(id(use.scope), use.place) for use in uses}
     may_go = frozenset[Place]().union(*(use.names for use in uses))
     waiting, seen = [(leaf.scope, leaf.name)], set[Place]()
@@ -137,7 +137,7 @@ def _where(scope: Scope) -> str:
 
 
 def _described(uses: Sequence[Use], reason: str) -> str:
-    """A reason with what the table is, and the nodes that use it."""
+    """Return a reason with a description of the table, and the nodes that use it."""
     if not reason:
         return ""
     known, held = uses[0].known, sum(leaf.nbytes for leaf in uses[0].known.leaves)
@@ -147,7 +147,7 @@ def _described(uses: Sequence[Use], reason: str) -> str:
 
 
 def shape_uses(view: View, scope: Scope, place: int, uses: Sequence[Use]) -> Iterable[Use]:
-    """The use of a node that asks for no number of a table, only for its sizes."""
+    """Yield the use of a node that reads only the sizes of a table."""
     node = scope.nodes[place]
     known = view.known(scope, node.input[0]) if is_standard(node, "Shape", "Size") and node.input else None
     if known is not None and any(known.names <= use.names for use in uses):

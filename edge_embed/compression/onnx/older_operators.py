@@ -1,8 +1,8 @@
-"""Operators of older sets that onnx's converter takes for those of newer ones, which give something else.
+"""Operators of older sets that onnx's converter mistakes for newer ones with other results.
 
-Hardmax             before 13: along all axes from one on, as one axis
-Resize, Upsample    before 11: pixels are where their corners are, later where their centres are
-Scan                before 9: of a batch
+- Hardmax before 13: along all axes from one on, as one axis.
+- Resize and Upsample before 11: pixels are at their corners; in later sets at their centres.
+- Scan before 9: of a batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,14 @@ from edge_embed.compression.onnx.scopes import graphs_of, is_standard, spelled, 
 from edge_embed.compression.onnx.table_uses import values_of
 from edge_embed.errors import BadInputError
 
-_FLAT_HARDMAX, _CENTRES, _RESIZE, _SCAN = 13, 11, 10, 9  # the operator sets from which on they are as they are now
+_FLAT_HARDMAX, _CENTRES, _RESIZE, _SCAN = 13, 11, 10, 9  # the operator sets in which they got their present meaning
 
 
 def write_as_newer(model: ModelProto, opset: int) -> None:
-    """Change the nodes whose meaning can be said by others, before the model is converted.
+    """Replace nodes of older meaning by equivalent ones, before the model is converted.
 
     Raises:
-        BadInputError: for one whose meaning cannot.
+        BadInputError: a node has no equivalent.
     """
     scans = [node for node in walk(model.graph.node) if is_standard(node, "Scan")] if opset < _SCAN else []
     if scans:
@@ -37,10 +37,10 @@ def write_as_newer(model: ModelProto, opset: int) -> None:
 
 
 def keep_corners(model: ModelProto, opset: int) -> None:
-    """Say in each ``Resize`` of a converted model where its pixels are, as the operator set that it had has them.
+    """Set the pixel positions of each ``Resize`` in a converted model to those of the original operator set.
 
     Raises:
-        BadInputError: for one that rounds up where it shrinks and down where it grows, which no later one does.
+        BadInputError: a node rounds up when it shrinks and down when it grows, which no later operator does.
     """
     resizes = [node for node in walk(model.graph.node) if is_standard(node, "Resize")] if opset < _CENTRES else []
     constants = dict(_constants(model)) if resizes else {}
@@ -68,7 +68,7 @@ def _rounding(node: NodeProto, constants: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _constants(model: ModelProto) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The small constants of a model without weights, by name."""
+    """Yield the small constants of a model without weights, by name."""
     for tensor in model.graph.initializer:
         yield tensor.name, numpy_helper.to_array(tensor)
     for node in walk(model.graph.node):

@@ -1,7 +1,8 @@
-"""Look-ups written as products: a one-hot matrix of ids times the table.
+"""Lookups written as products: a one-hot matrix of ids times the table.
 
-MatMul, Gemm or FusedMatMul (one_hot, table), where one_hot is, in any type,
-    OneHot (ids, n, [0, 1]), its classes along the last axis
+The node is MatMul, Gemm or FusedMatMul (one_hot, table). one_hot has any type and one of these forms:
+
+    OneHot (ids, n, [0, 1]), with classes along the last axis
     Equal (ids [..., 1], 0 ... n - 1)
     ScatterElements (zeros [..., n], ids [..., 1], ones) along the last axis
 """
@@ -18,7 +19,7 @@ from edge_embed.compression.onnx.table_uses import Use, View, from_front, values
 
 
 def products(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
-    """The look-up of a node, if it is one."""
+    """Yield the lookup of a node, if it is one."""
     product = product_of(node)
     known = None if product is None else view.known(scope, node.input[1])
     if product is None or known is None or len(known.shape) != 2 or view.known(scope, node.input[0]) is not None:
@@ -89,7 +90,7 @@ def _by_scatter(view: View, use: Use, node: NodeProto, count: int) -> Use | None
 
 
 def _holds(view: View, scope: Scope, name: str, number: float) -> bool:
-    """Whether each number of a value, whatever its size, is this one."""
+    """Return whether each number of a value, of any size, equals a number."""
     known: Known | None = view.known(scope, name)
     if known is not None:
         return is_filled(known, number)

@@ -1,7 +1,7 @@
-"""Raises the operator set of a model to one that has what the functions of packed tables use.
+"""Conversion of a model to an operator set that supports the functions of packed tables.
 
-onnx's own converter does it, on a copy without large weights. It leaves functions as they are: those whose operators
-mean something else in the new set are written out first.
+onnx's converter converts a copy without large weights. It does not convert functions: those with operators that change
+in the new set are inlined first.
 """
 
 from onnx import FunctionProto, ModelProto, checker, helper, version_converter
@@ -19,18 +19,18 @@ from edge_embed.compression.onnx.without_weights import without_weights
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN, OPSET
 
-# ONNX Runtime has these among the standard operators of each set: those that its optimiser makes, which onnx has from
-# 17 on or nowhere, and one that onnx has from 10 on.
+# ONNX Runtime accepts these among the standard operators of every set: operators that its optimiser creates, which
+# onnx has from 17 on or never, and one that onnx has from 10 on.
 _OF_RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization", "ThresholdedRelu")
 _HIDDEN = "com.microsoft.among.standard"
 _REMEDY = f"export the model with opset {OPSET} or later"
 
 
 def raise_opset(file: ForeignModel) -> None:
-    """Convert a model to the operator set of the functions, where its own is lower.
+    """Convert a model to the operator set of the functions, if its own is lower.
 
     Raises:
-        BadInputError: if it cannot be converted, or its operator set is newer than those known here.
+        BadInputError: the model cannot be converted, or its operator set is newer than the newest one of onnx.
     """
     model, opset = file.model, file.opset
     if opset > onnx_opset_version():
@@ -46,13 +46,13 @@ def raise_opset(file: ForeignModel) -> None:
     given = {tensor.name for tensor in lean.graph.initializer}
     imported = {item.domain for item in lean.opset_import}
     for domain in sorted({node.domain for node in walk(lean.graph.node)} - imported - {*STANDARD}):
-        lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime has some that a file need not import
+        lean.opset_import.append(helper.make_opsetid(domain, 1))  # ONNX Runtime knows some that a file need not import
     try:
-        checker.check_model(_with_shapes(lean))  # before native code that believes what it is given
+        checker.check_model(_with_shapes(lean))  # native code follows, which does not check its input
         converted = version_converter.convert_version(lean, OPSET)
         check_nodes(converted)
         _move(converted, _HIDDEN, "", opset)
-    except Exception as error:  # whatever an adapter of the converter runs into
+    except Exception as error:  # any exception of an adapter of the converter
         reason = reason_of(error)
         stops = f"onnx cannot convert it ({stuck_at(lean, reason)}{reason})"
         held = f"{_REMEDY}; {listed_constants(View(file))}"
@@ -69,7 +69,7 @@ def raise_opset(file: ForeignModel) -> None:
 
 
 def _call_standard_by_one_name(model: ModelProto) -> None:
-    """Call the domain of the standard operators as onnx's converter knows it."""
+    """Rename the domain of the standard operators to the name that onnx's converter knows."""
     for node in walk(model.graph.node):
         node.domain = "" if node.domain in STANDARD else node.domain
     (version,) = {item.version for item in model.opset_import if item.domain in STANDARD}
@@ -79,14 +79,14 @@ def _call_standard_by_one_name(model: ModelProto) -> None:
 
 
 def _move(model: ModelProto, domain: str, other: str, opset: int) -> None:
-    """Move the operators that only ONNX Runtime has in a set from one domain to another: onnx knows none of them."""
+    """Move operators that only ONNX Runtime has in a set to another domain, because onnx does not know them."""
     for node in walk(model.graph.node):
         if node.domain == domain and node.op_type in _OF_RUNTIME and not _since(node.op_type, opset):
             node.domain = other
 
 
 def _with_shapes(model: ModelProto) -> ModelProto:
-    """A copy whose inputs and outputs have shapes, which the checker asks for and ONNX Runtime does not."""
+    """Return a copy whose inputs and outputs have shapes, which the checker requires and ONNX Runtime does not."""
     shaped = ModelProto()
     shaped.CopyFrom(model)
     for value in (*shaped.graph.input, *shaped.graph.output):
@@ -96,7 +96,7 @@ def _with_shapes(model: ModelProto) -> ModelProto:
 
 
 def _write_out_changed(model: ModelProto, opset: int) -> None:
-    """Write out the functions with operators that a newer set changes: the converter leaves functions as they are."""
+    """Inline functions with operators that a newer set changes, because the converter does not convert functions."""
     inline(model, [one for one in model.functions if one.domain != DOMAIN and _changes(one, opset)])
 
 

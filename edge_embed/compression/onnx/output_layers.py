@@ -1,7 +1,7 @@
-"""Output layers that no look-up shares: matrices that hidden states are multiplied with, and nothing else.
+"""Output layers without a lookup: matrices that are only multiplied with hidden states.
 
-A layer within a model is the same product. What tells them apart is that nothing behind an output layer is multiplied
-with a matrix again, and that it has more rows than columns.
+A layer inside a model is the same product. An output layer differs in two ways: no later node multiplies with a matrix,
+and it has more rows than columns.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ from edge_embed.compression.onnx.scopes import Scope
 from edge_embed.compression.onnx.table_uses import FLOAT_KINDS, Use, View
 from edge_embed.fitting.worth import WORTH
 
-_Node = tuple[int, int]  # identity of the scope, and the place there
+_Node = tuple[int, int]  # identity of the scope, and the place in it
 
 
 def output_layers(view: View, products: Sequence[Use], others: Iterable[Use]) -> Iterator[Use]:
-    """Yield the products of output layers with at least 5 % of a file, the share that `compress` takes by default.
+    """Yield the products of output layers with at least 5 % of a file, the default share of `compress`.
 
     Args:
         view: the file.
-        products: with matrices of no look-up.
-        others: look-ups, and the products of their tables.
+        products: products with matrices without a lookup.
+        others: lookups, and the products of their tables.
     """
     working = {(id(use.scope), use.place) for use in (*products, *others)}
     least = WORTH * view.file.numbers
@@ -32,7 +32,7 @@ def output_layers(view: View, products: Sequence[Use], others: Iterable[Use]) ->
 
 
 def _leads_to(view: View, use: Use, others: set[_Node]) -> bool:
-    """Whether one of the others is computed from the result of a node."""
+    """Return whether one of the others is computed from the result of a node."""
     waiting, seen = [(use.scope, use.node.output[0])], set[tuple[int, str]]()
     while waiting:
         scope, name = waiting.pop()

@@ -1,6 +1,6 @@
-"""Products with a matrix: MatMul, Gemm, and FusedMatMul of com.microsoft, which ONNX Runtime makes of them.
+"""Products with a matrix: MatMul, Gemm, and FusedMatMul of com.microsoft, which ONNX Runtime creates from them.
 
-result = alpha * (a @ b) + beta * c        b turned round or not, c by Gemm alone
+result = alpha * (a @ b) + beta * c        b may be transposed; only Gemm has c
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _TURNS_A = ("transA", "transBatchA", "transBatchB")
 
 @dataclass(frozen=True)
 class Product:
-    """What is done with a matrix.
+    """The product of a node.
 
     Attributes:
-        turned: whether its columns are multiplied with, not its rows.
-        alpha: what the product is multiplied with.
-        beta: what is added is multiplied with this.
-        added: name of what is added; empty for nothing.
+        turned: whether the second factor is transposed.
+        alpha: factor of the product.
+        beta: factor of the added value.
+        added: name of the added value, or empty.
     """
 
     turned: bool
@@ -31,7 +31,7 @@ class Product:
 
 
 def product_of(node: NodeProto) -> Product | None:
-    """The product that a node is, of its first input as it is with its second one."""
+    """Return the product of a node, whose first input must not be transposed, or None."""
     is_fused = node.domain == "com.microsoft" and node.op_type == "FusedMatMul"
     if not (is_fused or is_standard(node, "MatMul", "Gemm")) or len(node.input) < 2:
         return None

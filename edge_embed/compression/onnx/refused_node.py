@@ -1,4 +1,4 @@
-"""Which node of a model stops onnx's converter."""
+"""The node of a model that onnx's converter refuses."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,11 +21,11 @@ _NO_SCHEMA = "has no registered schema"
 
 
 def stuck_at(model: ModelProto, reason: str) -> str:
-    """The node that is refused alone for the reason that the model is, or nothing; with a colon behind it.
+    """Return the node that alone is refused for the same reason as the model, followed by a colon, or an empty string.
 
     Args:
-        model: without weights.
-        reason: the first line of the message.
+        model: the model without weights.
+        reason: first line of the message.
     """
     values = _values(model)
     for node, where in _nodes(model.graph):
@@ -35,9 +35,9 @@ def stuck_at(model: ModelProto, reason: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of a message of onnx, without the place in its own code."""
+    """Return the first line of a message of onnx, without the place in its own code."""
     line = str(error).strip().split("\n")[0]
-    if _NO_SCHEMA in line:  # of a text whose places nobody filled in
+    if _NO_SCHEMA in line:  # onnx leaves the placeholders of this message empty
         return "onnx has no such operator"
     return line.rsplit("failed: ", 1)[-1][:200]
 
@@ -52,7 +52,7 @@ def _nodes(graph: GraphProto, where: str = "") -> Iterator[tuple[NodeProto, str]
 def _values(model: ModelProto) -> Mapping[str, ValueInfoProto | TensorProto]:
     try:
         graph = shape_inference.infer_shapes(model).graph
-    except Exception:  # whatever inference runs into: then no more is known than the file says
+    except Exception:  # any exception of shape inference; only values of the file are known then
         graph = model.graph
     values: dict[str, ValueInfoProto | TensorProto] = {
         value.name: value for value in (*graph.input, *graph.value_info, *graph.output)
@@ -66,7 +66,7 @@ def _is_held(node: NodeProto, attribute: str) -> bool:
 
 
 def _refusal(model: ModelProto, node: NodeProto, values: Mapping[str, ValueInfoProto | TensorProto]) -> str:
-    """Why a node alone cannot be converted; empty if it can, or holds others."""
+    """Return the reason why a node alone cannot be converted, or an empty string; nodes with graphs are skipped."""
     if any(graphs_of(node)):
         return ""
     results = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
@@ -82,13 +82,13 @@ def _refusal(model: ModelProto, node: NodeProto, values: Mapping[str, ValueInfoP
     try:
         check_nodes(alone)
         version_converter.convert_version(alone, OPSET)
-    except Exception as error:  # whatever the checker or an adapter runs into
+    except Exception as error:  # any exception of the checker or an adapter
         return reason_of(error)
     return ""
 
 
 def check_nodes(model: ModelProto) -> None:
-    """Refuse nodes that the operator set has not; types and shapes of values may be missing, as in files that run."""
+    """Refuse nodes that the operator set lacks; types and shapes may be missing, as in files that run."""
     context = checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {item.domain: item.version for item in model.opset_import}

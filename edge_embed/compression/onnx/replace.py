@@ -1,4 +1,4 @@
-"""Packed tables in the place of the dense ones of an ONNX file: their nodes, tensors, bodies and manifest."""
+"""Packed tables in place of the dense ones of an ONNX file: their nodes, tensors, bodies and manifest."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,23 +19,23 @@ from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import parse_manifest, write_manifest
 from edge_embed.packed.stored_names import stored_name
 
-_LEAST_IR = 8  # which has functions
+_LEAST_IR = 8  # the first version with functions
 
 
 def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Stored]) -> dict[str, str]:
-    """Change a model.
+    """Replace dense tables of a model by packed ones.
 
     Args:
-        model: the one that the tables are of.
-        opset: of its standard operators, from that of our functions on.
-        tables: what is stored, of the same n and d, of those that need not stay.
+        model: the model of the tables.
+        opset: version of its standard operators, at least that of our functions.
+        tables: the stored form, of the same n and d, of tables that can be replaced.
 
     Returns:
         The names of the packed tables in the manifest, by name of the dense one.
 
     Raises:
-        BadInputError: if tables of one method differ in the number of their tensors, or the model has functions or
-            tables of another release of ours.
+        BadInputError: tables of one method differ in the number of their tensors, or the model has functions or
+            tables of another release of edge-embed.
     """
     used = in_file(tables, model)
     names, before = Names(model), metadata_of(model, MANIFEST_KEY)
@@ -49,7 +49,7 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
         made = Replacement(names, table, name, stored)
         for use in sorted(used[table].used, key=lambda use: use.place):
             nodes.setdefault(use.scope, {})[use.place] = list(made.nodes(use))
-    for scope in sorted(nodes, key=lambda scope: -scope.depth):  # the inner ones first: what is around them is copied
+    for scope in sorted(nodes, key=lambda scope: -scope.depth):  # inner graphs first: outer nodes are copied
         _put_in(scope.graph, nodes[scope])
     free = {name for table in used.values() for use in table.used for _, name in use.names}
     drop_idle(model, free)
@@ -70,7 +70,7 @@ def _put_in(graph: GraphProto, made: Mapping[int, list[NodeProto]]) -> None:
 
 
 def _keep_constants(model: ModelProto) -> None:
-    """Before IR 4 initializers are inputs too and still constants; from then on they are not in that case."""
+    """Before IR 4, remove constants from the inputs: later versions treat an initializer among them as variable."""
     if model.ir_version >= OVERRIDABLE_FROM_IR:
         return
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -86,7 +86,7 @@ def _add_tensors(model: ModelProto, tables: Mapping[str, Stored]) -> None:
 
 
 def _add_bodies(model: ModelProto, opset: int) -> None:
-    """Add the functions that are not there: a file with tables of ours has some."""
+    """Add the missing functions: a file with packed tables already has some."""
     there = {function.name: function for function in model.functions if function.domain == DOMAIN}
     for operator, count in needed_bodies(_nodes_of_ours(model)):
         if operator.op_type in there:
@@ -122,12 +122,12 @@ def _operator(node: NodeProto) -> OnnxOperator:
 
 
 def metadata_of(model: ModelProto, key: str) -> str | None:
-    """A text of a model, None if it has none of that key."""
+    """Return a metadata text of a model, or None."""
     return next((item.value for item in model.metadata_props if item.key == key), None)
 
 
 def set_metadata(model: ModelProto, key: str, text: str) -> None:
-    """Change a text of a model, or add it."""
+    """Set a metadata text of a model."""
     for item in model.metadata_props:
         if item.key == key:
             item.value = text

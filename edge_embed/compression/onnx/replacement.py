@@ -1,15 +1,15 @@
-"""The nodes that stand in the place of those that use a dense table.
+"""The nodes that replace those of a dense table.
 
-    rows      <X>Embedding (ids from 0 on, tensors), and a Cast where rows have another type than the table had
-    logits    <X>Logits (hidden, tensors), between Casts where hidden states have another type than the table
+    rows      <X>Embedding (ids from 0 on, tensors), and a Cast if rows have another type than those of the table
+    logits    <X>Logits (hidden, tensors), between Casts if hidden states have another type than the table
 
-and what a product does beside multiplying: Mul for its alpha and beta, Add for its bias.
+Other steps of a product become nodes too: Mul for alpha and beta, Add for the bias.
 
-A rotation of the rows is one more ``MatMul``, of rows with it, and of hidden states with its transpose, in float32.
+A rotation of the rows is one more ``MatMul`` in float32: rows times the rotation, or hidden states times its transpose.
 
-Gathering operators count negative ids from the end, the packed look-up refuses them: what is below 0 gets n more
-first, so each id means what it meant, and those out of range are refused as before. Where they gave a row of zeros,
-that is put in their place. Rows of a table of more dimensions, or along another axis, get the shape that they had.
+Gather operators count negative ids from the end, but the packed lookup refuses them. So n is added to negative ids
+first: each id keeps its meaning, and ids out of range are refused as before. If they returned a row of zeros, zeros
+replace their rows. Rows of a table of more dimensions, or along another axis, are reshaped to their former shape.
 """
 
 import math
@@ -44,7 +44,7 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """A number to multiply with, and what is to be added times that; without a name the result itself is."""
+    """A factor, and the name of a value to add times that factor; without a name the result itself is scaled."""
 
     factor: float
     added: str = ""
@@ -52,14 +52,14 @@ class _Scaled:
 
 @dataclass(frozen=True)
 class _Ids:
-    """Ids from 0 on, and, where others give zeros, which of them are rows."""
+    """Ids from 0 on; ``inside`` marks ids of rows, if other ids return zeros."""
 
     place: str
     inside: str = ""
 
 
 class Replacement:
-    """Makes the nodes of one table."""
+    """Creates the nodes of one table."""
 
     def __init__(self, names: Names, table: OnnxTable, name: str, stored: Stored) -> None:
         self._names, self._table, self._name = names, table, name
@@ -74,7 +74,7 @@ class Replacement:
         self._ids: dict[tuple[Any, ...], _Ids] = {}
 
     def nodes(self, use: Use) -> Iterator[NodeProto]:
-        """What stands in the place of a node; the uses of one graph come in the order of their places."""
+        """Yield the nodes that replace a node; uses of one graph must come in the order of their places."""
         result = use.node.output[0]
         if use.kind == "shape":
             yield self._plain("Constant", [], result, value=_sizes(use))
@@ -86,7 +86,7 @@ class Replacement:
             yield from self._step(op_type, operand, before, after, use.dtype)
 
     def _step(self, op_type: str, operand: str | _Scaled, given: str, result: str, dtype: str) -> Iterator[NodeProto]:
-        """An Add, or a Mul with a number."""
+        """Yield an Add, or a Mul with a number."""
         if isinstance(operand, str):
             yield self._plain(op_type, [given, operand], result)
             return
@@ -124,7 +124,7 @@ class Replacement:
             yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[use.dtype])
 
     def _rotated(self, given: str, dtype: str, result: str, wanted: str, is_head: bool = False) -> Iterator[NodeProto]:
-        """``result``, of a wanted type: rows of a type times the rotation, or hidden states turned back."""
+        """Yield nodes for ``result`` of type ``wanted``: rows times the rotation, or states times its transpose."""
         names = given, f"{self._name}.{ROTATION}"
         assert self._rotation is not None
         factors = []
@@ -143,7 +143,7 @@ class Replacement:
             yield self._plain("Cast", [product], result, to=_ONNX_TYPES[wanted])
 
     def _checked(self, use: Use) -> Generator[NodeProto, None, _Ids]:
-        """Ids from 0 on in the place of those of a use."""
+        """Yield nodes that map the ids of a use to ids from 0 on."""
         prefix, count = f"{self._name}.{use.ids}", self._packed.num_embeddings
         zero, number, wide = (self._names.free(f"{prefix}.{name}") for name in ("zero", "count", "wide"))
         yield self._plain("Constant", [], zero, value_int=0)
@@ -178,7 +178,7 @@ class Replacement:
         yield self._plain("Where", [column, rows, zeros], result)
 
     def _shaped(self, use: Use, ids: str, rows: str, result: str) -> Iterator[NodeProto]:
-        """Rows [ids, d] as the axes of the table have them: [before, ids, after]."""
+        """Yield nodes that reshape rows [ids, d] to the axes of the table: [before, ids, after]."""
         lead, trail = use.lead, use.trail
         shape, sizes = (self._names.free(f"{result}.{name}") for name in ("ids_shape", "sizes"))
         yield self._plain("Shape", [ids], shape)
@@ -204,7 +204,7 @@ class Replacement:
         yield self._plain("Reshape", [rows, sizes], result, allowzero=1)
 
     def _count(self, ids: str, result: str) -> Iterator[NodeProto]:
-        """How many ids there are, [1]."""
+        """Yield nodes that compute the number of ids, [1]."""
         size, one = (self._names.free(f"{result}.{name}") for name in ("size", "one"))
         yield self._plain("Size", [ids], size)
         yield self._plain("Constant", [], one, value_ints=[1])
@@ -241,7 +241,7 @@ def _sizes(use: Use) -> TensorProto:
 
 
 def _steps(node: NodeProto) -> Iterator[tuple[str, str | _Scaled]]:
-    """What a product does with its result, in this order."""
+    """Yield the steps that a product applies to its result, in order."""
     if node.op_type == "MatMulNBits":
         yield from (("Add", bias) for bias in node.input[5:] if bias)
         return

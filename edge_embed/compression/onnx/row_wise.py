@@ -1,9 +1,9 @@
-"""Rows of integers that become floats after the look-up.
+"""Integer rows that become floats after the lookup.
 
-    Gather (codes, ids) -> DequantizeLinear, or Cast, and Mul, Div, Add or Sub, with constants or rows of others by
-    the same ids
+    Gather (codes, ids) -> DequantizeLinear, or Cast, and Mul, Div, Add or Sub, with constants or with rows of other
+    constants for the same ids
 
-The table is what these operators make of all codes at once.
+The table is the result of these operators for all codes at once.
 """
 
 import math
@@ -19,7 +19,7 @@ _STEPS = ("DequantizeLinear", "Cast", "Identity", "Mul", "Div", "Add", "Sub")
 
 
 def dequantised(view: View, use: Use) -> Use:
-    """The look-up of floats that a look-up of other numbers belongs to; itself, with a reason to stay, without one."""
+    """Return the float lookup that a lookup of integers belongs to, or the same one with a reason to stay dense."""
     reason = f"its numbers are {use.known.dtype}, expected float32 or float16"
     if use.axis or len(use.known.shape) != 2:
         return replace(use, reason=reason)
@@ -37,7 +37,7 @@ def _remedy(view: View, use: Use) -> str:
 
 
 def _next(view: View, use: Use) -> Use | None:
-    """The same look-up with one more operator behind it."""
+    """Return the lookup extended by the next operator, or None."""
     name = use.node.output[0]
     takers = view.takers.get((id(use.scope), name), [])
     outputs = {value.name for value in use.scope.graph.output}
@@ -58,7 +58,7 @@ def _next(view: View, use: Use) -> Use | None:
         if operand is not None and not by_ids and not _fits(operand, use.known.shape[1], node, position):
             return None
         if by_ids and operand is not None and node.op_type != "DequantizeLinear" and len(operand.shape) != 2:
-            return None  # one number a row would be taken for one a column
+            return None  # one number per row would be broadcast as one per column
         passed |= {(id(scope), given)} if by_ids else frozenset()
         operands.append(operand)
     step = _over_rows(view, use, node, operands)
@@ -73,7 +73,7 @@ def _is_step(node: NodeProto) -> bool:
 
 
 def _operand(view: View, use: Use, name: str) -> tuple[Known | None, bool]:
-    """A constant, or the whole of one whose rows are looked up by the same ids."""
+    """Return a constant, or the constant whose rows are looked up by the same ids, and whether it is the latter."""
     known = view.known(use.scope, name) if name else None
     made = view.maker(use.scope, name) if name and known is None else None
     if made is None or not is_standard(made[1], "Gather") or values_of(made[1]).get("axis", 0):
@@ -85,12 +85,12 @@ def _operand(view: View, use: Use, name: str) -> tuple[Known | None, bool]:
 
 
 def _fits(operand: Known, dim: int, node: NodeProto, position: int) -> bool:
-    """Whether a constant is one number for all, or one a column."""
+    """Return whether a constant has one number in all, or one per column."""
     return math.prod(operand.shape) == 1 or (len(operand.shape) == 1 and operand.shape[0] == dim)
 
 
 def _over_rows(view: View, use: Use, node: NodeProto, operands: list[Known | None]) -> NodeProto | None:
-    """The node as it works on all rows at once: the axes of scales are those of the table."""
+    """Return the node for all rows at once, with the axis of scales adapted to the table, or None."""
     if node.op_type != "DequantizeLinear":
         is_flat = any(each is not None and len(each.shape) == 1 and each.shape[0] != 1 for each in operands)
         columns = [each for each in operands if each is not None and each.shape == (use.known.shape[1],)]

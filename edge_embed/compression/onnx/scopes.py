@@ -1,4 +1,4 @@
-"""The graphs of a model, each with those around it, whose values it sees by their names."""
+"""The graphs of a model, each with its outer graphs, whose values are visible by name."""
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -8,7 +8,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 from edge_embed.compression.onnx.folded_values import constant_values
 from edge_embed.compression.onnx.node_tensors import Held, held_by, sparse_tensors
 
-OVERRIDABLE_FROM_IR = 4  # before, an initializer is listed among the inputs and remains a constant
+OVERRIDABLE_FROM_IR = 4  # in earlier versions an initializer is listed among the inputs and remains a constant
 STANDARD = ("", "ai.onnx")
 
 
@@ -21,9 +21,9 @@ class Scope:
         holder: the node whose branch or body it is.
         inner: the scopes of the branches and bodies of its nodes.
         makers: the place and node that compute a value, by its name.
-        tensors: initializers, sparse ones too, and the tensors of ``Constant`` nodes, by name.
-        given: inputs for which a caller may give a value.
-        depth: how many graphs are around it.
+        tensors: initializers, including sparse ones, and the tensors of ``Constant`` nodes, by name.
+        given: inputs for which a caller may supply a value.
+        depth: number of graphs around it.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Scope:
         self.inner = [Scope(inside, ir_version, self, node) for node in self.nodes for inside in graphs_of(node)]
 
     def owner(self, name: str) -> "Scope | None":
-        """The scope that a name is of: this one, or one around it."""
+        """Return the scope that defines a name: this one, or an outer one."""
         scope: Scope | None = self
         while scope is not None and name not in scope._own:
             scope = scope.outer
@@ -51,24 +51,24 @@ class Scope:
 
     @cached_property
     def constants(self) -> set[str]:
-        """Names whose values are known before the graph runs, those around it among them."""
+        """Return the names whose values are known before the graph runs, including those of outer graphs."""
         around = set() if self.outer is None else self.outer.constants - self._own
         return constant_values(self.graph, self.given, around)
 
     def walk(self) -> Iterator["Scope"]:
-        """This scope and those inside it, the outer ones first."""
+        """Yield this scope and those inside it, outer ones first."""
         yield self
         for scope in self.inner:
             yield from scope.walk()
 
 
 def scopes_of(model: ModelProto) -> list[Scope]:
-    """All scopes of the graph of a model, the outer ones first."""
+    """Return all scopes of the graph of a model, outer ones first."""
     return list(Scope(model.graph, model.ir_version).walk())
 
 
 def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
-    """The branches and bodies of a node."""
+    """Yield the branches and bodies of a node."""
     for item in node.attribute:
         if item.type == AttributeProto.GRAPH:
             yield item.g
@@ -76,7 +76,7 @@ def graphs_of(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, and those of the graphs inside them."""
+    """Yield nodes, and those of the graphs inside them."""
     for node in nodes:
         yield node
         for graph in graphs_of(node):
@@ -84,12 +84,12 @@ def walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 
 def is_standard(node: NodeProto, *op_types: str) -> bool:
-    """Whether a node is one of these standard operators."""
+    """Return whether a node is one of these standard operators."""
     return node.op_type in op_types and node.domain in STANDARD
 
 
 def spelled(node: NodeProto) -> str:
-    """A node as messages call it."""
+    """Return the description of a node for messages."""
     return f"{node.op_type} {node.name!r:.100}" if node.name else node.op_type
 
 

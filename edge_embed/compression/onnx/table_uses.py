@@ -1,4 +1,4 @@
-"""How a node uses a table: what one rule finds, and what all rules look at."""
+"""The use of a table by a node: the result of one rule, and the view of a file that all rules read."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,29 +12,29 @@ from edge_embed.compression.onnx.scopes import Scope, is_standard, scopes_of
 from edge_embed.compression.onnx.without_weights import without_weights
 from edge_embed.exporters.onnx.model_file import dtype_name
 
-# What an id that is no row from 0 on gives: "wraps": from -n on it counts from the end, others are refused;
-# "zeros from -n": it counts from the end, others give a row of zeros; "zeros": all such ids give a row of zeros.
+# Result for an id that is no row from 0 on. "wraps": from -n on it counts from the end, others are refused.
+# "zeros from -n": from -n on it counts from the end, others return a row of zeros. "zeros": all return a row of zeros.
 Ids = Literal["wraps", "zeros from -n", "zeros"]
 
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A node that takes rows of a table, multiplies with all of them, or asks for its sizes.
+    """A node that looks up rows of a table, multiplies with all of them, or reads its sizes.
 
     Attributes:
         kind: ``rows``, ``logits`` or ``shape``.
         scope: the graph of the node.
-        place: of the node in its graph.
+        place: index of the node in its graph.
         node: the node, whose first output is the result.
         known: the constant that holds the table.
-        axis: of the constant, along which the rows are.
+        axis: axis of the rows in the constant.
         ids: name of the ids.
-        has_column: whether the ids have a last axis of one more, which the result has not.
-        rule: what ids out of range give.
-        is_product: whether rows are the last axis of the result, whatever their axis in the table.
-        kind_of_result: of ``TensorProto.DataType``, where it is another than that of the table.
-        passed: values between the table and the result, which nothing may need afterwards.
-        reason: why the table has to stay for this use; empty if it need not.
+        has_column: whether the ids have an additional last axis of size 1, which the result lacks.
+        rule: result for ids out of range.
+        is_product: whether a row is the last axis of the result, for any axis of rows in the table.
+        kind_of_result: type of ``TensorProto.DataType``, if it differs from that of the table.
+        passed: values between the table and the result, which no other node may need.
+        reason: why the table must stay for this use; empty if it can be replaced.
     """
 
     kind: Literal["rows", "logits", "shape"]
@@ -53,27 +53,27 @@ class Use:
 
     @property
     def dtype(self) -> str:
-        """Name of the type of the result."""
+        """Return the name of the type of the result."""
         return dtype_name(self.kind_of_result) if self.kind_of_result else self.known.dtype
 
     @property
     def lead(self) -> tuple[int, ...]:
-        """Sizes of the axes before that of the rows, in what is looked up."""
+        """Return the sizes of the axes before that of the rows, in the lookup's result."""
         return () if self.is_product else self.known.shape[: self.axis]
 
     @property
     def trail(self) -> tuple[int, ...]:
-        """Sizes of the axes after that of the rows, in what is looked up."""
+        """Return the sizes of the axes after that of the rows, in the lookup's result."""
         return (self.known.shape[1 - self.axis],) if self.is_product else self.known.shape[self.axis + 1 :]
 
     @property
     def names(self) -> frozenset[Place]:
-        """All values that nothing may need but this use, for the table to go."""
+        """Return all values that only this use may need, if the table is to be replaced."""
         return self.known.names | self.passed
 
 
 class View:
-    """A file as the rules see it."""
+    """The data of a file that the rules read."""
 
     def __init__(self, file: ForeignModel) -> None:
         self.file = file
@@ -90,33 +90,33 @@ class View:
                         self.takers.setdefault((id(owner), name), []).append((scope, place, node))
 
     def is_needed(self, scope: Scope, place: int) -> bool:
-        """Whether a node has a part in an output of the model."""
+        """Return whether an output of the model depends on a node."""
         return (id(scope), place) in self._needed
 
     def is_taken(self, scope: Scope, name: str) -> bool:
-        """Whether a node that is needed takes a value of a scope, or a graph gives it as a result."""
+        """Return whether a needed node uses a value of a scope, or a graph returns it."""
         if (id(scope), name) in self.takers:
             return True
         return any(value.name == name and one.owner(name) is scope for one in self.scopes for value in one.graph.output)
 
     def known(self, scope: Scope, name: str) -> Known | None:
-        """The constant that a name stands for, or None."""
+        """Return the constant of a name, or None."""
         return self.constants.known(scope, name)
 
     def maker(self, scope: Scope, name: str) -> tuple[Scope, NodeProto] | None:
-        """The node that computes a value, with its scope, or None."""
+        """Return the node that computes a value, with its scope, or None."""
         owner = scope.owner(name)
         return None if owner is None or name not in owner.makers else (owner, owner.makers[name][1])
 
     def shape(self, scope: Scope, name: str) -> list[int | str] | None:
-        """Sizes of a value, numbers or names; an empty name where nothing is said."""
+        """Return the sizes of a value, numbers or names, or None; the name of an unknown size is empty."""
         known = self.known(scope, name)
         if known is not None:
             return list(known.shape)
         return self._shapes.get(name) if scope.owner(name) is self.scopes[0] else None
 
     def behind_casts(self, scope: Scope, name: str) -> tuple[Scope, str, frozenset[Place]]:
-        """What a value was before it became another type: its scope, name, and the names on the way."""
+        """Return the value before casts: its scope, its name, and the names between."""
         passed: set[Place] = set()
         while (made := self.maker(scope, name)) is not None and is_standard(made[1], "Cast", "Identity", "CastLike"):
             passed.add((id(made[0]), name))
@@ -124,9 +124,9 @@ class View:
         return scope, name, frozenset(passed)
 
     def without_column(self, scope: Scope, name: str) -> tuple[str, bool] | None:
-        """The ids in a value whose last axis has one entry: their name, and whether the axis is still there.
+        """Return the name of the ids in a value whose last axis has size 1, and whether that axis is still there.
 
-        None where nothing says that the axis has one entry.
+        Returns None if the size of the axis is unknown.
         """
         made = self.maker(scope, name)
         if made is not None and made[0] is scope:
@@ -147,20 +147,20 @@ class View:
 
 
 def values_of(node: NodeProto) -> dict[str, Any]:
-    """The attributes of a node."""
+    """Return the attributes of a node."""
     return {item.name: helper.get_attribute_value(item) for item in node.attribute}
 
 
 def from_front(axis: int, rank: int) -> int:
-    """An axis counted from 0 on; -1 where there is none such."""
+    """Return an axis counted from 0, or -1 if there is none such."""
     return axis + rank if -rank <= axis < 0 else axis if axis < rank else -1
 
 
 def _shapes(file: ForeignModel) -> dict[str, list[int | str]]:
-    """Sizes of the values of the graph of the model, as far as they can be inferred."""
+    """Return the sizes of the values of the model's graph, as far as they can be inferred."""
     try:
         graph = shape_inference.infer_shapes(without_weights(file.model), data_prop=True).graph
-    except Exception:  # whatever inference runs into: then no more is known than constants say
+    except Exception:  # any exception of shape inference; only declared sizes are known then
         graph = file.model.graph
     found = {}
     for value in (*graph.input, *graph.value_info, *graph.output):

@@ -1,6 +1,7 @@
-"""Tensors that onnx's converter cannot hold, behind nodes of another domain, which it leaves as they are.
+"""Tensors that onnx's converter cannot handle, replaced by nodes of another domain, which it does not change.
 
-It refuses sparse constants, drops sparse initializers of bodies, and looks for external data in the current folder.
+The converter refuses sparse constants, drops sparse initializers of bodies, and searches external data in the current
+folder.
 """
 
 from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, helper
@@ -20,7 +21,7 @@ class Aside:
         self._set_aside(graph)
 
     def put_back(self, graph: GraphProto) -> None:
-        """Put it into a graph that was made of the other one."""
+        """Restore the tensors in a graph that was converted from the other one."""
         for place in reversed(range(len(graph.node))):
             node = graph.node[place]
             for inner in graphs_of(node):

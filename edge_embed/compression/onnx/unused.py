@@ -1,4 +1,4 @@
-"""Removes what nothing needs any more: constants, and the nodes between them and the use of a table."""
+"""Removal of unused parts: constants, and the nodes between them and the use of a table."""
 
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -10,7 +10,7 @@ from edge_embed.compression.onnx.scopes import graphs_of, scopes_of
 
 
 def drop_unused(model: ModelProto, names: Collection[str]) -> None:
-    """Remove initializers and nodes of these names that nothing takes, and what is said of values that are gone."""
+    """Remove unused initializers and nodes of these names, and the descriptions of removed values."""
     for graph in [*_graphs(model.graph)][::-1]:
         gone: set[str] = set()
         while found := _unused(graph, names) - gone:
@@ -19,7 +19,7 @@ def drop_unused(model: ModelProto, names: Collection[str]) -> None:
 
 
 def drop_idle(model: ModelProto, names: Collection[str]) -> None:
-    """Remove the nodes that no output follows from, where they take values of these names."""
+    """Remove the nodes that no output depends on, if they use values of these names."""
     scopes = scopes_of(model)
     needed = needed_nodes(scopes)
     gone, idle = set(names), dict[int, list[int]]()
@@ -63,7 +63,7 @@ def _drop(graph: GraphProto, gone: Collection[str]) -> None:
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and those inside it, the outer ones first."""
+    """Yield a graph and those inside it, outer ones first."""
     yield graph
     for node in graph.node:
         for inner in graphs_of(node):

@@ -1,15 +1,15 @@
-"""A model without its weights, for the tools of onnx that look at nodes alone."""
+"""A model without its weights, for the tools of onnx that read only nodes."""
 
 from onnx import ModelProto, TensorProto, helper
 
 from edge_embed.compression.onnx.node_tensors import sparse_tensors
 from edge_embed.exporters.onnx.model_file import expected_bytes
 
-_SMALL = 1024  # bytes: axes and shapes, which these tools look at
+_SMALL = 1024  # bytes: axes and shapes, which these tools read
 
 
 def without_weights(model: ModelProto) -> ModelProto:
-    """A copy in which larger weights and sparse ones are inputs, and functions are left out."""
+    """Return a copy in which larger weights and sparse ones are inputs, without functions."""
     lean = ModelProto(ir_version=max(4, model.ir_version), opset_import=model.opset_import)
     graph, inputs = model.graph, {value.name for value in model.graph.input}
     lean.graph.name = graph.name or "graph"

@@ -1,4 +1,4 @@
-"""Writes a model that was read and changed: as one file, or with its weights beside it where they are many."""
+"""Writing of a changed model: as one file, or with an external data file for large weights."""
 
 from pathlib import Path
 
@@ -22,20 +22,20 @@ from edge_embed.exporters.onnx.storage import (
 def write_foreign(
     file: ForeignModel, path: Path, force: bool, on_written: OnWritten = keep_unopened
 ) -> tuple[Path, ...]:
-    """Write a model; its tensors become those of the new files.
+    """Write a model; its tensors then refer to the new files.
 
     Args:
-        file: as it was read, its model changed; tensors outside it lie where they lay.
-        path: the file to write; weights of more than 128 MB go to ``<path>.data``, as those of an export.
+        file: the file that was read, with its changed model; external tensors are still in the old files.
+        path: the file to write; weights of more than 128 MB go to ``<path>.data``, as in an export.
         force: overwrite existing files.
-        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+        on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
     Returns:
         The files.
 
     Raises:
-        BadInputError: if the model does not fit one file and has no tensor that can lie outside.
-        OutputError: if the files cannot be written; nothing partial is left.
+        BadInputError: the model does not fit one file and has no tensor that can be external.
+        OutputError: the files cannot be written; nothing partial is left.
     """
     model, folder = file.model, file.path.parent
     is_large = sum(expected_bytes(tensor) or 0 for tensor in tensors_of(model)) > AUTO_THRESHOLD
@@ -54,7 +54,7 @@ def write_foreign(
 
 
 def _movable(model: ModelProto) -> list[TensorProto]:
-    """What may lie outside: whatever lay there before, and larger tensors of the graph."""
+    """Return the tensors that may be external: those that were external before, and larger tensors of the graph."""
     outside = [tensor for tensor in tensors_of(model) if tensor.data_location == TensorProto.EXTERNAL]
     inside = (tensor for tensor in model.graph.initializer if tensor.data_location != TensorProto.EXTERNAL)
     large = [tensor for tensor in inside if (expected_bytes(tensor) or 0) >= SMALLEST_EXTERNAL]
@@ -73,7 +73,7 @@ def _move_out(folder: Path, tensors: list[TensorProto], data: Path) -> None:
         for tensor in tensors:
             content = _content(folder, tensor)
             offset = append_weights(stream, content)
-            tensor.raw_data = b""  # which the next line wants to be there
+            tensor.raw_data = b""  # set_external_data requires the field
             set_external_data(tensor, data.name, offset, content.nbytes)
             tensor.ClearField("raw_data")
 

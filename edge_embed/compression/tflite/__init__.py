@@ -1,1 +1,1 @@
-"""``compress`` of TFLite files of any converter: their dense tables, and packed ones in the place of these."""
+"""``compress`` for TFLite files of any converter: their dense tables, and packed tables in their place."""

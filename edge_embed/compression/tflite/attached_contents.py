@@ -1,7 +1,7 @@
-"""Contents that lie outside the flatbuffer of a TFLite file: behind it, or in files beside it.
+"""Contents outside the flatbuffer of a TFLite file: behind it, or in external files.
 
-ai-edge-quantizer puts them behind it from 256 KiB on, converters from 2 GB on: a buffer has an offset from the start of
-the file, and a size. Files beside it are those of external buffers, by the number that tensors have.
+ai-edge-quantizer appends contents from 256 KiB on, converters from 2 GB on: a buffer then has an offset from the start
+of the file, and a size. External files belong to external buffers, which tensors refer to by number.
 """
 
 import mmap
@@ -14,34 +14,34 @@ from numpy.typing import NDArray
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 
-_PLACEHOLDER = 1  # an offset that says nothing yet
+_PLACEHOLDER = 1  # an offset that is not set yet
 
 
 def open_content(path: Path) -> mmap.mmap:
-    """A file that is not empty, mapped into memory.
+    """Map a file that is not empty into memory.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is empty.
+        OSError: the file cannot be read.
+        ValueError: the file is empty.
     """
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def take_in(model: Any, content: mmap.mmap, path: Path) -> tuple[Path, ...]:
-    """Give a model (of the schema's classes) all contents as if they lay in the flatbuffer.
+    """Put all contents into the buffers of a model (of the schema's classes), as if they were in the flatbuffer.
 
     Args:
-        model: it is changed.
-        content: of its file.
-        path: of its file.
+        model: the model, which is changed.
+        content: content of its file.
+        path: path of its file.
 
     Returns:
-        The files beside it that hold some.
+        The external files that hold contents.
 
     Raises:
-        BadInputError: a file beside it is missing, lies elsewhere, or is of a form that is not known.
-        ValueError: a content ends behind its file.
+        BadInputError: an external file is missing, lies elsewhere, or has an unknown form.
+        ValueError: a content ends after the end of its file.
     """
     for number, buffer in enumerate(model.buffers):
         if buffer.offset > _PLACEHOLDER and (buffer.data is None or not len(buffer.data)):
@@ -56,10 +56,10 @@ def take_in(model: Any, content: mmap.mmap, path: Path) -> tuple[Path, ...]:
 
 
 def content_behind(content: Any, buffer: Any) -> NDArray[np.uint8] | None:
-    """What a packed buffer of the schema has behind the flatbuffer, None if nothing.
+    """Return the content of a packed buffer behind the flatbuffer, or None.
 
     Raises:
-        ValueError: it ends behind the file.
+        ValueError: the content ends after the end of the file.
     """
     if buffer.Offset() <= _PLACEHOLDER or buffer.DataLength():
         return None

@@ -1,6 +1,6 @@
-"""Tensors of dense tables that nothing reads any more: emptied, so that their content does not stay in the file.
+"""Emptying of tensors of dense tables that nothing reads, so that their content does not stay in the file.
 
-They keep their numbers, which others are counted by. Where a call is given one, it gets a single zero in its place.
+They keep their numbers, which other tensors' numbers depend on. An argument of a call becomes a single zero.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class DenseTensors:
         self._by_graph = {id(graph): found for graph, found in zip(file.model.subgraphs, self._numbers, strict=True)}
 
     def run(self) -> None:
-        """Empty them."""
+        """Empty the tensors."""
         zero = self._add_zero()
         scales = [part for graph, found in zip(self._model.subgraphs, self._numbers, strict=True)
                   for number in found for part in parts_of_blocks(graph, graph.tensors[number])]  # fmt: skip
@@ -38,7 +38,7 @@ class DenseTensors:
             tensor.buffer, tensor.shape, tensor.shapeSignature = 0, [0], None
 
     def makes_none(self, graph: Any, operator: Any) -> bool:
-        """Whether an operator only makes one of them: ``DEQUANTIZE`` of a table."""
+        """Return whether an operator only computes one of them: ``DEQUANTIZE`` of a table."""
         outputs = set(numbers(operator.outputs))
         return operator_name(self._model, operator) == "DEQUANTIZE" and outputs <= self._by_graph[id(graph)]
 
@@ -54,7 +54,7 @@ class DenseTensors:
         return [call for operator in graph.operators if (call := call_of(self._model, number, operator))]
 
     def _passed(self, number: int, graph: Any) -> set[int]:
-        """Tensors that calls are given, or that the subgraph gives back."""
+        """Return the tensors that are arguments of calls, or inputs or outputs of the subgraph."""
         arguments = {tensor for call in self._calls(number, graph) for tensor in call.arguments}
         return arguments | set(numbers(graph.inputs)) | set(numbers(graph.outputs))
 

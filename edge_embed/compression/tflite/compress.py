@@ -1,4 +1,4 @@
-"""Compresses the dense tables of a TFLite file in place."""
+"""Compression of the dense tables of a TFLite file in place."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,21 +24,21 @@ from edge_embed.report.results.fidelity_promise import promises_of, write_promis
 def compress_tflite(
     path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
 ) -> CompressedFile:
-    """Write a TFLite file with packed tables in the place of dense ones; all else in it stays as it was.
+    """Write a TFLite file with packed tables in place of dense ones; the rest of the file does not change.
 
     Args:
         path: a TFLite file of any converter.
-        job: what is wanted; names of tables are those of constants.
-        output: the file to write; the first of the job's processes does.
+        job: the requested compression; tables are named by constants.
+        output: the file to write; the first of the job's processes writes it.
         force: overwrite an existing file.
-        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+        on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
-        BadInputError: if the file is damaged, or no table can be replaced.
-        SizeError: as of `edge_embed.compression.plan.compress_tables`.
-        ParityError: as there.
-        EdgeEmbedError: if the package ai-edge-litert is not installed.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the file is damaged, or no table can be replaced.
+        SizeError: see `edge_embed.compression.plan.compress_tables`.
+        ParityError: see `edge_embed.compression.plan.compress_tables`.
+        EdgeEmbedError: the package ai-edge-litert is not installed.
+        OutputError: the file cannot be written; nothing partial is left.
     """
     file = read_foreign(path)
     job.processes.first(lambda: check_output([output], file.files, force))
@@ -79,7 +79,7 @@ def _why_left(layer: OutputLayer) -> str:
 
 
 def _why_it_stays(table: ForeignTable) -> str:
-    """Why a table is not compressed, with its size, who uses it and what to do; empty if it is."""
+    """Return the reason why a table is not compressed, with size, users and remedy, or an empty string."""
     shown = f"{table.kind} {list(table.shape)}, {table.held_bytes:,} bytes, looked up by {table.looked_up_by}"
     if table.unread:
         return f"{shown}: {table.unread}"
@@ -98,5 +98,5 @@ def _check_any(file: ForeignFile) -> None:
 
 
 def _numbers(file: ForeignFile) -> int:
-    """Of a file, were all of it float32."""
+    """Return the number of elements of a file as if all of it were float32."""
     return file.nbytes // 4

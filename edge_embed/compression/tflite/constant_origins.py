@@ -1,10 +1,10 @@
-"""Which constant of a TFLite file a tensor is: itself, its dequantised numbers, or what a call was given."""
+"""The constant that a tensor of a TFLite file represents: itself, its dequantised numbers, or a call's argument."""
 
 from typing import Any, NamedTuple
 
 from edge_embed.compression.tflite.subgraph_calls import Call, call_of, numbers, operator_name
 
-_ENTRY = 0  # the subgraph that runs where there is no signature
+_ENTRY = 0  # the subgraph that runs if there is no signature
 
 
 class Origin(NamedTuple):
@@ -12,8 +12,8 @@ class Origin(NamedTuple):
 
     Attributes:
         graph: number of the subgraph that declares it.
-        number: of its tensor there.
-        dequantized: whether ``DEQUANTIZE`` comes between.
+        number: number of its tensor there.
+        dequantized: whether a ``DEQUANTIZE`` is between.
     """
 
     graph: int
@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
 
 class Origins:
-    """The constants of a model, of the schema's classes."""
+    """Finds the constants of a model, of the schema's classes."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -40,14 +40,14 @@ class Origins:
                     self._callers.setdefault(called, []).append(call)
 
     def of(self, graph: int, number: int) -> Origin | None:
-        """The constant that a tensor is, None if it is computed or given."""
+        """Return the constant that a tensor represents, or None if it is computed or supplied."""
         if (graph, number) not in self._found:
-            self._found[graph, number] = None  # damaged files may lead here again
+            self._found[graph, number] = None  # damaged files may contain a cycle
             self._found[graph, number] = self._search(graph, number)
         return self._found[graph, number]
 
     def kept(self, graph: int) -> set[int]:
-        """Tensors that the body of a loop takes and gives back as they are: who runs it reads them."""
+        """Return the tensors that the body of a loop returns unchanged; the operator of the loop reads them."""
         inputs, outputs = (
             numbers(each) for each in (self._model.subgraphs[graph].inputs, self._model.subgraphs[graph].outputs)
         )
@@ -56,11 +56,11 @@ class Origins:
         }
 
     def tensor(self, origin: Origin) -> Any:
-        """The tensor of a constant."""
+        """Return the tensor of a constant."""
         return self._model.subgraphs[origin.graph].tensors[origin.number]
 
     def is_same(self, one: Origin, other: Origin) -> bool:
-        """Whether two constants have the same content, and mean the same by it."""
+        """Return whether two constants have the same content with the same interpretation."""
         return one == other or _meaning(self.tensor(one)) == _meaning(self.tensor(other))
 
     def _search(self, graph: int, number: int) -> Origin | None:
@@ -80,7 +80,7 @@ class Origins:
         return self.of(graph, call.arguments[at]) if call.stays(self._model, at) else None
 
     def _given(self, graph: int, number: int) -> Origin | None:
-        """The constant that all callers give in the place of an input."""
+        """Return the constant that all callers supply for an input, or None."""
         inputs = numbers(self._model.subgraphs[graph].inputs)
         callers = self._callers.get(graph, ())
         if graph in self._entries or number not in inputs or not callers:
@@ -95,14 +95,14 @@ class Origins:
 
 
 def tensor_of(graph: Any, number: int) -> Any:
-    """A tensor by its number, which a damaged file may have below 0."""
+    """Return a tensor by its number, which may be negative in a damaged file."""
     if number < 0:
         raise IndexError(f"tensor {number}")
     return graph.tensors[number]
 
 
 def has_content(model: Any, tensor: Any) -> bool:
-    """Whether a file has the content of a tensor."""
+    """Return whether a file has the content of a tensor."""
     if not 0 <= tensor.buffer < len(model.buffers):
         raise IndexError(f"buffer {tensor.buffer}")
     content = model.buffers[tensor.buffer].data

@@ -1,4 +1,4 @@
-"""Constants of a TFLite file whose rows are looked up, and why some of them have to stay."""
+"""Constants of a TFLite file whose rows are looked up, and reasons why some of them must stay dense."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ from edge_embed.compression.tflite.subgraph_calls import call_of, numbers, opera
 from edge_embed.compression.tflite.tied_heads import Head, find_head
 
 _NO_NUMBERS = ("bool", "int32", "int64", "resource", "string", "uint32", "uint64", "variant")
-_LISTED = 3  # of what does not fit a message
+_LISTED = 3  # constants that a message names
 
 
 @dataclass(frozen=True, eq=False)
 class ForeignTable:
-    """A constant that rows are looked up of.
+    """A constant with row lookups.
 
     Attributes:
-        name: of the first tensor that has it.
-        origin: where it is declared.
-        buffer: the number of its content.
+        name: name of the first tensor with this content.
+        origin: the place where it is declared.
+        buffer: number of its content.
         lookups: the operators that look it up, with the numbers of their subgraphs.
         heads: the output layers that share it, with the numbers of their subgraphs.
-        readers: other operators that take it, by their names in the schema.
-        kind: of its numbers, such as ``int8``.
-        held_bytes: that the file spends on it, scales among them.
+        readers: other operators that use it, by their names in the schema.
+        kind: type of its numbers, such as ``int8``.
+        held_bytes: its bytes in the file, including scales.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ForeignTable:
 
     @property
     def unread(self) -> str:
-        """Why its rows are not read, empty if they are."""
+        """Return the reason why its rows are not read, or an empty string."""
         if self._unread:
             return self._unread
         if len({lookup.row_axes for _, lookup in self.lookups}) > 1:
@@ -57,22 +57,22 @@ class ForeignTable:
 
     @property
     def looked_up_by(self) -> str:
-        """The operators that look it up."""
+        """Return the operators that look it up."""
         return ", ".join(dict.fromkeys(lookup.name for _, lookup in self.lookups))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows n and columns d."""
+        """Return rows n and columns d."""
         sizes, axes = numbers(self._tensor.shape), self.lookups[0][1].row_axes
         rows = math.prod(sizes[axis] for axis in axes)
         return rows, math.prod(sizes) // max(1, rows)
 
     @cached_property
     def rows(self) -> NDArray[np.float32]:
-        """Its rows as the file dequantises them, float32 [n, d].
+        """Return its rows as the file dequantises them, float32 [n, d].
 
         Raises:
-            ValueError: its content is of another size than its shape.
+            ValueError: its content does not have the size of its shape.
         """
         stored = numbers_of(self._model, self._model.subgraphs[self.origin.graph], self._tensor)
         return self.lookups[0][1].rows(stored)
@@ -86,7 +86,7 @@ class ForeignTable:
 
 
 def find_tables(model: Any, origins: Origins) -> dict[str, ForeignTable]:
-    """The tables of a model (of the schema's classes), by name."""
+    """Return the tables of a model (of the schema's classes), by name."""
     found: dict[int, list[tuple[int, Lookup]]] = {}
     for number, graph in enumerate(model.subgraphs):
         for operator in graph.operators:
@@ -109,7 +109,7 @@ def find_tables(model: Any, origins: Origins) -> dict[str, ForeignTable]:
 def _heads(
     model: Any, origins: Origins, tables: Mapping[int, Sequence[tuple[int, Lookup]]]
 ) -> dict[int, list[tuple[int, Head]]]:
-    """Output layers over the rows that are looked up, by the numbers of the tables' buffers."""
+    """Return the output layers that share looked-up rows, by the numbers of the tables' buffers."""
     found: dict[int, list[tuple[int, Head]]] = {}
     looking_up = {id(lookup.operator) for lookups in tables.values() for _, lookup in lookups}
     for number, graph in enumerate(model.subgraphs):
@@ -125,7 +125,7 @@ def _heads(
 
 
 def largest_constants(model: Any) -> str:
-    """The largest constants of two axes or more, and what takes them, for a message."""
+    """Return the largest constants of two axes or more, and the operators that use them, for a message."""
     found: dict[int, str] = {}
     for graph in model.subgraphs:
         for number, tensor in enumerate(graph.tensors):
@@ -158,7 +158,7 @@ def _table(
 
 
 def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
-    """A name for each: that of the first tensor with that content, with its number where others have the same."""
+    """Return a name for each: that of the first tensor with the content, and a number if other contents share it."""
     names: dict[int, str] = {}
     constants: dict[str, set[int]] = {}
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
@@ -173,7 +173,7 @@ def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
 
 
 def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | Head]) -> dict[int, list[str]]:
-    """What takes constants otherwise, by the numbers of their buffers."""
+    """Return the other users of constants, by the numbers of their buffers."""
     found: dict[int, list[str]] = {}
     for number, graph in enumerate(model.subgraphs):
         taken = [(tensor, name) for operator in graph.operators
@@ -191,7 +191,7 @@ def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | Hea
 def _taken(
     model: Any, origins: Origins, number: int, operator: Any, uses: Mapping[int, Lookup | Head]
 ) -> Iterator[tuple[int, str]]:
-    """Tensors that an operator takes in another way than a look-up or an output layer, and its name."""
+    """Yield the tensors that an operator uses except as lookup or output layer, and its name."""
     name, call = operator_name(model, operator), call_of(model, number, operator)
     if name == "DEQUANTIZE" and origins.of(number, numbers(operator.outputs)[0]) is not None:
         return
@@ -203,7 +203,7 @@ def _taken(
 
 
 def _is_passed(model: Any, origins: Origins, call: Any, tensor: int) -> bool:
-    """Whether an argument is the same constant in all that is called, where its own readers are found."""
+    """Return whether an argument is the same constant in all called subgraphs, so that its readers are found there."""
     origin = origins.of(call.graph, tensor)
     if origin is None:
         return True

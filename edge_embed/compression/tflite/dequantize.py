@@ -1,6 +1,6 @@
-"""Numbers of a constant as the runtime dequantises them, bit for bit: float16, or integers with scales.
+"""Dequantisation of a constant as in the runtime, bit for bit: float16, or integers with scales.
 
-numbers = scale * (stored - zero point)        one scale, one a row (or another axis), or one a block of a row
+numbers = scale * (stored - zero point)        one scale in all, per row (or another axis), or per block of a row
 """
 
 import math
@@ -20,12 +20,12 @@ _BLOCKS = "BlockwiseQuantization"
 
 
 def kind_of(tensor: Any) -> str:
-    """The type of a tensor by its name in the schema, in small letters."""
+    """Return the type of a tensor by its name in the schema, in lower case."""
     return type_names()[tensor.type]
 
 
 def why_no_rows(tensor: Any) -> str:
-    """Why the numbers of a constant are not read, empty if they are."""
+    """Return the reason why the numbers of a constant are not read, or an empty string."""
     kind, scales = kind_of(tensor), tensor.quantization
     if tensor.sparsity is not None:
         return "its numbers are stored sparsely, expected all of them: convert the model without sparsity"
@@ -41,15 +41,15 @@ def why_no_rows(tensor: Any) -> str:
 
 
 def numbers_of(model: Any, graph: Any, tensor: Any) -> NDArray[np.float32]:
-    """The numbers of a constant for which `why_no_rows` has no reason, in its shape.
+    """Return the numbers of a constant without a reason of `why_no_rows`, in its shape.
 
     Args:
-        model: of the schema's classes.
-        graph: the subgraph that declares it.
-        tensor: it.
+        model: the model, of the schema's classes.
+        graph: the subgraph that declares the constant.
+        tensor: the tensor of the constant.
 
     Raises:
-        ValueError: contents or scales are of another size than its shape has.
+        ValueError: contents or scales do not have the size of its shape.
     """
     stored = _stored(model, tensor)
     if kind_of(tensor) in _FLOATS:
@@ -58,13 +58,13 @@ def numbers_of(model: Any, graph: Any, tensor: Any) -> NDArray[np.float32]:
         scales, zeros = _of_blocks(model, graph, tensor)
     else:
         scales, zeros = _of_axis(tensor)
-    # A product of a scale of 24 bits with 17 more has room in float64, so it is rounded once, as the runtime's is.
+    # Products of a 24-bit scale and 17 more bits fit float64, so they are rounded once, as in the runtime.
     rows: NDArray[np.float32] = ((stored.astype(np.float64) - zeros) * scales).astype(np.float32)
     return rows
 
 
 def check_size(model: Any, tensor: Any) -> None:
-    """Raise ValueError if the content of a constant is of another size than its shape."""
+    """Raise ValueError if the content of a constant does not have the size of its shape."""
     shape, kind = numbers(tensor.shape), kind_of(tensor)
     size = len(model.buffers[tensor.buffer].data)
     count = math.prod(shape)
@@ -76,7 +76,7 @@ def check_size(model: Any, tensor: Any) -> None:
 
 
 def held_bytes(model: Any, graph: Any, tensor: Any) -> int:
-    """Bytes that a file holds of a constant: its content, scales and zero points."""
+    """Return the bytes of a constant in a file: its content, scales and zero points."""
     scales, held = tensor.quantization, len(model.buffers[tensor.buffer].data)
     if scales is None:
         return held
@@ -86,7 +86,7 @@ def held_bytes(model: Any, graph: Any, tensor: Any) -> int:
 
 
 def parts_of_blocks(graph: Any, tensor: Any) -> list[Any]:
-    """The tensors that have the scales and the zero points of a constant with blocks, none for others."""
+    """Return the tensors with scales and zero points of a blockwise constant, or none for other constants."""
     if tensor.quantization is None or not _is_blockwise(tensor.quantization):
         return []
     details = tensor.quantization.details
@@ -109,7 +109,7 @@ def _stored(model: Any, tensor: Any) -> NDArray[Any]:
 
 
 def _of_axis(tensor: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Scales and zero points: of all numbers, or along an axis."""
+    """Return scales and zero points: of all numbers, or along an axis."""
     scales = np.asarray(tensor.quantization.scale, np.float64)
     given = tensor.quantization.zeroPoint
     zeros = np.zeros(len(scales)) if given is None or not len(given) else np.asarray(given, np.float64)
@@ -125,7 +125,7 @@ def _of_axis(tensor: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _of_blocks(model: Any, graph: Any, tensor: Any) -> tuple[NDArray[np.float64], Any]:
-    """Scales and zero points of blocks along the last axis."""
+    """Return scales and zero points of blocks along the last axis."""
     shape, size = numbers(tensor.shape), tensor.quantization.details.blockSize
     if size <= 0 or shape[-1] % size:
         raise ValueError(f"blocks of {size} numbers in {shape}")

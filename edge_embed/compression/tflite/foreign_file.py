@@ -1,4 +1,4 @@
-"""TFLite files that another tool made: their dense tables, and the files that are attached to them."""
+"""TFLite files of other tools: their dense tables, and the files that are attached to them."""
 
 import mmap
 import re
@@ -19,7 +19,7 @@ from edge_embed.compression.tflite.tensor_names import name_tensors
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.tflite.flatbuffer import IDENTIFIER, MALFORMED, load_schema
 
-_ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions that are in use
+_ARCHIVE_ENTRY = re.compile(rb"PK\x03\x04[\x0a\x14\x2d]\x00")  # of zip, with the versions in use
 _ENTRY_MARK, _ENTRY_BYTES = b"PK\x03\x04", 6
 _PART = 16 << 20
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
@@ -27,16 +27,16 @@ _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeE
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """A file and its tables.
+    """A file with its tables.
 
     Attributes:
-        path: where it is.
-        files: it, and those beside it that hold weights.
-        model: it, as the classes of the schema, with all contents in its buffers.
+        path: path of the file.
+        files: the file, and external files with its weights.
+        model: its model, as the classes of the schema, with all contents in its buffers.
         origins: its constants.
-        found: the constants that rows are looked up of, by name.
+        found: the constants with row lookups, by name.
         outputs: output layers that share none of them.
-        attached: what a zip archive behind the model holds, such as its vocabulary, and the comment of the archive.
+        attached: contents of a zip archive behind the model, such as its vocabulary, and the comment of the archive.
     """
 
     path: Path
@@ -49,12 +49,12 @@ class ForeignFile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all its files."""
+        """Return the bytes of all its files."""
         return sum(file.stat().st_size for file in self.files)
 
     @property
     def tables(self) -> dict[str, ForeignTable]:
-        """Those whose rows are read."""
+        """Return the tables whose rows are read."""
         return {name: table for name, table in self.found.items() if not table.unread}
 
 
@@ -62,7 +62,7 @@ def read_foreign(path: Path) -> ForeignFile:
     """Read a file.
 
     Raises:
-        BadInputError: it is missing, damaged, or keeps weights where they are not found.
+        BadInputError: the file is missing or damaged, or its external weights are not found.
         EdgeEmbedError: the package ai-edge-litert is not installed.
     """
     with damaged(path):
@@ -72,9 +72,9 @@ def read_foreign(path: Path) -> ForeignFile:
 
 
 def find_dense(path: Path) -> tuple[Mapping[str, ForeignTable], tuple[OutputLayer, ...]]:
-    """The constants that rows are looked up of, by name, and output layers that share none of them.
+    """Return the constants with row lookups, by name, and output layers that share none of them.
 
-    Whatever is attached to the file is not read; errors as `read_foreign`.
+    Attached files are not read; errors are those of `read_foreign`.
     """
     with damaged(path):
         _, model, origins = _read(path, _open(path))
@@ -100,7 +100,7 @@ def _open(path: Path) -> mmap.mmap:
 
 
 def _read(path: Path, content: mmap.mmap) -> tuple[tuple[Path, ...], Any, Origins]:
-    """The files of a model, it with all contents, and its constants."""
+    """Return the files of a model, the model with all contents, and its constants."""
     schema = load_schema()
     check_parts(schema.Model.GetRootAs(content, 0), len(content))
     model = schema.ModelT.InitFromPackedBuf(content, 0)
@@ -112,7 +112,7 @@ def _read(path: Path, content: mmap.mmap) -> tuple[tuple[Path, ...], Any, Origin
 
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """Say of whatever goes wrong with a file that it is damaged."""
+    """Convert any error of a file to one that reports it as damaged."""
     try:
         yield
     except BadInputError:
@@ -136,7 +136,7 @@ def _attached(path: Path, content: mmap.mmap) -> tuple[list[tuple[zipfile.ZipInf
 
 
 def _has_archive_entry(content: mmap.mmap) -> bool:
-    """Whether an archive begins somewhere; an expression searches gigabytes slowly, so it sees few of their parts."""
+    """Return whether an archive begins in a file; the slow expression runs only on parts with a fast mark."""
     for begin in range(0, len(content), _PART):
         part = content[begin : begin + _PART + _ENTRY_BYTES]
         if _ENTRY_MARK in part and _ARCHIVE_ENTRY.search(part):

@@ -1,10 +1,12 @@
-"""Operators of TFLite that look rows of a constant up, and where the rows lie in it.
+"""Operators of TFLite that look up rows of a constant, and the axes of the rows.
 
-GATHER             table [B..., A..., n, ...], ids [B..., *]  ->  [B..., A..., *, ...]     B: batch_dims, axis: of n
-GATHER_ND          table [n_1, ..., n_k, ...], ids [*, k]     ->  [*, ...]
-EMBEDDING_LOOKUP   table [n, ...], ids [m]                    ->  [m, ...]      float32 also of int8, int4, int2
-FULLY_CONNECTED    ONE_HOT [*, n] times table [d, n]          ->  [*, d]        an id that is no row: zeros
-BATCH_MATMUL       ONE_HOT [*, n] times table [n, d], or the transpose of [d, n]
+    GATHER             table [B..., A..., n, ...], ids [B..., *]  ->  [B..., A..., *, ...]     B: batch_dims, axis: of n
+    GATHER_ND          table [n_1, ..., n_k, ...], ids [*, k]     ->  [*, ...]
+    EMBEDDING_LOOKUP   table [n, ...], ids [m]                    ->  [m, ...]      float32 also of int8, int4, int2
+    FULLY_CONNECTED    ONE_HOT [*, n] times table [d, n]          ->  [*, d]
+    BATCH_MATMUL       ONE_HOT [*, n] times table [n, d], or the transpose of [d, n]
+
+A product with ONE_HOT returns zeros for an id out of range.
 """
 
 import math
@@ -20,7 +22,7 @@ from edge_embed.compression.tflite.dequantize import kind_of
 from edge_embed.compression.tflite.subgraph_calls import numbers, operator_name
 
 _BITS = {"int4": 4, "int2": 2}
-# Without DEQUANTIZE before them.
+# The types of numbers, without DEQUANTIZE before the operator.
 _LOOKED_UP = {
     "EMBEDDING_LOOKUP": ("float32", "int8", "int4", "int2"),
     "GATHER": ("float32", "float16", "int8", "uint8", "int16", "int4"),
@@ -31,17 +33,17 @@ _PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL")
 
 @dataclass(frozen=True)
 class Lookup:
-    """An operator that looks rows up.
+    """An operator that looks up rows.
 
     Attributes:
-        name: of the operator in the schema.
-        operator: it, of the schema's classes.
+        name: name of the operator in the schema.
+        operator: the operator, of the schema's classes.
         origin: the table.
-        row_axes: the axes of the constant that number its rows, in this order; the others are those of a row.
-        batch: how many of them are batch dimensions, which ids have too.
-        ids: number of their tensor.
-        one_hot: the operator that makes rows of ones and zeros of the ids, if any.
-        reason: why no packed table can take its place, empty if one can.
+        row_axes: the axes of the constant that index its rows, in order; the other axes are those of a row.
+        ids: number of the tensor of ids.
+        batch: number of row axes that are batch dimensions, which ids have too.
+        one_hot: the operator that converts the ids to rows of ones and zeros, if any.
+        reason: why no packed table can replace it; empty if one can.
     """
 
     name: str
@@ -55,18 +57,18 @@ class Lookup:
 
     @property
     def result(self) -> int:
-        """The number of the tensor that it makes."""
+        """Return the number of the result's tensor."""
         return numbers(self.operator.outputs)[0]
 
     def rows(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """The constant as rows [n, d]."""
+        """Return the constant as rows [n, d]."""
         front = np.moveaxis(stored, self.row_axes, range(len(self.row_axes)))
         count = math.prod(front.shape[: len(self.row_axes)])
         return np.ascontiguousarray(front.reshape(count, -1 if count else 0))
 
 
 def find_lookup(model: Any, origins: Origins, number: int, operator: Any) -> Lookup | None:
-    """What an operator of a subgraph looks up, None if it does something else."""
+    """Return the lookup of an operator of a subgraph, or None if it does something else."""
     find = _FINDERS.get(operator_name(model, operator))
     found = None if find is None else find(model, origins, number, operator)
     if found is None:
@@ -110,7 +112,7 @@ def _embedding_lookup(model: Any, origins: Origins, number: int, operator: Any) 
 
 
 def _product(model: Any, origins: Origins, number: int, operator: Any) -> Lookup | None:
-    """A product with rows of ones and zeros."""
+    """Return the lookup of a product with rows of ones and zeros, or None."""
     hot, table = numbers(operator.inputs)[:2]
     origin, one_hot = origins.of(number, table), origins.producers[number].get(hot)
     if origin is None or one_hot is None or operator_name(model, one_hot) != "ONE_HOT":
@@ -128,7 +130,7 @@ def _product(model: Any, origins: Origins, number: int, operator: Any) -> Lookup
 
 
 def _is_identity(model: Any, origins: Origins, number: int, one_hot: Any, rows: int, rank: int) -> bool:
-    """Whether ``ONE_HOT`` puts 1 among zeros of float32, as many as there are rows, along the last axis."""
+    """Return whether ``ONE_HOT`` returns float32 zeros with a 1, one per row, along the last axis."""
     constants = []
     for tensor in numbers(one_hot.inputs)[1:4]:
         origin = origins.of(number, tensor)
@@ -159,7 +161,7 @@ def _why_not(found: Lookup, table: Any, result: Any) -> str:
 
 
 def _why_not_as_stored(found: Lookup, table: Any, result: Any) -> str:
-    """Of quantised rows that are looked up as they are."""
+    """Return the reason for quantised rows that are looked up without dequantisation, or an empty string."""
     if found.name == "EMBEDDING_LOOKUP":
         zeros = None if table.quantization is None else table.quantization.zeroPoint
         wrong = zeros is not None and np.any(np.asarray(zeros))
@@ -173,7 +175,7 @@ def _why_not_as_stored(found: Lookup, table: Any, result: Any) -> str:
 
 
 def _one_scale(tensor: Any) -> tuple[float, int] | None:
-    """The only scale and zero point of a tensor, None if it has not just one."""
+    """Return the only scale and zero point of a tensor, or None if it has another number of them."""
     of = tensor.quantization
     if of is None or of.scale is None or len(of.scale) != 1:
         return None

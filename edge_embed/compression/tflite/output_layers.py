@@ -1,7 +1,7 @@
-"""Output layers of TFLite files that no look-up shares: constants that hidden states are multiplied with, at the end.
+"""Output layers of TFLite files without a lookup: constants that hidden states are multiplied with, at the end.
 
-A layer within a model has the same operators. Nothing behind an output layer is multiplied with a constant again, and
-it has more rows than columns.
+A layer inside a model has the same operators. An output layer differs in two ways: no later operator multiplies with a
+constant, and it has more rows than columns.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,20 +12,20 @@ from edge_embed.compression.tflite.constant_origins import Origin, Origins
 from edge_embed.compression.tflite.dequantize import held_bytes, kind_of
 from edge_embed.compression.tflite.subgraph_calls import numbers, operator_name
 
-_SHARE = 20  # what takes less than a twentieth of the file is not told of
+_SHARE = 20  # layers with less than a twentieth of the file are not reported
 _PRODUCTS = ("FULLY_CONNECTED", "BATCH_MATMUL")
 
 
 @dataclass(frozen=True)
 class OutputLayer:
-    """One.
+    """An output layer of a file.
 
     Attributes:
-        name: of its constant.
+        name: name of its constant.
         shape: rows n, one for each result, and columns d.
-        kind: of its numbers, such as ``int8``.
-        held_bytes: that the file spends on it, scales among them.
-        operator: that multiplies with it.
+        kind: type of its numbers, such as ``int8``.
+        held_bytes: its bytes in the file, including scales.
+        operator: name of the operator that multiplies with it.
     """
 
     name: str
@@ -36,12 +36,12 @@ class OutputLayer:
 
 
 def output_layers(model: Any, origins: Origins, tables: Collection[int]) -> Iterator[OutputLayer]:
-    """Yield those of a model, of the schema's classes.
+    """Yield the output layers of a model, of the schema's classes.
 
     Args:
-        model: with all contents in its buffers.
+        model: the model, with all contents in its buffers.
         origins: its constants.
-        tables: the numbers of the buffers that rows are looked up of.
+        tables: numbers of the buffers with row lookups.
     """
     total, seen = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None), {*tables}
     for number, graph in enumerate(model.subgraphs):
@@ -61,7 +61,7 @@ def output_layers(model: Any, origins: Origins, tables: Collection[int]) -> Iter
 
 
 def _constant(model: Any, origins: Origins, number: int, operator: Any) -> Origin | None:
-    """The constant that an operator multiplies hidden states with."""
+    """Return the constant that an operator multiplies hidden states with, or None."""
     inputs = numbers(operator.inputs)
     if operator_name(model, operator) not in _PRODUCTS or len(inputs) < 2 or origins.of(number, inputs[0]) is not None:
         return None
@@ -82,7 +82,7 @@ def _layer(model: Any, origins: Origins, operator: Any, origin: Origin) -> Outpu
 
 
 def _leads_to(graph: Any, operator: Any, others: list[Any]) -> bool:
-    """Whether the inputs of one of the others are computed from the results of an operator."""
+    """Return whether the inputs of one of the others are computed from the results of an operator."""
     reached = {*numbers(operator.outputs)}
     while True:
         taking = [each for each in graph.operators if not reached.isdisjoint(numbers(each.inputs))]

@@ -1,16 +1,16 @@
-"""Checks that the parts of a flatbuffer do not lie on top of each other, before they are copied out of it."""
+"""Check that the parts of a flatbuffer do not overlap, before they are copied out of it."""
 
 from collections.abc import Iterator
 from typing import Any
 
-_SHARED = 4  # names and sizes may be shared by many tensors, so many times at most
+_SHARED = 4  # names and sizes may be shared by many tensors: the largest factor
 
 
 def check_parts(model: Any, file_bytes: int) -> None:
-    """Count what the parts of a packed model say that they have.
+    """Sum the sizes that the parts of a packed model declare.
 
     Raises:
-        ValueError: it is far more than the file has.
+        ValueError: the sum is far larger than the file.
     """
     left = _SHARED * file_bytes
     for nbytes in _sizes(model):
@@ -20,7 +20,7 @@ def check_parts(model: Any, file_bytes: int) -> None:
 
 
 def _sizes(model: Any) -> Iterator[int]:
-    """Bytes of vectors, from the outside to the inside: a vector of tables has 4 for each."""
+    """Yield the bytes of vectors, outer ones first: a vector of tables has 4 bytes per table."""
     counts = (model.SubgraphsLength(), model.BuffersLength(), model.OperatorCodesLength(), model.MetadataLength())
     yield 4 * (sum(counts) + model.SignatureDefsLength())
     yield 4 * (model.ExternalBuffersLength() + model.ExternalBufferGroupsLength())

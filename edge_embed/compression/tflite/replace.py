@@ -1,9 +1,9 @@
-"""Packed tables in the place of the dense ones in a TFLite file that another tool made.
+"""Packed tables in place of the dense ones of a TFLite file of another tool.
 
-Each operator that looks such a table up (`lookups`) becomes its packed look-up, at the same place, with a
-``BATCH_MATMUL`` behind it where rows are rotated; ``DEQUANTIZE`` before and behind it goes. Output layers that share
-the table (`tied_heads`) become products with its packed rows. Everything else stays as it was: other operators and
-their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
+Each operator that looks up such a table (`lookups`) is replaced by its packed lookup, at the same place. A
+``BATCH_MATMUL`` follows if rows are rotated, and ``DEQUANTIZE`` before and behind it is removed. Output layers that
+share the table (`tied_heads`) are replaced by products with its packed rows. The rest does not change: other operators
+and their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
 """
 
 import re
@@ -41,11 +41,11 @@ from edge_embed.packed.packed_form import PackedTable
 
 
 def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
-    """The tables of a TFLite file, float32 [n, d] by name: the constants that rows are looked up of, dequantised.
+    """Return the tables of a TFLite file, float32 [n, d] by name: the constants with row lookups, dequantised.
 
     Raises:
-        BadInputError: if the file is missing or damaged.
-        EdgeEmbedError: if the package ai-edge-litert is not installed.
+        BadInputError: the file is missing or damaged.
+        EdgeEmbedError: the package ai-edge-litert is not installed.
     """
     file = read_foreign(Path(path))
     with damaged(file.path):
@@ -55,24 +55,24 @@ def read_dense_tables(path: StrPath) -> dict[str, NDArray[np.float32]]:
 def replace_tables(
     source: StrPath, output: StrPath, tables: Mapping[str, PackedTable], tflite_table: str = "auto", force: bool = False
 ) -> Mapping[str, Layout]:
-    """Write a TFLite file with packed tables in the place of dense ones.
+    """Write a TFLite file with packed tables in place of dense ones.
 
     Args:
         source: a TFLite file, of any converter.
         output: the file to write.
         tables: packed tables of the same n and d, by the name of the dense one (`read_dense_tables`).
-        tflite_table: as of the export.
+        tflite_table: layout of tables, as in an export.
         force: overwrite an existing file.
 
     Returns:
-        The layout of each table, by the name that it has in the manifest: that of the dense one with a dot for what
-        a manifest cannot hold.
+        The layout of each table, by its name in the manifest: the name of the dense one, with dots for characters
+        that are invalid in a manifest.
 
     Raises:
-        BadInputError: if the source is missing or damaged, has no such table, needs one as a whole too, has compressed
-            tables already; if the result does not fit one file.
-        EdgeEmbedError: if the package ai-edge-litert is not installed.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the source is missing or damaged, lacks such a table, uses one as a whole too, or has compressed
+            tables already; the result does not fit one file.
+        EdgeEmbedError: the package ai-edge-litert is not installed.
+        OutputError: the file cannot be written; nothing partial is left.
     """
     file = read_foreign(Path(source))
     keep_inputs([Path(output)], file.files)
@@ -89,9 +89,9 @@ def replace_in(
     texts: Mapping[str, str] = MappingProxyType({}),
     on_written: OnWritten = keep_unopened,
 ) -> Mapping[str, Layout]:
-    """`replace_tables` of a file that was read, whose model is changed; ``texts`` are more of its metadata.
+    """Do `replace_tables` for a file that was read, which changes its model; ``texts`` are additional metadata.
 
-    ``on_written`` is told the path of the complete file before it gets its name; an error leaves nothing.
+    ``on_written`` is called with the path of the complete file before it gets its name; an error leaves nothing.
     """
     content, layouts = packed_content(file, tables, tflite_table, texts)
     with new_file(output, force=force) as temporary:
@@ -107,7 +107,7 @@ def packed_content(
     tflite_table: str,
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[memoryview, Mapping[str, Layout]]:
-    """What `replace_in` writes but for the archive behind it, and the layouts."""
+    """Return the bytes that `replace_in` writes before the archive, and the layouts."""
     with damaged(file.path):
         _check(file, {name: stored.plain for name, stored in tables.items()})
         names = manifest_names(tables)
@@ -118,7 +118,7 @@ def packed_content(
 
 
 def check_dense(file: ForeignFile) -> None:
-    """Refuse a file with packed tables: theirs are not told from the pieces that those are made of."""
+    """Refuse a file with packed tables, whose parts would be mistaken for dense tables."""
     if any(entry.name == MANIFEST_KEY.encode() for entry in file.model.metadata or ()):
         raise BadInputError(f"{file.path}: has compressed tables already: replace all at once, in the original file")
 
@@ -139,7 +139,7 @@ def _check(file: ForeignFile, tables: Mapping[str, PackedTable]) -> None:
 
 
 def manifest_names(tables: Iterable[str]) -> dict[str, str]:
-    """Names without what manifests cannot hold: blanks, slashes, what is not ASCII."""
+    """Replace characters that are invalid in manifests: blanks, slashes, non-ASCII characters."""
     names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
     if len(set(names.values())) < len(names):
         expected = "expected names that differ by more than blanks and slashes: replace one of them only"
@@ -148,7 +148,7 @@ def manifest_names(tables: Iterable[str]) -> dict[str, str]:
 
 
 class _Replacement:
-    """The model with packed tables."""
+    """Creates the model with packed tables."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _Replacement:
         self._clear = DenseTensors(file, found)
 
     def run(self) -> tuple[ModelBuilder, dict[str, str]]:
-        """The model, and what it says of its tables."""
+        """Return the model, and the metadata about its tables."""
         self._clear.run()
         for number, graph in enumerate(take_over(self._builder, self._model)):
             self._put_in(graph, f"edge_embed/{number}/")
@@ -179,7 +179,7 @@ class _Replacement:
         return self._builder, {LAYOUTS_KEY: layouts, **delegate_metadata(lines)}
 
     def _put_in(self, graph: Any, prefix: str) -> None:
-        """Rebuild the operators of a subgraph in their order, packed look-ups in the place of the dense ones."""
+        """Rebuild the operators of a subgraph in their order, with packed lookups in place of the dense ones."""
         operators, graph.operators = graph.operators, []
         gone, results = self._gone(graph, operators)
         added = Graph(self._builder, graph, prefix)
@@ -194,9 +194,9 @@ class _Replacement:
         self._hashes |= added.hashes
 
     def _gone(self, graph: Any, operators: Sequence[Any]) -> tuple[set[int], dict[int, int]]:
-        """Operators of a subgraph that no one needs any more, and results of look-ups that are not what they made.
+        """Return the operators of a subgraph that are no longer needed, and lookups whose result gets another tensor.
 
-        ``DEQUANTIZE`` behind the look-up of a quantised table goes where nothing else takes the quantised rows.
+        ``DEQUANTIZE`` after the lookup of a quantised table is removed if nothing else uses the quantised rows.
         """
         given = numbers(graph.outputs)
         results = {}
@@ -223,7 +223,7 @@ class _Replacement:
         self._end(graph, made, head.result, line)
 
     def _look_up(self, added: Graph, graph: Any, table: ForeignTable, lookup: Lookup, result: int) -> None:
-        """Add the look-up of a table."""
+        """Add the lookup of a table."""
         own, stored = self._names[table.name], self._tables[table.name]
         placed = Placed(added, graph, lookup, self._sizes[table.name])
         ids = placed.ids()
@@ -235,12 +235,12 @@ class _Replacement:
         self._end(graph, placed.result(made, ids, tensor_at(graph, result).dtype), result, line)
 
     def _end(self, graph: Any, made: Tensor, result: int, line: str | None) -> None:
-        """Let the last operator give the tensor that the dense one gave."""
+        """Connect the output of the last operator to the tensor of the dense result."""
         graph.operators[-1].outputs = [result]
-        del graph.tensors[made.index]  # the last one
+        del graph.tensors[made.index]  # the last tensor
         kept = graph.tensors[result]
         if result not in graph.outputs:
-            kept.name = made.name.encode()  # which no other subgraph has, so the delegate knows it
+            kept.name = made.name.encode()  # unique among subgraphs, so the delegate finds it
         elif line is not None:
             name_kept = kept.name.decode()
             line = None if " " in name_kept else line.replace(f" output={made.name} ", f" output={name_kept} ")
@@ -248,12 +248,12 @@ class _Replacement:
 
 
 def _values(line: str) -> set[str]:
-    """What a line of the delegate says, names of tensors among it, which it looks for in all subgraphs."""
+    """Return the values in a line of the delegate, including names of tensors, which it searches in all subgraphs."""
     return {word.partition("=")[2] for word in line.split()}
 
 
 def _attach(file: ForeignFile, path: Path) -> None:
-    """Put the archive behind the model again."""
+    """Append the archive to the model again."""
     entries, comment = file.attached
     if entries:
         with zipfile.ZipFile(path, "a") as archive:

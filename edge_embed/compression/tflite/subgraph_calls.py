@@ -6,7 +6,7 @@ from typing import Any
 
 from edge_embed.exporters.tflite.flatbuffer import operator_names
 
-# What says which subgraphs they are, and how many inputs come before the arguments of these.
+# The options with numbers of subgraphs, and the number of inputs before their arguments.
 _CALLING = {
     "IF": (("thenSubgraphIndex", "elseSubgraphIndex"), 1),
     "WHILE": (("condSubgraphIndex", "bodySubgraphIndex"), 0),
@@ -22,11 +22,11 @@ class Call:
     """An operator that runs subgraphs.
 
     Attributes:
-        graph: number of the subgraph that it is in.
-        operator: it, of the schema's classes.
+        graph: number of the subgraph of the operator.
+        operator: the operator, of the schema's classes.
         called: numbers of the subgraphs that it runs.
-        arguments: numbers of the tensors that these take, in the order of their inputs.
-        body: number of the subgraph whose outputs are the next inputs, None where it is no loop.
+        arguments: numbers of the tensors of their inputs, in order.
+        body: number of the subgraph whose outputs are the next inputs, or None if it is no loop.
     """
 
     graph: int
@@ -36,7 +36,7 @@ class Call:
     body: int | None
 
     def stays(self, model: Any, at: int) -> bool:
-        """Whether an argument is the same each time: loops give what they take back as it is."""
+        """Return whether an argument is the same in every run: a loop must return it unchanged."""
         if self.body is None:
             return True
         body = model.subgraphs[self.body]
@@ -44,19 +44,19 @@ class Call:
 
 
 def numbers(tensors: Iterable[Any] | None) -> list[int]:
-    """Numbers of tensors as integers of Python; the schema's classes have arrays, or nothing."""
+    """Convert numbers of tensors to Python integers; the schema's classes have arrays, or None."""
     return [] if tensors is None else list(map(int, tensors))
 
 
 def operator_name(model: Any, operator: Any) -> str:
-    """The name of an operator in the schema."""
+    """Return the name of an operator in the schema."""
     code = model.operatorCodes[operator.opcodeIndex]
     number = max(code.builtinCode, code.deprecatedBuiltinCode)
     return operator_names().get(number, str(number))
 
 
 def call_of(model: Any, graph: int, operator: Any) -> Call | None:
-    """The call that an operator is, None if it runs no subgraph, or none with arguments."""
+    """Return the call of an operator, or None if it runs no subgraph with arguments."""
     name = operator_name(model, operator)
     if name not in _CALLING:
         return None

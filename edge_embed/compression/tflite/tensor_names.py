@@ -1,4 +1,4 @@
-"""Names of tensors: a file may leave them out, or give one to several, and then no name says which is meant."""
+"""Names of tensors: a file may omit them or repeat one, and then a name does not identify a tensor."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from edge_embed.compression.tflite.subgraph_calls import numbers
 
 
 def free_name(wanted: str, taken: dict[str, int]) -> str:
-    """A name like this one that is not taken; it is taken from now on, with the number to go on from."""
+    """Return a free name similar to ``wanted``, and mark it as used, with the number to continue from."""
     name, count = wanted, taken.get(wanted, 0)
     while name in taken:
         count += 1
@@ -18,10 +18,10 @@ def free_name(wanted: str, taken: dict[str, int]) -> str:
 
 
 def name_tensors(model: Any) -> None:
-    """Give each tensor of a subgraph a name of its own: inputs keep theirs first, then outputs, then the others.
+    """Give each tensor of a subgraph a unique name: inputs keep theirs first, then outputs, then the others.
 
     Args:
-        model: as the classes of the schema.
+        model: the model, as the classes of the schema.
     """
     for graph in model.subgraphs:
         taken: dict[str, int] = {}
@@ -35,7 +35,7 @@ def name_tensors(model: Any) -> None:
 
 
 def ambiguous_names(graphs: Iterable[Any]) -> set[str]:
-    """Those of tensors of several subgraphs."""
+    """Return the names that tensors of several subgraphs have."""
     seen, found = set[str](), set[str]()
     for graph in graphs:
         own = {tensor.name.decode() for tensor in graph.tensors or ()}

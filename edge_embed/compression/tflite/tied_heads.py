@@ -1,9 +1,10 @@
-"""Output layers that share a table: products of hidden states with all its rows, dense in a file and packed.
+"""Output layers that share a table: products of hidden states with all its rows, dense and packed.
 
-FULLY_CONNECTED   hidden [*, d], table [n, d], bias [n] or none          ->  [*, n], or [m, n] of all m hidden states
-BATCH_MATMUL      hidden [*, d], table [d, n], or the transpose of [n, d]  ->  [*, n]
+    FULLY_CONNECTED   hidden [*, d], table [n, d], bias [n] or none            ->  [*, n], or [m, n] of m hidden states
+    BATCH_MATMUL      hidden [*, d], table [d, n], or the transpose of [n, d]  ->  [*, n]
 
-Hidden states and results are float32. The table may have axes of size 1 in front, no more than the hidden states have.
+Hidden states and results are float32. The table may have leading axes of size 1, at most as many axes as the hidden
+states.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,21 +16,21 @@ from edge_embed.compression.tflite.dequantize import kind_of
 from edge_embed.compression.tflite.subgraph_calls import numbers, operator_name
 
 NO_BIAS = -1
-_ACTIVATIONS = range(4)  # none and the three of ReLU, which ADD has too
+_ACTIVATIONS = range(4)  # none and the three of ReLU, which ADD supports too
 
 
 @dataclass(frozen=True)
 class Head:
-    """An operator that multiplies hidden states with all rows of a table.
+    """An output layer: an operator that multiplies hidden states with all rows of a table.
 
     Attributes:
-        operator: it, of the schema's classes.
+        operator: the operator, of the schema's classes.
         origin: the table.
-        row_axis: the axis of the constant that numbers its rows.
+        row_axis: the axis of the constant that indexes its rows.
         hidden: number of the tensor of hidden states.
-        keeps_shape: whether the result has their axes; else they are put one below the other.
-        bias: number of the tensor of what is added, -1 for none.
-        activation: behind it, of the schema's numbers.
+        keeps_shape: whether the result has the axes of the hidden states; otherwise they are flattened to one.
+        bias: number of the tensor of the bias, -1 for none.
+        activation: its activation, as a number of the schema.
     """
 
     operator: Any
@@ -42,12 +43,12 @@ class Head:
 
     @property
     def result(self) -> int:
-        """The number of the tensor that it makes."""
+        """Return the number of the result's tensor."""
         return numbers(self.operator.outputs)[0]
 
 
 def find_head(model: Any, origins: Origins, number: int, operator: Any) -> Head | None:
-    """What an operator of a subgraph multiplies with all rows, None if it does something else."""
+    """Return the output layer of an operator of a subgraph, or None if it does something else."""
     name = operator_name(model, operator)
     if name not in _KINDS:
         return None

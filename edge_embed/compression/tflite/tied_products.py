@@ -1,4 +1,4 @@
-"""Products of hidden states with all rows of a packed table, in the place of an output layer that shares it."""
+"""Products of hidden states with all rows of a packed table, in place of an output layer that shares it."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from edge_embed.fitting.fitted_table import Stored
 def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, layout: str) -> tuple[Tensor, str | None]:
     """Add the product with all rows of a packed table.
 
-    Hidden states may get other sizes than the file has, from an app.
+    Apps may set other sizes of hidden states than those of the file.
 
     Returns:
-        The result, and the line of this use for the delegate, as of `add_use`.
+        The result, and the line of this use for the delegate, as in `add_use`.
     """
     given, dim = tensor_at(graph, head.hidden), stored.plain.embedding_dim
     rank = len(given.shape)

@@ -3,20 +3,21 @@
     ids, row_offsets int32 [n + 1], anchor_ids [nnz], weights [nnz], weight_scale float32 [1], anchors [A, d]
         ->  rows [*ids, d]
 
-The nonzeros of all ids are laid end to end. From one to the next, the position in the table goes up by 1, and jumps
-where a row begins; the place in the dense transform [B, A] rises by A there. Such steps are scattered to where rows
-begin and summed up, so that no pass knows which row an entry belongs to. Entries are gathered, scattered to the
-transform and multiplied with the anchors: memory is B times A however long the longest row is. Products are summed
-in float32, or, where a row of the batch has more than 64, in float64: one after the other in float32 they would lose
-a digit where all have one sign. A row is cut after A entries, anchor ids are clamped, and ``Gather`` refuses offsets
-beyond the entries and ids from n on; negative ids, which would wrap around, are sent beyond the last offset.
+The nonzeros of all ids are concatenated. From one entry to the next, the position in the table rises by 1, and jumps
+at the start of a row; the place in the dense transform [B, A] rises by A there. Such steps are scattered to the starts
+of rows and accumulated, so that no step needs the row of an entry. Entries are gathered, scattered to the transform and
+multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32, or in float64
+if a row of the batch has more than 64: a running float32 sum of products of one sign would lose a digit. A row is cut
+after A entries, and anchor ids are clamped. ``Gather`` refuses offsets beyond the entries and ids from n on. Negative
+ids, which would count from the end, are mapped beyond the last offset.
 
-Of many ids the entries are gathered with ``GatherElements``, for which numbers are elements: a runtime takes a
-seventh of the time of ``Gather``, for which they are pieces. Few are gathered as pieces, for the reference evaluator
-of onnx, whose ``GatherElements`` handles no more than 64 entries.
+For many ids the entries are gathered with ``GatherElements``, which copies numbers and takes a seventh of the time of
+``Gather``, which copies pieces. For few ids ``Gather`` is used, because ``GatherElements`` of onnx's reference
+evaluator handles at most 64 entries.
 
-``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
-be kept beside the packed tensors if it were a constant (anchors in float32, empty buffers) is made from it.
+``nothing_1d`` is 0, but a session cannot fold it: it is the lesser of 0 and whether the first id is negative. Arrays
+that a session would keep beside the packed tensors if they were constants (anchors in float32, empty buffers) are
+computed from it.
 """
 
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ from edge_embed.packed.ant import PackedANT
 FORMAT_VERSION = 1
 
 # B ids with N nonzeros
-# count, first and start: [B], how many entries a row has, and where in the batch and in the table they begin;
-# row_end and row_start: [N], where in the transform the row of an entry ends and begins; position, anchor, weight and
+# count, first and start: [B], number of entries of a row, and their start in the batch and in the table;
+# row_end and row_start: [N], end and start of the row of an entry in the transform; position, anchor, weight and
 # place: [N]; transform: [*ids, A]
 _BODY = """
   zero = Constant <value_int: int = 0> ()

@@ -2,13 +2,13 @@
 
     ids [N], offsets int64 [B + 1], sample_weights [N], <tensors>  ->  bags [B, d]
 
-Rows are looked up by the method's own node and scattered to the row of their bag, element by element: ``ScatterND``
-would take whole rows, but ONNX Runtime runs it on several threads, which lose terms of the same bag. They are summed
-in float64: one after the other in float32, a bag of some hundred rows would lose more than a digit. Ids equal to
-``padding_idx`` go to a row of their own behind the last bag, which is dropped: they are neither added, nor counted,
-nor seen by the maximum. Offsets that do not run from 0 to N, or step back, are counted, and that count is an index
-into one element: ``Gather`` refuses any but 0. What it gives, the 0 ``nothing_1d``, is added to the sizes of buffers,
-so that no session keeps them where shapes are static.
+Rows are looked up by the method's own node and scattered to the row of their bag, element by element. ``ScatterND``
+would scatter whole rows, but ONNX Runtime runs it on several threads, which lose terms of the same bag. Rows are summed
+in float64: a running float32 sum would lose more than a digit in a bag of some hundred rows. Ids equal to
+``padding_idx`` go to an additional row behind the last bag, which is dropped: they are neither added, nor counted, nor
+part of the maximum. Offsets that do not run from 0 to N, or decrease, are counted. That count is an index into one
+element, and ``Gather`` refuses any index but 0. The result, the 0 ``nothing_1d``, is added to the sizes of buffers, so
+that no session keeps them if shapes are static.
 """
 
 from typing import Any
@@ -117,15 +117,15 @@ _BODY = """
 
 
 def attributes(ids: Any, offsets: Any, sample_weights: Any, mode: str) -> dict[str, int]:
-    """What the node has beside the attributes of its table."""
+    """Return the attributes of the node besides those of its table."""
     return {"mode": MODES.index(mode), "weighted": int(sample_weights is not None)}
 
 
 def body(rows: str, tensors: tuple[str, ...]) -> str:
-    """Nodes of the function.
+    """Return the nodes of the function.
 
     Args:
-        rows: operator and attributes of the node that looks rows up.
+        rows: operator and attributes of the node that looks up rows.
         tensors: its inputs after the ids.
     """
     return _BODY.format(rows=rows, tensors=", ".join(tensors))

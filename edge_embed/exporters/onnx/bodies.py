@@ -14,19 +14,19 @@ OPERATORS: Collected[str, OnnxOperator] = Collected(
     )
 )
 
-Body = tuple[OnnxOperator, int]  # a node type, and how many packed tensors its nodes take
+Body = tuple[OnnxOperator, int]  # a node type, and the number of packed tensors of its nodes
 
 
 def method_of(operators: TableOperators) -> OnnxMethod:
-    """The nodes that torch operators over packed tensors become."""
+    """Return the nodes for torch operators over packed tensors."""
     return next(operator.method for operator in OPERATORS.values() if operator.method.operators is operators)
 
 
 def needed_bodies(nodes: Iterable[Body]) -> list[Body]:
-    """The functions that nodes need, and those that these call, each once.
+    """Return the functions that nodes need, and those that these call, each once.
 
     Raises:
-        BadInputError: if nodes of one type take different numbers of tensors.
+        BadInputError: nodes of one type have different numbers of tensors.
     """
     found: dict[str, Body] = {}
     for operator, count in nodes:
@@ -36,7 +36,7 @@ def needed_bodies(nodes: Iterable[Body]) -> list[Body]:
 
 
 def check_count(operator: OnnxOperator, count: int, other: int) -> None:
-    """Refuse a second number of tensors: a function has one signature, and all nodes of a type share one."""
+    """Refuse a second number of tensors: a function has one signature, which all nodes of a type share."""
     if count != other:
         method = operator.method
         raise BadInputError(

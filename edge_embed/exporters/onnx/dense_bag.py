@@ -2,9 +2,10 @@
 
     weight [n, d], ids [N], offsets [B] or [B + 1]  ->  bags [B, d]
 
-torch's exporter writes a loop over the bags, in which names and order differ from one process to the next. Here rows
+torch's exporter writes a loop over the bags, whose names and order differ from one process to the next. Here rows
 are scattered to the row of their bag, as in `edge_embed.exporters.onnx.bag`: rows of padding go behind the last bag,
-sums are taken in float64, and ``Gather`` refuses offsets that do not begin at 0, that fall, or that lie behind the ids.
+and sums are computed in float64. ``Gather`` refuses offsets that do not begin at 0, decrease, or exceed the number of
+ids.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import onnx_ir as ir
 import torch
 from onnxscript import opset18
 
-op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
+op: Any = opset18  # its annotations lack lists of constants and the result of Concat
 
 _FLOAT, _DOUBLE, _INT64 = (int(kind) for kind in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64))
 _MEAN, _MAX = 1, 2
@@ -31,12 +32,12 @@ def _bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """``aten::embedding_bag``; of its four results only the bags, which a model takes, are meant."""
+    """Translate ``aten::embedding_bag``; only the first of its four results, the bags, is used by models."""
     begin = op.Cast(offsets, to=_INT64)
     if include_last_offset:
         begin = op.Slice(begin, [0], [-1], [0])
     count = op.Shape(indices)
-    places = op.Add(op.Shape(begin), _nothing(begin, count))  # [1]: B, which padding has for its bag
+    places = op.Add(op.Shape(begin), _nothing(begin, count))  # [1]: B, the bag of padding rows
     target = _targets(begin, count, places)
     if padding_idx is not None:
         padding_idx += weight.shape[0] if padding_idx < 0 else 0
@@ -49,7 +50,7 @@ def _bag(
 
 
 def _nothing(begin: Any, count: Any) -> Any:
-    """int64 [1]: 0, or an error of ``Gather`` where the offsets are none."""
+    """Return int64 [1]: 0, or an error of ``Gather`` for invalid offsets."""
     bounds = op.Concat(begin, count, axis=0)
     falls = op.Less(op.Slice(bounds, [1], [2**63 - 1], [0]), begin)
     num_falls = op.ReduceSum(op.Cast(falls, to=_INT64), [0], keepdims=1)
@@ -57,7 +58,7 @@ def _nothing(begin: Any, count: Any) -> Any:
 
 
 def _targets(begin: Any, count: Any, places: Any) -> Any:
-    """int64 [N]: the bag of each position, which is how many begin there or before, less one."""
+    """Return int64 [N]: the bag of each position, which is the number of bags that begin there or before, minus 1."""
     none = op.Expand(op.Constant(value_int=0), op.Add(count, [1]))
     begins = op.ScatterElements(none, begin, op.Expand(op.Constant(value_int=1), places), axis=0, reduction="add")
     begun = op.Slice(op.CumSum(begins, op.Constant(value_int=0)), [0], count, [0])
@@ -65,7 +66,7 @@ def _targets(begin: Any, count: Any, places: Any) -> Any:
 
 
 def _reduced(rows: Any, target: Any, places: Any, mode: int) -> Any:
-    """[B, d] from rows [N, d]; empty bags are zero."""
+    """Reduce rows [N, d] to [B, d]; empty bags are zero."""
     targets = op.Expand(op.Unsqueeze(target, [1]), op.Shape(rows))
     counts_shape = op.Add(places, [1])
     ones = op.Expand(op.Constant(value_float=1.0), op.Shape(target))
@@ -92,4 +93,4 @@ DENSE_BAGS: dict[Callable[..., Any], Callable[..., Any]] = {
     _ATEN.embedding_bag.default: _bag,
     _ATEN.embedding_bag.padding_idx: _bag,
 }
-"""For ``torch.onnx.export``, by torch operator."""
+"""Translations for ``torch.onnx.export``, by torch operator."""

@@ -3,31 +3,31 @@
     ids, codes uint8 [n, row_bytes], values float32 or float16 [G, K, s]              ->  rows [*ids, D * s]
     ids, codes uint8 [n, row_bytes], values int8 [G, K, s], value_scales float32 [G]  ->  rows [*ids, D * s], float32
 
-The body gathers the stored rows first, then unpacks, then selects: whatever depends on constants alone would be
-folded back to a dense table when a session is created. What costs time in a runtime is the number of pieces that
-``Gather`` copies, so there are three ways:
+The body first gathers the stored rows, then unpacks, then selects: a session folds all steps that depend on constants
+alone, and would build the dense table. The time in a runtime depends on the number of pieces that ``Gather`` copies, so
+there are three ways:
 
-- Many ids, and a byte holds several whole codes: all 256 values of a byte are decoded, at each of its places in a
-  row, to the sub-vectors they stand for side by side, ``table`` [256 row_bytes, (8 / bits) s]; then a byte is one
-  index. The table is made in every call and never kept.
-- Many ids, and a byte stands for at most 4 values: elements are then cheaper than pieces. ``GatherElements`` takes
-  them from the same table, [256, row_bytes (8 / bits) s], by the bytes, each repeated for its values: a product of 8
-  bytes with a 0/1 matrix.
+- Many ids, and a byte holds several whole codes. All 256 values of a byte are decoded, at each of its places in a row,
+  to their sub-vectors side by side: ``table`` [256 row_bytes, (8 / bits) s]. Then a byte is one index. The table is
+  computed in every call and never kept.
+- Many ids, and a byte stands for at most 4 values. Then elements are cheaper than pieces: ``GatherElements`` gathers
+  them from the same table, [256, row_bytes (8 / bits) s]. The index of an element is its byte. A product of 8 bytes
+  with a 0/1 matrix repeats each byte for its values.
 - Otherwise a code is one index into the values.
 
 Codes are unpacked by a matrix product: ``bits`` bytes hold 8 codes, and byte p adds ``byte * 2^(8 p - bits j)`` to
-code j where it touches it (at most 3 do, so the sum is exact in float32). Fractions and what exceeds the mask belong
-to the neighbours. Codes are clamped where bits can say more than there are codes. Zeros are scattered into the rows
-of padding ids alone, and nothing is done for padding where there is none: a session folds conditions on attributes.
-``Gather`` refuses ids from n on; negative ones, which would wrap around, are sent to row n.
+each code j that it overlaps. At most 3 bytes overlap a code, so the sum is exact in float32. Fractions and bits beyond
+the mask belong to the neighbours. Codes are clamped if the bits can hold more than the number of codes. Zeros are
+scattered only into the rows of padding ids; without padding a session removes this step, because it folds conditions on
+attributes. ``Gather`` refuses ids from n on; negative ids, which would count from the end, are mapped to row n.
 
-Values in int8 are selected as such; the rows that were found become floats and are multiplied by their groups' scales.
+int8 values are selected as int8; the selected rows become floats and are multiplied with the scales of their groups.
 
-``nothing_1d`` is 0, but a session cannot know: it is the lesser of 0 and whether the first id is negative. What would
-be kept beside the packed tensors if it were a constant (the bytes to decode, the values in another shape) is made
-from it; so is a shape that a batch of known size may not have, on a way that it does not take.
+``nothing_1d`` is 0, but a session cannot fold it: it is the lesser of 0 and whether the first id is negative. Arrays
+that a session would keep beside the packed tensors if they were constants (the bytes to decode, the reshaped values)
+are computed from it. So are shapes in branches not taken that a batch of known size may not have.
 
-Tables whose rows have scales have the nodes ``edge_embed::DPQScaled...``, `edge_embed.exporters.onnx.row_scales`.
+Tables whose rows have scales use the nodes ``edge_embed::DPQScaled...``, see `edge_embed.exporters.onnx.row_scales`.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ from edge_embed.packed.dpq import PackedDPQ
 FORMAT_VERSION = 1
 
 # B ids; M rows of bytes to decode: all 256 values, or those of the ids
-# bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape in which they
-# were found, [B, row_bytes, (8 / bits) s], [B, D s] or [B, D, s]
+# bytes: [B, row_bytes], source: [M, row_bytes], code and index: [M, D], selected: the rows in the shape of the branch
+# that found them, [B, row_bytes, (8 / bits) s], [B, D s] or [B, D, s]
 _SELECT = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
@@ -222,7 +222,7 @@ _SELECT = """
   dim = Mul (width, num_groups)
 """
 
-# scaled: [B, D, s]; with one scale, that of all groups
+# scaled: [B, D, s]; a single scale applies to all groups
 _SCALE = """
   group_scales = Unsqueeze (value_scales, axis_1)
   batch_count = Unsqueeze (batch, axis_0)

@@ -1,10 +1,10 @@
-"""Recurrent nodes never get an empty batch or sequence: ONNX Runtime 1.31 ends the process in its own kernels.
+"""Guard of recurrent nodes against an empty batch or sequence, on which kernels of ONNX Runtime 1.31 crash.
 
-Where a dimension is dynamic, one row or step of zeros is added if there is none, and left out of the result:
+If a dimension is dynamic, one row or step of zeros is added to an empty one, and removed from the result:
 
     x [T, B, in] -> Pad to [max(T, 1), max(B, 1), in] -> LSTM, GRU, RNN -> Slice to [T, B, directions * H]
 
-Any other batch is padded by nothing, which is a copy. Without a step the states are those at the beginning.
+Any other batch is padded by nothing, which costs a copy. Without a step the final states are the initial ones.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from typing import Any
 import onnx_ir as ir
 from onnxscript import opset18
 
-op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
+op: Any = opset18  # its annotations lack lists of constants and the result of Concat
 
 
 def guarded(translate: Callable[..., Any], num_states: int) -> Callable[..., Any]:
-    """A translation of a recurrent operator whose nodes never have an empty batch or sequence.
+    """Return a translation of a recurrent operator whose nodes never get an empty batch or sequence.
 
     Args:
-        translate: of (x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first).
-        num_states: states that it takes and gives; two are a list, as ATen has it.
+        translate: translation of (x, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first).
+        num_states: number of states; two are a list, as in ATen.
     """
 
     def translate_guarded(
@@ -66,7 +66,7 @@ def _zeros(count: int) -> Any:
 
 
 def _padded(value: Any, pads: Any) -> Any:
-    """``value`` with zeros around; its other sizes stay known."""
+    """Pad ``value`` with zeros and keep its known sizes."""
     padded = op.Pad(value, pads)
     padded.dtype = value.dtype
     padded.shape = ir.Shape([size if isinstance(size, int) else None for size in value.shape])

@@ -1,7 +1,7 @@
-"""A lowered program -> one ONNX file: custom nodes, and their bodies as functions of the same name.
+"""Export of a lowered program to one ONNX file: custom nodes, and their bodies as functions of the same name.
 
-A runtime that has the operator library registered runs its kernel; any other runs the body. Nothing in the
-file depends on the machine, the folder or the time: the same model gives the same bytes.
+A runtime with the operator library runs its kernel; any other runs the body. Nothing in the file depends on the
+machine, the folder or the time: the same model gives the same bytes.
 """
 
 import contextlib
@@ -64,19 +64,19 @@ def export_onnx(
     """Write a lowered program as ONNX (opset 18, IR 10).
 
     Args:
-        lowered: from `edge_embed.lowering.graph.lower_program`.
-        path: the file to write; weights go to ``<path>.data`` beside it where they are external.
+        lowered: a program from `edge_embed.lowering.graph.lower_program`.
+        path: the file to write; external weights go to ``<path>.data`` beside it.
         external_data: ``auto`` keeps one file up to 128 MB of weights.
-        force: overwrite existing files; the weights file of a replaced model goes with it.
-        memory_megabytes: MiB that a session may take for each node, to be faster; None for what is usual, nothing
-            for rows of TT and as much as the codes for heads of DPQ.
-        tokenizer: put in front of the inputs that it takes over.
-        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+        force: overwrite existing files; the weights file of a replaced model is removed with it.
+        memory_megabytes: session memory of each node, in MiB; None selects the default: nothing for rows of TT, and as
+            much as the codes for output layers of DPQ.
+        tokenizer: a tokenizer to put in front of the inputs that it replaces.
+        on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
-        BadInputError: if the program has no compressed table, or an operator without ONNX equivalent, or megabytes
+        BadInputError: the program has no compressed table, or an operator without ONNX equivalent, or megabytes
             without a node that can use them.
-        OutputError: if the file cannot be written; nothing partial is left.
+        OutputError: the file cannot be written; nothing partial is left.
     """
     check_tables(lowered)
     if memory_megabytes is not None:
@@ -94,11 +94,11 @@ def export_onnx(
 
 
 def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
-    """The ONNX model in memory; packed tables are referenced, not copied.
+    """Build the ONNX model in memory; packed tables are referenced, not copied.
 
     Args:
         lowered: the program.
-        memory_bytes: that a session may take for each node; None for what is usual.
+        memory_bytes: session memory of each node, in bytes; None selects the default.
     """
     program = lowered.program
     dimensions = {"inputs": tuple(declared.traced for declared in program.inputs)}
@@ -116,7 +116,7 @@ def build_model(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.
 
 
 def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> None:
-    """Say in every node for which a session may take memory how much."""
+    """Set the limit of session memory in every node that can use some."""
     nodes = [node for name, use, node in _table_nodes(model) if use in memory_uses(lowered.tables[name].method)]
     if not nodes and most_bytes:
         raise BadInputError(
@@ -131,14 +131,14 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
 
 
 def _with_session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[TableRecord, ...]:
-    """By table, what a session takes at most for its nodes, and what these would need where they are allowed less."""
+    """Return the records of tables with their session memory, and with the needed memory if the limit is lower."""
     taken: Counter[str] = Counter()
     needed: dict[str, int] = {}
     for name, use, node in _table_nodes(model):
         table, limit = lowered.tables[name], node.attributes.get_int(MEMORY_BYTES, None)
         taken[name] += session_bytes(table.method, table.shape, use, limit)
         least = least_session_bytes(table.method, table.shape, use)
-        if limit and limit < least:  # 0 asks for nothing
+        if limit and limit < least:  # 0 means no session memory
             needed[name] = least
     return tuple(
         replace(record, session_bytes=taken[record.name], needed_bytes=needed.get(record.name, 0))
@@ -147,10 +147,10 @@ def _with_session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[Tabl
 
 
 def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
-    """The nodes of ours, with the name of their table and how they use it."""
+    """Yield our nodes, with the name of their table and their use."""
     for operator, node in _own_nodes(model):
         first = node.inputs[operator.num_leading]
-        assert first is not None  # of its tensors, every node has this one
+        assert first is not None  # every node has the first of its tensors
         yield table_of(str(first.name)), operator.use, node
 
 
@@ -184,7 +184,7 @@ def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
                 optimize=False,
                 verbose=False,
             )
-            assert exported is not None  # given with dynamo=True
+            assert exported is not None  # not None with dynamo=True
             with _tables_as_inputs(exported.model, lowered):
                 exported.optimize()
             _name_ends(exported.model, program)
@@ -194,7 +194,7 @@ def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
 
 
 def _name_ends(model: ir.Model, program: Program) -> None:
-    """Give inputs and outputs their names: the exporter makes up others for a tensor that is two of them."""
+    """Set the names of inputs and outputs, because the exporter renames a tensor that is two of them."""
     names = [*(declared.name for declared in program.inputs), *program.output_names]
     ends = [*model.graph.inputs, *model.graph.outputs]
     for value in values_of(model):
@@ -206,7 +206,7 @@ def _name_ends(model: ir.Model, program: Program) -> None:
 
 @contextlib.contextmanager
 def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None]:
-    """Hide what tables hold from the optimiser: it would read all of it, and merge equal tensors of two tables."""
+    """Hide the contents of tables from the optimiser: it would read them, and merge equal tensors of two tables."""
     names = lowered.stored_names()
     tensors = [value for name, value in model.graph.initializers.items() if name in names]
     contents = [value.const_value for value in tensors]
@@ -227,7 +227,7 @@ def _translations() -> dict[Any, Callable[..., Any]]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter reports on stdout, by warnings and by logging; errors reach us as exceptions."""
+    """Suppress the exporter's reports on stdout, by warnings and by logging; errors are raised as exceptions."""
     levels = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
     for logger in levels:
         logger.setLevel(logging.ERROR)
@@ -241,7 +241,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """The operator that is missing, or the first line, out of a report of many pages."""
+    """Return the missing operator, or the first line, from a report of many pages."""
     text = f"{error}\n{error.__cause__ or ''}"
     missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", text)
     if missing:
@@ -252,7 +252,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _anonymize(model: ir.Model) -> None:
-    """Drop what tracing recorded of the user's source files, folders and class names."""
+    """Remove the user's source files, folders and class names, which tracing recorded."""
     model.producer_name, model.producer_version = "edge-embed", metadata.version("edge-embed")
     model.doc_string = model.graph.doc_string = None
     model.graph.name = "edge_embed"

@@ -1,6 +1,6 @@
-"""A zero that a session cannot know before it runs: what depends on constants alone would be computed once and kept.
+"""A zero that a session cannot fold: it keeps values from being constants, which a session would compute and keep.
 
-It is the lesser of 0 and how many of a tensor's first number are numbers: none where it has none, or NaN.
+It is the lesser of 0 and the number of numbers (not NaN) among the first element of a tensor.
 """
 
 NOTHING = """\
@@ -14,4 +14,4 @@ NOTHING = """\
   num_numbers = ReduceSum <keepdims: int = 1> (numbers, zero_1d)
   nothing_1d = Min (num_numbers, zero_1d)
 """
-"""Nodes that give ``nothing_1d``, int64 [1], from ``tensor``, of any float type and shape; and what they need."""
+"""Nodes that compute ``nothing_1d``, int64 [1], from ``tensor``, of any float type and shape, with their constants."""

@@ -1,15 +1,15 @@
-"""Output heads in ONNX: the node ``edge_embed::<X>Logits`` of every method, and its portable body.
+"""Output layers in ONNX: the node ``edge_embed::<X>Logits`` of every method, and its portable body.
 
     hidden [*, d], <tensors>  ->  logits [*, n]                                  logits[*, i] = <hidden[*], row(i)>
 
-All blocks of rows have one size, since the loop stacks their logits: the last ones repeat row n - 1 until they are
-full, and what that adds is cut off.
+All blocks of rows have one size, because the loop stacks their logits. The last blocks repeat row n - 1 until they are
+full, and these additional logits are cut off.
 """
 
 from edge_embed.exporters.onnx import row_blocks
 
-# A part is [1, M, block]: loops stack them, but the reference evaluator joins them; stacked, [blocks, M, block], is
-# the same from both. by_state: [M, blocks, block]
+# A part is [1, M, block]: ONNX Runtime's loop stacks them, but the reference evaluator joins them; reshaped to
+# [blocks, M, block] both are equal. by_state: [M, blocks, block]
 _BODY = """
 {before}
   scores = Loop (num_blocks, always) <
@@ -37,5 +37,5 @@ _BODY = """
 
 
 def body(rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
-    """Nodes of the function, as `edge_embed.exporters.onnx.row_blocks.body`."""
+    """Return the nodes of the function; see `edge_embed.exporters.onnx.row_blocks.body`."""
     return row_blocks.body(_BODY, rows, tensors, num_rows)

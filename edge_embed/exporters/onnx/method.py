@@ -1,7 +1,7 @@
-"""What a compression method tells the ONNX exporter about itself, and the node types that follow from it.
+"""The part of a compression method in the ONNX exporter, and the node types that follow from it.
 
-A method describes its tensors, its attributes and the body that computes rows. Each use of a table is a node type
-of its own; the bodies of the other uses call the node that looks rows up, so they are written once for all methods.
+A method describes its tensors, its attributes and the body that computes rows. Each use of a table is a separate node
+type. Bodies of the other uses call the node that looks up rows, so they are written once for all methods.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ class Body(Protocol):
     """Text of a function around a plain node."""
 
     def __call__(self, use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
-        """Nodes of the function.
+        """Return the nodes of the function.
 
         Args:
-            use: of the table.
+            use: use of the table.
             node: the plain operator, and its attributes.
             tensors: its inputs after the leading ones.
             own: the packed tensors that are not among them.
@@ -38,14 +38,13 @@ class Body(Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """What makes nodes from those of a plain method, which do the work.
+    """A method whose nodes call those of a plain method.
 
     Attributes:
-        plain: that method; its attributes are among those of the other.
-        uses: for each use that of the plain table that its body calls; a use that is left out is made from rows.
-        plain_tensors: how many of the packed tensors are those of the plain node, from how many there are; they are
-            the first.
-        body: the nodes.
+        plain: the plain method, whose attributes are among those of the other.
+        uses: for each use, the use of the plain table that its body calls; a missing use is computed from rows.
+        plain_tensors: number of leading packed tensors that belong to the plain node, from the number of all of them.
+        body: returns the nodes.
     """
 
     plain: "OnnxMethod"
@@ -56,20 +55,20 @@ class Around:
 
 @dataclass(frozen=True)
 class OnnxMethod:
-    """One method's part in the ONNX target.
+    """The part of one method in the ONNX target.
 
     Attributes:
-        name: the word for the method at every stage.
-        node: what its nodes look like.
+        name: name of the method at every stage.
+        node: schema of its nodes.
         operators: the torch operators over packed tensors that become nodes.
-        table: the packed tensors and the attributes that describe a table, from the table's arguments of
-            ``operators`` (tensors with a ``shape``, then scalars).
-        body: rows from ids in the textual syntax of ONNX: the nodes of the function ``(ids, <tensors>) => (rows)``,
-            from the number of tensors.
+        table: returns the packed tensors and the attributes of a table, from the table's arguments of ``operators``
+            (tensors with a ``shape``, then scalars).
+        body: returns the nodes of the function ``(ids, <tensors>) => (rows)`` in the textual syntax of ONNX, from the
+            number of tensors.
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
-        parts: what the tensors of a table are called where tables of a model have different numbers of them.
-        remedy: what to do about that.
-        around: where nodes of another method do the work; ``body`` and ``num_rows`` are of no use then.
+        parts: name of the tensors of a table in errors about different numbers of them.
+        remedy: remedy in these errors.
+        around: the other method whose nodes are called, if any; ``body`` and ``num_rows`` are then unused.
     """
 
     name: str
@@ -83,12 +82,12 @@ class OnnxMethod:
     around: Around | None = None
 
     def operator(self, use: Use) -> "OnnxOperator":
-        """The node type for a use."""
+        """Return the node type for a use."""
         return OnnxOperator(self, use)
 
     @property
     def uses(self) -> "list[OnnxOperator]":
-        """All node types; rows first, which the others call."""
+        """Return all node types; rows, which the others call, are first."""
         return [self.operator(use) for use in LEADING]
 
 
@@ -101,37 +100,37 @@ _STORED = [f"tensor({kind})" for kind in ("float", "float16", "int8", "uint8", "
 
 @dataclass(frozen=True)
 class OnnxOperator:
-    """One use of a method as a node type."""
+    """The node type of one use of a method."""
 
     method: OnnxMethod
     use: Use
 
     @property
     def op_type(self) -> str:
-        """Name of the node, and of the function that holds its body."""
+        """Return the name of the node, and of the function that holds its body."""
         return self.method.node.prefix + USES[self.use].suffix
 
     @property
     def num_leading(self) -> int:
-        """Inputs before the packed tensors."""
+        """Return the number of inputs before the packed tensors."""
         return len(USES[self.use].inputs)
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
-        """Names of the node's attributes, in order."""
+        """Return the names of the node's attributes, in order."""
         return self.method.node.attribute_names + USES[self.use].attribute_names
 
     def attributes(self, *arguments: Any) -> dict[str, int]:
-        """The node's attributes, from all arguments of the torch operator."""
+        """Return the node's attributes, from all arguments of the torch operator."""
         leading = len(LEADING[self.use])
         _, table = self.method.table(*arguments[leading:])
         return table | (_ATTRIBUTES[self.use](*arguments[:leading]) if self.use in _ATTRIBUTES else {})
 
     def function(self, count: int, memory_bytes: int | None = None, opset: int = OPSET) -> onnx.FunctionProto:
-        """The portable body as a model-local function of the node's own name, for ``count`` packed tensors.
+        """Return the portable body as a model-local function of the node's name, for ``count`` packed tensors.
 
-        ``memory_bytes`` is what the kernel of a plain node in the body may take, ``opset`` that of the model, of which
-        the checker wants no other.
+        ``memory_bytes`` is the session memory of a plain node in the body. ``opset`` is that of the model, because the
+        checker requires equal ones.
         """
         form, tensors = USES[self.use], self.method.node.tensors(count)
         imports = f'"": {opset}' + (f', "{DOMAIN}": {DOMAIN_VERSION}' if self.called(count) else "")
@@ -140,7 +139,7 @@ class OnnxOperator:
         return parser.parse_function(f"{header}{signature}\n{{\n{self._body(count, memory_bytes).strip()}\n}}")
 
     def called(self, count: int) -> "list[tuple[OnnxOperator, int]]":
-        """The node types that its body calls, those first that others call, with their numbers of packed tensors."""
+        """Return the node types that its body calls, callees first, with their numbers of packed tensors."""
         around = self.method.around
         if around is not None and self.use in around.uses:
             inner = around.plain_tensors(count)
@@ -170,13 +169,13 @@ class OnnxOperator:
         return head(node, tensors, self.method.num_rows)
 
     def translation(self) -> Callable[..., Any]:
-        """Translates a call of the torch operator to the node, for ``torch.onnx.export``."""
+        """Return a function that translates a call of the torch operator to the node, for ``torch.onnx.export``."""
 
         def translate(*arguments: Any) -> Any:
             leading = len(LEADING[self.use])
             tensors, _ = self.method.table(*arguments[leading:])
             inputs = [*arguments[: self.num_leading], *tensors]
-            like = inputs[0 if self.use == "topk" else -1]  # has the type of an optional input where that is empty
+            like = inputs[0 if self.use == "topk" else -1]  # has the type of an optional input that is empty
             given = [_empty(like) if value is None else value for value in inputs]
             if self.use == "bag":
                 given[2] = _weights(given[2], tensors)
@@ -204,15 +203,16 @@ class OnnxOperator:
 
 
 def _empty(like: Any) -> Any:
-    """An empty tensor in the float type of another."""
+    """Return an empty tensor in the float type of another."""
     kind = np.float16 if like.dtype == ir.DataType.FLOAT16 else np.float32
     return opset18.Constant(value=onnx.numpy_helper.from_array(np.empty(0, kind)))
 
 
 def _weights(weights: Any, tensors: Sequence[Any]) -> Any:
-    """Sample weights in the type of the rows, which the node takes alone, as a table may be stored in another float.
+    """Cast sample weights to the type of the rows, which the node requires.
 
-    That is the type of the last packed tensor of floats: an order of rows stands behind the cores.
+    Tables may be stored in another float type. The type of the rows is that of the last packed tensor of floats: a row
+    order follows the cores.
     """
     floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
     kind = next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)

@@ -1,7 +1,7 @@
-"""An ONNX file as it is read: its structure is parsed once, every tensor is checked before it is used.
+"""Reading of ONNX files: the structure is parsed once, and every tensor is checked before it is used.
 
-External data must be a regular file inside the model's folder: a name that leaves the folder (``../``, an
-absolute path, a symbolic link out) is refused, as ONNX Runtime refuses it.
+External data must be a regular file inside the model's folder. A name that leaves the folder (``../``, an
+absolute path, a symbolic link out) is refused, as in ONNX Runtime.
 """
 
 import math
@@ -12,21 +12,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import path_beside
 
-# Fields of a message that was cut or changed can hold anything; what they mean is checked on the way.
+# Fields of a truncated or changed message can hold any value; code that reads them raises these errors.
 _MALFORMED = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError)
 PROTOBUF_LIMIT = 2**31 - 1  # bytes
-_NUMPY_NAMES = {"float": "float32", "double": "float64"}  # every other type has the same name in both
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}  # every other type has the same name in numpy and ONNX
 _TYPED_FIELDS = "float_data int32_data int64_data double_data uint64_data string_data".split()
 
 
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """Errors that a damaged file causes, as errors of ours that name it."""
+    """Convert errors of a damaged file to a `BadInputError` with its path."""
     try:
         yield
     except BadInputError as error:
@@ -38,11 +38,11 @@ def damaged(path: Path) -> Iterator[None]:
 
 
 def parse_model(path: Path) -> ModelProto:
-    """The structure of a model, its tensors not checked.
+    """Parse the structure of a model, without checks of its tensors.
 
     Raises:
-        BadInputError: It is no ONNX model, or damaged. The file is not named.
-        OSError: It cannot be read.
+        BadInputError: it is no ONNX model, or damaged. The message has no path.
+        OSError: the file cannot be read.
     """
     size = path.stat().st_size
     if size > PROTOBUF_LIMIT:
@@ -57,7 +57,7 @@ def parse_model(path: Path) -> ModelProto:
 
 
 class ExternalTensor:
-    """A tensor in a file beside the model: first byte and length, checked against the file."""
+    """A tensor in an external file: first byte and length, checked against the file."""
 
     def __init__(self, folder: Path, tensor: TensorProto) -> None:
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -74,11 +74,11 @@ class ExternalTensor:
 
 
 def checked_tensor(folder: Path, tensor: TensorProto) -> ExternalTensor | None:
-    """Where a tensor lies if it is outside the model.
+    """Check a tensor, and return its place if it is external.
 
     Raises:
-        BadInputError: It has fewer or more bytes than its shape, or its external data is missing, too short or outside
-            the folder. The tensor is not named.
+        BadInputError: it does not have the bytes of its shape, or its external data is missing, too short or outside
+            the folder. The message does not name the tensor.
     """
     expected = expected_bytes(tensor)
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -95,7 +95,7 @@ def checked_tensor(folder: Path, tensor: TensorProto) -> ExternalTensor | None:
 
 
 def dtype_name(data_type: int) -> str:
-    """The name numpy has for a type; ``unknown`` for what this version of onnx does not know."""
+    """Return numpy's name of a type, or ``unknown`` for a type that this version of onnx does not know."""
     if data_type not in TensorProto.DataType.values():
         return "unknown"
     name = str(TensorProto.DataType.Name(data_type)).lower()
@@ -103,7 +103,7 @@ def dtype_name(data_type: int) -> str:
 
 
 def expected_bytes(tensor: TensorProto) -> int | None:
-    """Bytes that a tensor must have by its type and shape; None where the type has no fixed size."""
+    """Return the bytes of a tensor by its type and shape, or None if the type has no fixed size."""
     name = dtype_name(tensor.data_type)
     if any(size < 0 for size in tensor.dims) or name in ("unknown", "undefined"):
         raise BadInputError(f"got shape {list(tensor.dims)} and type {tensor.data_type}, which no tensor has")
@@ -115,29 +115,35 @@ def expected_bytes(tensor: TensorProto) -> int | None:
 
 
 def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a model: of its graph, of graphs inside that, and of its functions."""
+    """Yield all tensors of a model: of its graph, of graphs inside it, and of its functions."""
     yield from tensors_of_graph(model.graph)
     for function in model.functions:
         for node in function.node:
-            yield from _tensors_of_node(node)
+            yield from tensors_of_node(node)
 
 
 def tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
-    """All tensors of a graph: initializers and constants, those of subgraphs too."""
+    """Yield all tensors of a graph: initializers and constants, including those of subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:
-        yield from _tensors_of_node(node)
+        yield from tensors_of_node(node)
 
 
-def _tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+def tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+    """Yield the tensors in the attributes of a node, including those of subgraphs."""
     for attribute in node.attribute:
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-        for graph in (attribute.g, *attribute.graphs):
-            yield from tensors_of_graph(graph)
+        yield from tensors_of_attribute(attribute)
+
+
+def tensors_of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    """Yield the tensors in an attribute, including those of subgraphs."""
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    for graph in (attribute.g, *attribute.graphs):
+        yield from tensors_of_graph(graph)
 
 
 def _file_size(path: Path, name: str) -> int:

@@ -1,7 +1,7 @@
-"""Opaque recurrent operators -> ONNX LSTM, GRU and RNN.
+"""Translation of opaque recurrent operators to ONNX LSTM, GRU and RNN.
 
-LSTM and GRU go through the exporter's own translations of the ATen operators they stand for. For RNN it
-has none, so the one below builds the node layer by layer:
+LSTM and GRU use the exporter's own translations of their ATen operators. It has none for RNN, so the one below
+builds the node layer by layer:
 
     h_t = act(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh)
 """
@@ -15,7 +15,7 @@ from onnxscript.function_libs.torch_lib.ops import core
 from edge_embed.exporters.onnx.empty_sequences import guarded
 from edge_embed.ops import recurrent
 
-op: Any = opset18  # its annotations know neither lists of constants nor what Concat returns
+op: Any = opset18  # its annotations lack lists of constants and the result of Concat
 
 
 def _rnn(activation: str) -> Callable[..., Any]:
@@ -31,7 +31,7 @@ def _rnn(activation: str) -> Callable[..., Any]:
         batch_first: bool,
     ) -> Any:
         directions = 2 if bidirectional else 1
-        tensors = len(params) // (num_layers * directions)  # per layer and direction: 2 without biases, else 4
+        tensors = len(params) // (num_layers * directions)  # per layer and direction: 2 without biases, otherwise 4
         sequence = op.Transpose(x, perm=[1, 0, 2]) if batch_first else x  # [T, B, in]
         states = []
         for layer in range(num_layers):

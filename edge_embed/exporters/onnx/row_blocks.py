@@ -1,11 +1,11 @@
-"""What output heads in ONNX share: a loop over blocks of rows, and the logits of one block.
+"""The shared part of output layers in ONNX: a loop over blocks of rows, and the logits of one block.
 
-The rows of a block are looked up by the method's own node: the counter of the loop is no constant, so nothing of the
-table is unfolded ahead of time, and no more than one block of rows exists. Blocks are as equal as can be, the last one
-may have fewer rows.
+The rows of a block are looked up by the method's own node. The counter of the loop is no constant, so a session cannot
+compute the dense table ahead of time. Only one block of rows exists at a time. Blocks have equal sizes, except that
+the last one may have fewer rows.
 """
 
-# A block has at most this many numbers: enough for an efficient product, few enough for a cache.
+# The largest number of elements of a block: enough for an efficient product, few enough for a cache.
 _BLOCK_NUMBERS = 1 << 19
 
 # Before the loop. states: [M, d]; block: rows of a block
@@ -45,11 +45,11 @@ _LOGITS = """
 
 
 def body(use: str, rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
-    """Nodes of a function over all rows.
+    """Return the nodes of a function over all rows.
 
     Args:
-        use: its own nodes, with ``{before}`` where the loop begins and ``{logits}`` inside it, after ``row_ids``.
-        rows: operator and attributes of the node that looks rows up.
+        use: nodes of the use, with ``{before}`` before the loop and ``{logits}`` inside it, after ``row_ids``.
+        rows: operator and attributes of the node that looks up rows.
         tensors: its inputs after the ids.
         num_rows: nodes that compute the scalar ``num_rows``.
     """

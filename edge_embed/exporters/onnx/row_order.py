@@ -1,12 +1,12 @@
-"""Tables with an order of their own in ONNX: nodes ``edge_embed::<X>Ordered...`` around the plain node of each use.
+"""Tables with a row order in ONNX: nodes ``edge_embed::<X>Ordered...`` around the plain node of each use.
 
     ids, <tensors>, row_order int32 [n]     ->  rows [*ids, d]     row(id) = plain_row(row_order[id])
     hidden [*, d], <tensors>, row_order     ->  logits [*, n]      logits[*, id] = plain_logits[*, row_order[id]]
 
-No library has kernels for these nodes: a runtime always takes their bodies, and for the plain nodes in them the kernels
-of a library that is registered, else their bodies. The padding row keeps its place, so both nodes have the same
-attributes. Negative ids, which would wrap around, are sent behind the last one. Top-k has all logits in memory: the
-plain node would break ties by the lowest row, not by the lowest id.
+No library has kernels for these nodes, so a runtime always runs their bodies. The plain nodes in them run as kernels of
+a registered library, or as bodies. The padding row keeps its place, so both nodes have the same attributes. Negative
+ids, which would count from the end, are mapped beyond the last one. Top-k has all logits in memory: the plain node
+would order equal values by the lowest row, not by the lowest id.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ _PLACED = """
   row_ids = Gather (row_order, safe_ids)
 """
 
-# Numbers are gathered as elements, for which a runtime takes a sixth of the time of ``Gather``. A session that knew
-# ``nothing_1d`` would keep an order for every state where sizes are fixed.
+# Numbers are gathered as elements, which takes a runtime a sixth of the time of ``Gather``. A session that folded
+# ``nothing_1d`` would keep an order for every state if sizes are fixed.
 _BY_ID = """
   by_row = {node} (hidden, {tensors})
 {nothing}  shape = Shape (by_row)
@@ -43,9 +43,9 @@ _BODIES: Mapping[Use, str] = {
 
 
 PLAIN_USES: Mapping[Use, Use] = {"rows": "rows", "bag": "bag", "logits": "logits", "topk": "logits"}
-"""For each use that of the plain table that its body calls."""
+"""The use of the plain table that the body of each use calls."""
 
 
 def body(use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
-    """Nodes of the function, as `edge_embed.exporters.onnx.method.Around.body`."""
+    """Return the nodes of the function; see `edge_embed.exporters.onnx.method.Around.body`."""
     return _BODIES[use].format(node=node, tensors=", ".join(tensors), nothing=NOTHING.format(tensor="by_row"))

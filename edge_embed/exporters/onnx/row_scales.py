@@ -1,14 +1,14 @@
-"""Tables whose rows have scales in ONNX: nodes ``edge_embed::<X>Scaled...`` around plain nodes, which do the work.
+"""Tables with row scales in ONNX: nodes ``edge_embed::<X>Scaled...`` around plain nodes, which do the work.
 
     ids, <tensors>, row_scale_codes uint8 [n], row_scales float32 [S]     ->  rows float32 [*ids, d]
     hidden [*, d], <tensors>, row_scale_codes, row_scales                 ->  logits [*, n]
 
     row(id) = row_scales[row_scale_codes[id]] * plain_row(id)[: d]        logits[*, id] = the same scale * plain_logits
 
-No library has kernels for these nodes: a runtime always takes their bodies, and for the plain nodes in them the kernels
-of a library that is registered, else their bodies. Where rows have no scales, but the last group is narrower, the two
-tensors are left out, and ``unused_columns`` of each plain row are cut off; hidden states get zeros in their place. Bags
-are made from rows.
+No library has kernels for these nodes, so a runtime always runs their bodies. The plain nodes in them run as kernels of
+a registered library, or as bodies. Rows without scales have these nodes if the last group is narrower. Then the two
+tensors are omitted, ``unused_columns`` of each plain row are cut off, and hidden states get zeros in their place. Bags
+are computed from rows.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from edge_embed.exporters.onnx.folding_barrier import NOTHING
 from edge_embed.packed.packed_form import Use
 
 PLAIN_USES: Mapping[Use, Use] = {"rows": "rows", "logits": "logits", "topk": "logits"}
-"""For each use that of the plain table that its body calls; bags are not among them."""
+"""The use of the plain table that the body of each use calls; bags call none."""
 
-# Ids are not checked again: a plain row that does not exist is refused.
+# Ids are not checked again, because the plain node refuses ids out of range.
 _ROWS = """
   plain_rows = {node} (ids, {tensors})
   zero = Constant <value_int: int = 0> ()
@@ -48,8 +48,8 @@ _SCALED_ROWS = """
   rows = Mul (wide_rows, scale_column)
 """
 
-# padding of ``Pad``: how many zeros before and after, for each axis. Casts are in the branches: in front of them, ONNX
-# Runtime 1.31 removes one that changes nothing, and warns that it cannot rename what the branches read.
+# padding of ``Pad``: number of zeros before and after each axis. The casts are in the branches: before them, ONNX
+# Runtime 1.31 removes a cast without effect, and warns that it cannot rename the values that the branches read.
 _LOGITS = """
 {nothing}
   zero = Constant <value_int: int = 0> ()
@@ -88,7 +88,7 @@ _LIKE_HIDDEN = """
 
 
 def body(use: Use, node: str, tensors: tuple[str, ...], own: tuple[str, ...]) -> str:
-    """Nodes of the function, as `edge_embed.exporters.onnx.method.Around.body`."""
+    """Return the nodes of the function; see `edge_embed.exporters.onnx.method.Around.body`."""
     if use == "rows":
         text = _ROWS + (_SCALED_ROWS if own else "  rows = Identity (narrow_rows)")
     else:

@@ -1,4 +1,4 @@
-"""Writes an ONNX model as one file, or as a small file and one of aligned weights beside it.
+"""Writing of ONNX models: as one file, or as a small file with aligned external data beside it.
 
 Runtimes map external data into memory instead of copying it, if it is aligned: to 64 bytes (a cache line,
 and any vector load), and to 4,096 (a page) for large tensors.
@@ -20,19 +20,19 @@ from edge_embed.files import new_files
 
 ExternalData = Literal["auto", "always", "never"]
 
-# One file is simpler to ship (browser loaders want one), but it is copied into memory: 64 MB of codes in a
-# file of their own were measured to cost 8 MB resident instead of 131.
+# One file is simpler to ship (browser loaders require one), but it is copied into memory: in a measurement, 64 MB of
+# codes in an external file took 8 MB of resident memory instead of 131.
 AUTO_THRESHOLD = 128 << 20
 SMALLEST_EXTERNAL = 1024
 _LARGE = 64 << 10
 
 
 def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
-    """Whether weights go into a file of their own.
+    """Return whether weights go to an external file.
 
     Raises:
-        BadInputError: if the choice is unknown, or if they must not and the single file would pass protobuf's
-            limit of 2 GB.
+        BadInputError: the choice is unknown, or external data is excluded and the single file would exceed the limit
+            of protobuf, 2 GB.
     """
     choices = get_args(ExternalData)
     if external_data not in choices:
@@ -48,17 +48,17 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
 
 
 def weights_file(path: Path) -> Path:
-    """Where the weights of the ONNX file ``path`` go if they go outside."""
+    """Return the path of the external weights of the ONNX file ``path``."""
     return path.with_name(path.name + ".data")
 
 
 def _has_weights_file(path: Path) -> bool:
-    """Whether an ONNX file stands at ``path`` that keeps its weights in `weights_file`."""
+    """Return whether the file at ``path`` is an ONNX file with weights in `weights_file`."""
     if not path.is_file() or not weights_file(path).is_file():
         return False
     try:
         tensors = onnx.load(path, load_external_data=False).graph.initializer
-    except Exception:  # no ONNX file then, and the weights beside it are not ours to judge
+    except Exception:  # no ONNX file, so the weights file beside it is not ours
         return False
     places = (entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location")
     return weights_file(path).name in places
@@ -66,22 +66,22 @@ def _has_weights_file(path: Path) -> bool:
 
 @contextmanager
 def new_model(path: Path, external: bool, force: bool) -> Iterator[tuple[Path, Path | None]]:
-    """Yield temporary paths for an ONNX file and, where it has one, its `weights_file`; they become the files.
+    """Yield temporary paths for an ONNX file and its `weights_file`, if it has one; they become the files.
 
     Args:
-        path: of the ONNX file.
+        path: path of the ONNX file.
         external: whether it has a weights file.
-        force: overwrite existing files; the weights file of a replaced model goes with it.
+        force: overwrite existing files; the weights file of a replaced model is removed with it.
 
     Raises:
-        BadInputError: as `edge_embed.files.new_files`.
-        OutputError: if the files cannot be written; nothing partial is left.
+        BadInputError: see `edge_embed.files.new_files`.
+        OutputError: the files cannot be written; nothing partial is left.
     """
     data = [weights_file(path)] if external else []
     outdated = not data and _has_weights_file(path)
     with new_files([*data, path], force=force) as temporary:
         yield temporary[-1], temporary[0] if data else None
-    if outdated:  # they belonged to the file that was replaced
+    if outdated:  # it belonged to the replaced file
         weights_file(path).unlink(missing_ok=True)
 
 
@@ -93,7 +93,7 @@ def write_model(model: ir.Model, path: Path, data_path: Path | None) -> None:
 
 
 def _stored(model: ir.Model) -> list[tuple[ir.Value, ir.TensorProtocol]]:
-    """The weights whose bytes are at hand (not in another file)."""
+    """Return the weights whose bytes are in memory, not in another file."""
     values = model.graph.initializers.values()
     return [
         (value, value.const_value)
@@ -119,7 +119,7 @@ def _move_weights(model: ir.Model, data_path: Path) -> None:
 
 
 def append_weights(file: BinaryIO, content: memoryview) -> int:
-    """Write a tensor to a weights file, aligned as runtimes map it, and say where it begins."""
+    """Write a tensor to a weights file, aligned for mapping, and return its offset."""
     file.write(b"\0" * (-file.tell() % (4096 if content.nbytes >= _LARGE else 64)))
     offset = file.tell()
     file.write(content)
@@ -140,7 +140,7 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
             streamed.append((proto.SerializeToString() + _field(9, tensor.nbytes), tensor))
             del model.graph.initializers[str(value.name)]
     rest = ir.to_proto(model)
-    # A weight has its type and shape already; said twice, they are wrong once quantize_dynamic transposes it.
+    # A weight has its own type and shape; a second copy would be wrong after quantize_dynamic transposes the weight.
     noted = [value for value in rest.graph.value_info if value.name not in names]
     del rest.graph.value_info[:]
     rest.graph.value_info.extend(noted)
@@ -160,7 +160,7 @@ def _write_streamed(model: ir.Model, path: Path) -> None:
 
 
 def tensor_bytes(tensor: ir.TensorProtocol) -> memoryview:
-    """The content of a weight, little-endian, without a copy where it is stored so already."""
+    """Return the content of a weight, little-endian, without a copy if it is stored so."""
     array = np.ascontiguousarray(tensor.numpy()).reshape(-1)
     return (array if sys.byteorder == "little" else array.byteswap()).view(np.uint8).data
 

@@ -1,10 +1,10 @@
-"""The rows that score highest in ONNX: the node ``edge_embed::<X>TopK`` of every method, and its portable body.
+"""Top-k in ONNX: the node ``edge_embed::<X>TopK`` of every method, and its portable body.
 
     hidden [*, d], bias [n] or [0], <tensors>  ->  values [*, k], ids int64 [*, k]
 
-the k largest logits[*, i] = <hidden[*], row(i)> + bias[i] and their i, equal ones by lowest i. The loop keeps the best
-so far and never has the logits of more than one block. ``TopK`` takes the lowest position among equal values, which is
-the lowest id: the best so far stand before the block, whose ids are all above theirs.
+The results are the k largest logits[*, i] = <hidden[*], row(i)> + bias[i] and their i, equal ones by lowest i. The loop
+keeps the best so far and holds the logits of only one block. ``TopK`` selects the lowest position among equal values.
+That is the lowest id, because the best so far precede the block, whose ids are all larger.
 """
 
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 from edge_embed.exporters.onnx import row_blocks
 
 # wide: [M, block]; values and ids of the best so far: [M, up to k], none at first
-# A float16 logit is rounded before and after its bias is added, as in a graph that adds it to the logits: optimisers
-# drop a cast to float16 that another to float32 follows, unless something like a Reshape is between them.
+# A float16 logit is rounded before and after its bias is added, as in a graph that adds it to the logits. Optimisers
+# drop a cast to float16 before another one to float32, unless a node such as Reshape is between them.
 _BODY = """
 {before}
   k = Constant <value_int: int = @k> ()
@@ -64,8 +64,8 @@ _BODY = """
 """
 
 # scores: [*, n], rounded before and after the bias is added, as in a graph that adds it to the logits: a Reshape keeps
-# optimisers from dropping both casts. A bias that is left out has no numbers, which do not fit the logits: the size of
-# whole_bias is not known before it runs.
+# optimisers from dropping both casts. An omitted bias has no numbers, which would not fit the logits, so the size of
+# whole_bias must be unknown before it runs.
 OF_LOGITS = """
   one = Constant <value_int: int = 1> ()
   k = Constant <value_int: int = @k> ()
@@ -88,14 +88,14 @@ OF_LOGITS = """
   wide_values, top_ids = TopK <axis: int = -1> (wide, k_1d)
   top_values = CastLike (wide_values, hidden)
 """
-"""The rest of a body that has all logits in memory, ``by_id`` [*, n] of that ``shape``, where ties are by lowest id."""
+"""The end of a body with all logits in memory, ``by_id`` [*, n] of ``shape``; equal values are ordered by lowest id."""
 
 
 def attributes(hidden: Any, bias: Any, k: int) -> dict[str, int]:
-    """What the node has beside the attributes of its table."""
+    """Return the attributes of the node besides those of its table."""
     return {"k": k, "biased": int(bias is not None)}
 
 
 def body(rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
-    """Nodes of the function, as `edge_embed.exporters.onnx.row_blocks.body`."""
+    """Return the nodes of the function; see `edge_embed.exporters.onnx.row_blocks.body`."""
     return row_blocks.body(_BODY, rows, tensors, num_rows)

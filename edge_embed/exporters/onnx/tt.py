@@ -2,12 +2,12 @@
 
     ids, core_0, ..., core_{N-1}  float32 or float16 [I_k, R_{k-1}, J_k, R_k]  ->  rows [*ids, d]
 
-An id is split into digits, the most significant first; each gathers a slice of its core, and the slices are
+An id is split into digits, the most significant first. Each digit gathers a slice of its core, and the slices are
 multiplied from left to right in float32: the left factor stays small, J_1 ... J_k by R_k, and every slice is read
 as it is stored. With R_0 = R_N > 1 (a tensor ring) the row is the trace over that rank. The first slice of a padding
-id is zero. Ids out of range get a first digit that ``Gather`` refuses; ids from n on have digits that exist.
+id is zero. Ids from n on may have valid digits, so ids out of range get a first digit that ``Gather`` refuses.
 
-Tables with an order of their own have the nodes ``edge_embed::TTOrdered...``, `edge_embed.exporters.onnx.row_order`.
+Tables with a row order use the nodes ``edge_embed::TTOrdered...``, see `edge_embed.exporters.onnx.row_order`.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _DIGITS = """
   batch = Shape (flat_ids)
 """
 
-# From the last core to the second one; what is left is the first digit.
+# From the last core to the second one; the remainder is the first digit.
 _DIGIT = """
   rows_{k}_1d = Shape <start: int = 0, end: int = 1> (core_{k})
   rows_{k} = Squeeze (rows_{k}_1d, axis_0)

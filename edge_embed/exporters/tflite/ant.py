@@ -1,9 +1,9 @@
 """ANT in TFLite: the weights of a row times its anchors, from one of two layouts of the sparse transform.
 
-- ``fixed``: every row has as many entries as the longest, the others point to an anchor that is zero: anchor_ids and
-  weights [n, m]. Rows are batched products [1, m] [m, d]. Taken where it makes the table no larger.
-- ``csr``: as it is packed, row_offsets [n + 1], anchor_ids and weights [nnz]. The entries of all ids are laid end to
-  end, gathered, and summed up by the row they belong to. Memory is the number of those entries times d.
+- ``fixed``: every row has as many entries as the longest, and additional entries refer to an anchor of zeros:
+  anchor_ids and weights [n, m]. Rows are batched products [1, m] [m, d]. Used if it does not enlarge the table.
+- ``csr``: as in the packed form, row_offsets [n + 1], anchor_ids and weights [nnz]. The entries of all ids are
+  concatenated, gathered, and summed by row. Memory is the number of those entries times d.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from edge_embed.packed.stored_names import stored_name, stored_names
 
 
 def _choose(packed: PackedANT, wanted: str) -> str:
-    """``fixed`` where that takes no more bytes than ``csr``."""
+    """Return ``fixed`` if it has no more bytes than ``csr``, otherwise ``csr``."""
     entry = np.dtype(_fixed_id_type(packed.shape)).itemsize + packed.weights.itemsize
     fixed = packed.num_embeddings * _longest(packed) * entry
     csr = packed.row_offsets.nbytes + packed.anchor_ids.nbytes + packed.weights.nbytes
@@ -29,7 +29,7 @@ def _choose(packed: PackedANT, wanted: str) -> str:
 
 
 def _rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor, chosen: str) -> Tensor:
-    """Rows [*ids, d] in the type of the table."""
+    """Add the lookup of rows [*ids, d] in the type of the table."""
     flat_ids = graph.flatten(ids)  # [B]
     made = (_fixed_rows if chosen == "fixed" else _csr_rows)(graph, name, packed, flat_ids)
     return graph.cast(graph.reshape_like(made, ids, packed.embedding_dim), packed.row_type)
@@ -52,7 +52,7 @@ def _csr_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor
     start = graph.gather(offsets, ids)  # [B]
     after_id = graph.binary("ADD", ids, graph.constant(1, ids.dtype))
     count = graph.binary("SUB", graph.gather(offsets, after_id), start)
-    first = graph.binary("SUB", graph.cumsum(count), count)  # where the entries of each id begin
+    first = graph.binary("SUB", graph.cumsum(count), count)  # the start of the entries of each id
     total = graph.sum(count, (0,))
     row = row_of_entries(graph, first, graph.reshape(total, (1,)))  # [N]
     shift = graph.gather(graph.binary("SUB", start, first), row)
@@ -65,11 +65,11 @@ def _csr_rows(graph: Graph, name: str, packed: PackedANT, ids: Tensor) -> Tensor
 
 
 def row_of_entries(graph: Graph, first: Tensor, total: Tensor) -> Tensor:
-    """Which piece each of ``total`` [1] entries belongs to, int32 [total].
+    """Add the piece of each of ``total`` [1] entries, int32 [total].
 
-    Pieces begin at first [B], the first of them at 0; empty ones begin where the next one does.
+    Pieces begin at first [B], the first of them at 0; an empty piece begins where the next one does.
     """
-    places = graph.concatenate([first, total])  # never empty, which runtimes refuse; the last is cut off again
+    places = graph.concatenate([first, total])  # never empty, because runtimes refuse that; the last is cut off again
     ones = graph.binary("ADD", graph.binary("MUL", places, graph.constant(0)), graph.constant(1))
     begins = graph.scatter(places, ones, graph.binary("ADD", total, graph.constant(1)))
     begun = graph.slice(graph.cumsum(begins), 0, -1)
@@ -84,7 +84,7 @@ def _entries(
     weights: NDArray[Any],
     places: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Anchor ids int32 and weights float32 at some places."""
+    """Add the lookup of anchor ids int32 and weights float32 at some places."""
     stored = graph.gather(store(graph, stored_name(name, "anchor_ids"), anchor_ids), places)
     chosen = indices(graph, stored, anchor_ids.dtype.name)
     found = graph.gather(store(graph, stored_name(name, "weights"), weights), places)
@@ -95,13 +95,13 @@ def _entries(
 
 
 def _read(stored: StoredTable, shape: ANTShape, layout: str) -> dict[str, NDArray[Any]]:
-    """A scale of 1, which is left out of the file; from ``fixed`` the entries as they are packed."""
+    """Return a scale of 1, which the file omits, and for ``fixed`` the packed form of the entries."""
     made = {} if stored.has("weight_scale") else {"weight_scale": np.ones(1, np.float32)}
     return {**made, **_sparse(stored, shape)} if layout == "fixed" else made
 
 
 def _sparse(stored: StoredTable, shape: ANTShape) -> dict[str, NDArray[Any]]:
-    """Entries that do not point behind the anchors, and where those of each row begin."""
+    """Return the entries that refer to anchors, and the start of those of each row."""
     kind = np.dtype(_fixed_id_type(shape))
     width = stored.nbytes("anchor_ids") // (shape.num_embeddings * kind.itemsize)
     ids = stored.get("anchor_ids", kind.name, (shape.num_embeddings, width))
@@ -116,7 +116,7 @@ def _sparse(stored: StoredTable, shape: ANTShape) -> dict[str, NDArray[Any]]:
 
 
 def _longest(packed: PackedANT) -> int:
-    """Entries of the longest row, at least 1."""
+    """Return the number of entries of the longest row, at least 1."""
     return max(1, int(np.diff(packed.row_offsets).max()))
 
 

@@ -1,10 +1,11 @@
-"""Bags in TFLite: the rows of all ids, reduced by the bag they belong to.
+"""Bags in TFLite: the rows of all ids, reduced by bag.
 
     ids [N], offsets [B + 1], sample_weights [N] or none, rows [N, d]  ->  bags [B, d]
 
-Ids equal to ``padding_idx`` belong to no bag: they are neither added, nor counted, nor seen by the maximum. Sums are in
-float32, in two steps: one after the other, some thousand terms would lose more than a digit. Offsets that do not run
-from 0 to N, or step back, are counted, and that count is an index into one element: ``GATHER`` refuses any but 0.
+Ids equal to ``padding_idx`` belong to no bag: they are neither added, nor counted, nor part of the maximum. Sums are
+computed in float32, in two steps, because a running sum of some thousand terms would lose more than a digit. Offsets
+that do not run from 0 to N, or decrease, are counted. That count is an index into one element, and ``GATHER`` refuses
+any index but 0.
 """
 
 from edge_embed.exporters.tflite.ant import row_of_entries
@@ -22,7 +23,7 @@ def bags(
     mode: str,
     padding_idx: int | None,
 ) -> Tensor:
-    """Reduced rows [B, d], in their type; ``mode`` is ``sum``, ``mean`` or ``max``."""
+    """Add the reduction of rows to [B, d], in their type; ``mode`` is ``sum``, ``mean`` or ``max``."""
     terms = graph.cast(rows, "float32")
     if sample_weights is not None:
         weights = graph.reshape(graph.cast(sample_weights, "float32"), (-1, 1))
@@ -49,9 +50,9 @@ def _reduced(graph: Graph, terms: Tensor, bag: Tensor, num_bags: Tensor, mode: s
 
 
 def _sums(graph: Graph, terms: Tensor, bag: Tensor, num_bags: Tensor) -> Tensor:
-    """Sums of pieces of at most 64 terms of one bag, then of the pieces of each bag.
+    """Add sums of pieces of at most 64 terms of one bag, then of the pieces of each bag.
 
-    With every 64th place, and with every bag, the number of the piece goes up: no two bags share one.
+    The number of the piece rises at every 64th place and at every bag, so no two bags share a piece.
     """
     block = graph.binary("FLOOR_DIV", graph.range(graph.size(bag)), graph.constant(_TERMS))  # [N]
     blocks = graph.binary("FLOOR_DIV", graph.size(bag), graph.constant(_TERMS))
@@ -59,12 +60,12 @@ def _sums(graph: Graph, terms: Tensor, bag: Tensor, num_bags: Tensor) -> Tensor:
     is_left_out = graph.binary("LESS", bag, graph.constant(0))
     piece = graph.select(is_left_out, graph.constant(-1), graph.binary("ADD", bag, block))
     sums = graph.segment("SUM", terms, piece, num_pieces)  # [P, d]
-    owner = graph.segment("MAX", bag, piece, num_pieces)  # [P], below 0 for those without terms
+    owner = graph.segment("MAX", bag, piece, num_pieces)  # [P], negative for pieces without terms
     return graph.segment("SUM", sums, owner, num_bags)
 
 
 def _checked(graph: Graph, offsets: Tensor, num_ids: Tensor) -> Tensor:
-    """Where bags begin, int32 [B]; offsets that do not fit are refused."""
+    """Add the starts of bags, int32 [B], with a check that refuses invalid offsets."""
     begin, end = graph.slice(offsets, 0, -1), graph.slice(offsets, 1, None)
     first, last = graph.slice(offsets, 0, 1), graph.slice(offsets, -1, None)
     none = graph.constant(0, offsets.dtype)

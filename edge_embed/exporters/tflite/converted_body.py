@@ -1,4 +1,4 @@
-"""Converts the body of a program, all but its tables, with litert-torch: a signature for each size, weights shared."""
+"""Conversion of the body of a program, without its tables, by litert-torch: a signature per size, shared weights."""
 
 import re
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
 from edge_embed.quiet import silence
 
-# What the converter's compiler says, without the place in the source of the model, which may stand on either side.
+# A message of the converter's compiler, without the place in the source of the model, which may be on either side.
 _FAILURE = re.compile(r"(?:^|\s)error: (?:.*:\d+:\d+\)*: )?(.+)")
 
 
 def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, Sizes]) -> bytes:
-    """The body as a TFLite file: in every signature ``args_<i>`` are inputs and given values, ``output_<i>`` made ones.
+    """Convert the body to TFLite: in each signature ``args_<i>`` are inputs and given values, ``output_<i>`` made ones.
 
     Args:
         cut: the program.
-        body: that of it; its recurrent layers are unrolled in place.
+        body: the body of the program; its recurrent layers are unrolled in place.
         signatures: sizes of the dynamic dimensions, by the name of the signature.
 
     Raises:
-        BadInputError: if the converter has no equivalent for an operator, or the program does not run at a size.
-        EdgeEmbedError: if litert-torch is not installed.
+        BadInputError: the converter has no equivalent for an operator, or the program does not run at a size.
+        EdgeEmbedError: litert-torch is not installed.
     """
     converter: Any = _load_converter()
     _unroll_recurrence(body)
@@ -43,17 +43,17 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
             path = Path(folder) / "body.tflite"
             converter.convert().export(str(path))
             return path.read_bytes()
-    except Exception as error:  # whatever the converter raises
+    except Exception as error:  # any exception of the converter
         reason = _FAILURE.search(str(error))
         why = f"{reason[1]:.300}" if reason else one_line(error)
         raise BadInputError(f"the model cannot be expressed in TFLite: {why}; use --target onnx") from error
 
 
 def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
-    """Zeros of the types and sizes of the inputs, and of what the tables give for inputs of those sizes.
+    """Return zeros of the types and sizes of the inputs, and of the tables' results for inputs of those sizes.
 
     Raises:
-        BadInputError: if the program does not run at these sizes.
+        BadInputError: the program does not run at these sizes.
     """
     program = cut.lowered.program
     try:
@@ -66,14 +66,14 @@ def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
             f"the operator {error.func} gives a tensor whose size depends on values, which TFLite cannot: "
             "remove it from the model, or use --target onnx"
         ) from error
-    except Exception as error:  # whatever its operators raise
+    except Exception as error:  # any exception of its operators
         raise not_at(sizes, error) from error
     fakes = [*inputs, *(values.found[value.name] for value in cut.given)]
     return tuple(torch.zeros(fake.shape, dtype=fake.dtype) for fake in fakes)
 
 
 class _GivenValues(ProgramInterpreter):
-    """Runs the whole program and keeps what its tables give."""
+    """Runs the whole program and keeps the results of its tables."""
 
     def __init__(self, cut: CutProgram) -> None:
         super().__init__(cut.lowered.program.module)
@@ -89,7 +89,7 @@ class _GivenValues(ProgramInterpreter):
 
 
 def _unroll_recurrence(body: ProgramModule) -> None:
-    """Recurrent layers step by step: a length is fixed here anyway."""
+    """Unroll recurrent layers step by step, as every length is fixed here."""
     plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
     for node in body.graph.nodes:
         node.target = plain.get(node.target, node.target)

@@ -1,9 +1,9 @@
-"""Cuts the tables out of a lowered program: what is left, the body, takes what they give and gives what they take.
+"""Separation of the tables from a lowered program: the rest, the body, exchanges values with them.
 
     program   ids -> rows -> ... -> hidden -> logits -> ... -> outputs
     body      inputs, rows, logits -> hidden, outputs
 
-So a converter can translate the body, and no converter ever sees a table.
+So a converter translates only the body, and never gets a table.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from edge_embed.program.program import ProgramModule
 
 @dataclass(frozen=True)
 class Value:
-    """Something that the program computes, or is given."""
+    """A value that the program computes, or is given."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Cut:
         call: the method and the use.
         table: name of the table.
         leading: the arguments before the table: values, weights of the model, or literals.
-        results: what it gives, in order; None for what nobody needs.
+        results: its results, in order; None for unused ones.
     """
 
     call: Call
@@ -42,16 +42,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class CutProgram:
-    """A program whose tables are cut out.
+    """A program without its tables.
 
     Attributes:
         lowered: the program.
-        cuts: uses of tables, in the order in which the program makes them.
-        inputs: of the program, in its order.
-        outputs: of the program, in its order.
-        body: (inputs, given) -> made; None if there is nothing but tables.
-        given: results of tables that the body takes.
-        made: what the body gives: arguments of tables, outputs of the program.
+        cuts: uses of tables, in the order of the program.
+        inputs: inputs of the program, in its order.
+        outputs: outputs of the program, in its order.
+        body: (inputs, given) -> made; None if there are only tables.
+        given: results of tables that the body uses.
+        made: results of the body: arguments of tables, outputs of the program.
     """
 
     lowered: LoweredProgram
@@ -64,7 +64,7 @@ class CutProgram:
 
 
 def cut_program(lowered: LoweredProgram) -> CutProgram:
-    """Cut the tables out of a lowered program, which stays as it is."""
+    """Cut the tables out of a lowered program, which does not change."""
     return _Cutting(lowered).run()
 
 
@@ -109,7 +109,7 @@ class _Cutting:
         return [argument for argument in arguments if isinstance(argument, fx.Node) and argument.op != "get_attr"]
 
     def _body(self, wanted: list[fx.Node]) -> tuple[ProgramModule | None, list[fx.Node]]:
-        """The body, and what it gives of what is wanted; the rest are inputs or come from tables."""
+        """Return the body, and the wanted values that it computes; the others are inputs or results of tables."""
         known = {*self._inputs, *self._given}
         made = [node for node in dict.fromkeys(wanted) if node not in known]
         if not made:
@@ -128,7 +128,7 @@ class _Cutting:
 
 
 def _results(use: fx.Node) -> list[fx.Node | None]:
-    """The nodes that hold what a use gives; a use with several results is a tuple, whose parts are picked."""
+    """Return the nodes with the results of a use; several results are a tuple, whose parts are selected."""
     if CALLS[use.target].use != "topk":
         return [use]
     picked = {node.args[1]: node for node in use.users if node.target is getitem}

@@ -1,18 +1,19 @@
-"""DPQ in TFLite: stored rows are gathered, then unpacked, then selected; nothing depends on constants alone.
+"""DPQ in TFLite: stored rows are gathered, then unpacked, then selected; no step depends on constants alone.
 
     ids [*], codes uint8 [n, row_bytes], values [G K, s]  ->  rows [*, D s]
 
-What costs time in a runtime is the number of pieces that ``GATHER`` copies. There is no bitwise operator in it, so
-bytes are taken apart by small tables:
+The time in a runtime depends on the number of pieces that ``GATHER`` copies. There is no bitwise operator, so bytes are
+unpacked by small tables, in one of three layouts:
 
-- ``direct``: a code is a byte (K = 129 ... 256), and with the begin of its group an index of the values.
-- ``pairs``: a byte holds several whole codes. For each place in a row and each of its 256 values the file has, in place
-  of the values, the sub-vectors that it stands for side by side, [256 row_bytes, (8 / bits) s].
-- ``byte``: the codes in each of the 256 values of a byte, [256, 8 / bits]. Where codes lie across bytes, what each
-  value adds to a code, for every way in which a code can lie in its bytes: at most 3 look-ups a code, added up.
+- ``direct``: a code is a byte (K = 129 ... 256), and plus the start of its group it is an index into the values.
+- ``pairs``: a byte holds several whole codes. For each place in a row, the file stores the sub-vectors of each byte
+  value side by side, instead of the values: [256 row_bytes, (8 / bits) s].
+- ``byte``: the file stores the codes in each of the 256 values of a byte, [256, 8 / bits]. If codes cross bytes, it
+  stores the part that each value adds to a code, for every position of a code in its bytes. At most 3 lookups per code
+  are added.
 
-The padding row is stored as zeros. Its indices begin at a row of zeros behind all others. Where rows have scales, they
-are multiplied by them in float32, `edge_embed.packed.row_scales`.
+The padding row is stored as zeros: its indices begin at a row of zeros behind all others. Rows with scales are
+multiplied with them in float32, see `edge_embed.packed.row_scales`.
 """
 
 from typing import Any, Literal, get_args
@@ -33,15 +34,15 @@ TfliteTable = Literal["auto", "byte", "pairs"]
 
 _ROW_SCALES = ("row_scale_codes", "row_scales")
 _BYTE_VALUES = 256
-# `auto` takes pairs where they add no more than this to the table.
+# `auto` selects pairs if they add at most this share to the table.
 _MOST_GROWTH = 0.2
 
 
 def _choose(packed: PackedDPQ, wanted: str) -> str:
-    """``direct``, ``pairs`` or ``byte``: how codes become rows.
+    """Return the layout of codes: ``direct``, ``pairs`` or ``byte``.
 
     Raises:
-        BadInputError: there is no such choice, or pairs are wanted where a byte does not hold several whole codes.
+        BadInputError: there is no such choice, or pairs are requested but a byte does not hold several whole codes.
     """
     if wanted not in get_args(TfliteTable):
         known = get_args(TfliteTable)
@@ -59,14 +60,14 @@ def _choose(packed: PackedDPQ, wanted: str) -> str:
 
 
 def _table_bytes(packed: PackedDPQ, chosen: str) -> int:
-    """Bytes that the file has for the table beyond those of its packed form."""
+    """Return the bytes of the table in the file beyond those of its packed form."""
     if chosen == "pairs":
         return _pairs_bytes(packed) - packed.values.nbytes
     return 0 if chosen == "direct" else sum(part.nbytes for part in _parts(packed))
 
 
 def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) -> Tensor:
-    """Rows [*ids, d] in the type of the table."""
+    """Add the lookup of rows [*ids, d] in the type of the table."""
     flat_ids = graph.flatten(ids)  # [B]
     stored = graph.gather(store(graph, stored_name(name, "codes"), packed.codes), flat_ids)  # [B, row_bytes]
     places = graph.cast(stored, "int32")
@@ -90,13 +91,13 @@ def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) 
     if packed.row_scales is not None:
         return graph.reshape_like(_scaled(graph, name, packed, selected, flat_ids), ids, packed.embedding_dim)
     shaped = graph.reshape_like(selected, ids, packed.embedding_dim)
-    # Last, because tflite-runtime dies of a RESHAPE of float16.
+    # Last, because tflite-runtime crashes on a RESHAPE of float16.
     return graph.bitcast(shaped, "float16") if packed.value_type == "float16" else shaped
 
 
 def _scaled(graph: Graph, name: str, packed: PackedDPQ, selected: Tensor, ids: Tensor) -> Tensor:
-    """Rows [B, d] times their scales, float32; int8 values are numbers already."""
-    rows = graph.reshape(selected, (-1, packed.embedding_dim))  # before they are float16, of which it cannot be
+    """Multiply rows [B, d] with their scales, float32; int8 values are dequantised already."""
+    rows = graph.reshape(selected, (-1, packed.embedding_dim))  # before they are float16, which cannot be reshaped
     if packed.value_scales is None:
         rows = graph.cast(floats(graph, rows, packed.value_type), "float32")
     stored = {tensor: store(graph, stored_name(name, tensor), packed.tensors()[tensor]) for tensor in _ROW_SCALES}
@@ -106,7 +107,7 @@ def _scaled(graph: Graph, name: str, packed: PackedDPQ, selected: Tensor, ids: T
 
 
 def pairs(packed: PackedDPQ) -> NDArray[Any]:
-    """What the values of a byte stand for, [256 row_bytes or 256, (8 / bits) s]."""
+    """Return the sub-vectors of the values of a byte, [256 row_bytes or 256, (8 / bits) s]."""
     count = 8 // packed.bits
     codes = _byte_codes(packed.bits).clip(max=packed.num_codes - 1)  # [256, count]
     tables, _, width = packed.values.shape
@@ -119,7 +120,7 @@ def pairs(packed: PackedDPQ) -> NDArray[Any]:
 
 
 def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArray[Any]]:
-    """From ``pairs`` the values: of each byte with one code and zeros around it, the part of that code."""
+    """Return the values from ``pairs``: each byte with one code, and zeros around it, holds the part of that code."""
     if layout != "pairs":
         return {}
     count, places = 8 // shape.bits, 1 if shape.shared else shape.row_bytes
@@ -129,7 +130,7 @@ def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArra
 
 
 def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step: int, end: int) -> Tensor:
-    """Add where the values of each group begin, or for the padding row where the zeros are."""
+    """Add the start of each group's values, or for the padding row that of the zeros."""
     width = places.shape[-1]
     begins = np.zeros(width, np.int32) if packed.shape.shared else step * np.arange(width, dtype=np.int32)
     if packed.padding_idx is not None:
@@ -140,7 +141,7 @@ def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step
 
 
 def _codes(graph: Graph, name: str, packed: PackedDPQ, stored: Tensor) -> Tensor:
-    """Codes int32 [B, D] from the bytes of rows, int32 [B, row_bytes]."""
+    """Add the unpacking of codes int32 [B, D] from the bytes of rows, int32 [B, row_bytes]."""
     parts = [graph.table(stored_name(name, f"bytes_{number}"), part) for number, part in enumerate(_parts(packed))]
     if _whole_bytes(packed):
         found = graph.gather(parts[0], stored)  # [B, row_bytes, 8 / bits]
@@ -158,7 +159,7 @@ def _codes(graph: Graph, name: str, packed: PackedDPQ, stored: Tensor) -> Tensor
 
 
 def _parts(packed: PackedDPQ) -> list[NDArray[np.int32]]:
-    """The tables of ``byte``: [256, 8 / bits], or [8 * 256] for each byte that a code can touch."""
+    """Return the tables of ``byte``: [256, 8 / bits], or [8 * 256] for each byte that a code can overlap."""
     if _whole_bytes(packed):
         return [_byte_codes(packed.bits)]
     values, begin = np.arange(_BYTE_VALUES), np.arange(8)[:, np.newaxis]
@@ -168,13 +169,13 @@ def _parts(packed: PackedDPQ) -> list[NDArray[np.int32]]:
 
 
 def _byte_codes(bits: int) -> NDArray[np.int32]:
-    """The codes in a byte, int32 [256, 8 / bits]."""
+    """Return the codes in a byte, int32 [256, 8 / bits]."""
     values = np.arange(_BYTE_VALUES, dtype=np.int32)[:, np.newaxis]
     return values >> bits * np.arange(8 // bits, dtype=np.int32) & (1 << bits) - 1
 
 
 def _whole_bytes(packed: PackedDPQ) -> bool:
-    """Whether every byte holds several codes and nothing else."""
+    """Return whether every byte holds several codes and no other bits."""
     return packed.bits in (1, 2, 4) and packed.num_groups * packed.bits == 8 * packed.row_bytes
 
 
@@ -184,7 +185,7 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
 
 
 def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
-    """Pairs are codes of eight bits for a kernel, whose scales would have to be those of pairs. None scales rows."""
+    """Return the delegate's fields: pairs without scales are codes of eight bits; no kernel scales rows."""
     if not packed.shape.is_plain:
         return None
     common: dict[str, str | int] = {"codes": stored_name(name, "codes"), "shared": int(packed.shape.shared)}

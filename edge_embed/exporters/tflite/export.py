@@ -1,6 +1,6 @@
-"""A lowered program -> one TFLite file of standard operators, for every runtime that reads the format.
+"""Export of a lowered program to one TFLite file of standard operators, for every runtime that reads the format.
 
-Tables are written without a converter, which would fold them back to their dense form and fix the sizes of inputs.
+Tables are written without a converter, which would fold them to their dense form and fix the sizes of inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,20 +32,20 @@ def export_tflite(
     """Write a lowered program as TFLite.
 
     Args:
-        lowered: from `edge_embed.lowering.graph.lower_program`.
+        lowered: a program from `edge_embed.lowering.graph.lower_program`.
         path: the file to write.
-        tflite_table: how DPQ tables with several codes a byte are looked up: ``byte``, ``pairs``, which is faster
-            and larger, or ``auto``: pairs where they add at most a fifth to the table.
-        tflite_sizes: sizes by name of the dynamic dimension, for a signature each; by default a program of rows and
+        tflite_table: lookup of DPQ tables with several codes per byte: ``byte``, ``pairs``, which is faster and larger,
+            or ``auto``: pairs if they add at most 20 % to the table.
+        tflite_sizes: sizes by name of the dynamic dimension, each with a signature. By default a program of rows and
             bags stays dynamic, and others have the sizes of their example.
         force: overwrite an existing file.
-        on_written: told the path of the complete file before it gets its name; an error leaves nothing.
+        on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
     Raises:
-        BadInputError: if the program has no compressed table, or does what TFLite cannot; if a table cannot be looked
-            up so, or does not fit one file; if there is no such dimension.
-        EdgeEmbedError: if the package ai-edge-litert is not installed, or litert-torch where it is needed.
-        OutputError: if the file cannot be written; nothing partial is left.
+        BadInputError: the program has no compressed table, or an operator without TFLite equivalent; a table does not
+            support the layout, or does not fit one file; there is no such dimension.
+        EdgeEmbedError: the package ai-edge-litert is not installed, or litert-torch if it is needed.
+        OutputError: the file cannot be written; nothing partial is left.
     """
     check_tables(lowered)
     layouts = choose_layouts(lowered.tables, tflite_table)
@@ -69,7 +69,7 @@ def _with_layout(record: TableRecord, layout: Layout | None) -> TableRecord:
 def write_program(
     lowered: LoweredProgram, layouts: Mapping[str, Layout], sizes: Mapping[str, Sequence[int]], path: Path
 ) -> None:
-    """Write a program whose tables lie in the file in given ways; sizes and errors as of `export_tflite`."""
+    """Write a program with given layouts of its tables; sizes and errors are those of `export_tflite`."""
     _write(lowered, layouts, _translated(lowered, layouts, sizes), path)
 
 

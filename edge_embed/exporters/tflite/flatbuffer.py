@@ -1,7 +1,7 @@
-"""A TFLite model as a flatbuffer: tensors, operators and buffers in, one file out.
+"""A TFLite model as a flatbuffer, built from tensors, operators and buffers.
 
-The object API of the schema comes from the package ai-edge-litert. It copies a buffer into the file without regard to
-its alignment, and runtimes hand the mapped bytes to kernels as they are; `_aligned` puts each on a multiple of 64.
+The object API of the schema comes from the package ai-edge-litert. It copies a buffer into the file without alignment,
+but runtimes pass the mapped bytes to kernels directly. So `_aligned` puts each buffer at a multiple of 64.
 """
 
 import struct
@@ -19,21 +19,21 @@ from edge_embed.packed.container import little_endian, sha256
 
 ALIGNMENT = 64
 IDENTIFIER = b"TFL3"
-# What reading raises where a file was cut or changed, so that offsets lead anywhere, or texts are brackets 1,000 deep.
+# Errors of reading a truncated or changed file, whose offsets may have any value and texts 1,000 nested brackets.
 MALFORMED = (
     struct.error, IndexError, AttributeError, TypeError, KeyError, ValueError, OverflowError, RecursionError,
 )  # fmt: skip
 _SCHEMA_VERSION = 3
-# Offsets are signed 32-bit numbers; what is not a buffer takes far less than the rest.
+# Offsets are signed 32-bit numbers; the parts that are no buffers take far less than the rest.
 _MOST_BYTES = 2**31 - 1 - (64 << 20)
-_SMALL = 1 << 20  # bytes that the file needs beside its buffers, at first; it grows where there are more
+_SMALL = 1 << 20  # initial size of the file besides its buffers, in bytes; it grows if needed
 
 
 def load_schema() -> Any:
-    """The schema of TFLite as classes.
+    """Return the schema of TFLite as classes.
 
     Raises:
-        EdgeEmbedError: the package that has it is not installed.
+        EdgeEmbedError: the package with the schema is not installed.
     """
     try:
         return import_module("ai_edge_litert.schema_py_generated")
@@ -46,13 +46,13 @@ def load_schema() -> Any:
 
 @cache
 def operator_names() -> Mapping[int, str]:
-    """The operators of the schema, such as ``GATHER``, by number."""
+    """Return the operators of the schema, such as ``GATHER``, by number."""
     return _names(load_schema().BuiltinOperator)
 
 
 @cache
 def type_names() -> Mapping[int, str]:
-    """The types of tensors, such as ``float32``, by number."""
+    """Return the types of tensors, such as ``float32``, by number."""
     return {number: name.lower() for number, name in _names(load_schema().TensorType).items()}
 
 
@@ -61,7 +61,7 @@ def _names(enumeration: type) -> dict[int, str]:
 
 
 class ModelBuilder:
-    """Collects a model, one subgraph after the other; numbers of tensors are those of the subgraph.
+    """Builds a model, one subgraph after the other; numbers of tensors are those of the subgraph.
 
     Attributes:
         digests: SHA-256 of the buffers, by number.
@@ -73,7 +73,7 @@ class ModelBuilder:
         self._model.version, self._model.description = _SCHEMA_VERSION, b"edge-embed"
         self._model.subgraphs, self._model.signatureDefs = [], []
         self._model.operatorCodes, self._model.metadata = [], []
-        self._model.buffers = [self.schema.BufferT()]  # the first is that of all tensors without content
+        self._model.buffers = [self.schema.BufferT()]  # the first belongs to all tensors without content
         self._arrays: dict[int, NDArray[np.uint8]] = {}
         self.digests: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -94,7 +94,7 @@ class ModelBuilder:
         self._model.signatureDefs.append(self._signature(signature, inputs, outputs))
 
     def adopt(self, model: Any) -> None:
-        """Say of the model what another says of itself, whose subgraphs have all been begun here."""
+        """Copy description, signatures and metadata of another model, whose subgraphs have all been begun here."""
         self._model.description, self._model.signatureDefs = model.description, model.signatureDefs
         for entry in model.metadata or ():
             content = model.buffers[entry.buffer].data
@@ -102,7 +102,7 @@ class ModelBuilder:
             self._model.metadata.append(entry)
 
     def add_buffer(self, content: NDArray[Any]) -> int:
-        """Add the content of tensors; what is there already is not added again."""
+        """Add the content of tensors; equal content is stored once."""
         digest = sha256(content)
         if digest not in self._numbers:
             number = self._numbers[digest] = len(self._model.buffers)
@@ -116,7 +116,7 @@ class ModelBuilder:
         known = [(entry.builtinCode, entry.version, entry.customCode) for entry in self._model.operatorCodes]
         if (builtin, version, custom) not in known:
             entry = self.schema.OperatorCodeT()
-            # Old runtimes read 8 bits, and 127 where the number has more.
+            # Old runtimes read 8 bits, and 127 for larger numbers.
             entry.builtinCode, entry.deprecatedBuiltinCode = builtin, min(builtin, 127)
             entry.version, entry.customCode = version, custom
             self._model.operatorCodes.append(entry)
@@ -124,7 +124,7 @@ class ModelBuilder:
         return known.index((builtin, version, custom))
 
     def add_tensor(self, name: str, dtype: str, shape: Sequence[int], buffer: int = 0) -> int:
-        """Add a tensor, -1 for sizes that are known when it runs; with a buffer it is a constant."""
+        """Add a tensor; -1 is a size that is known at run time. With a buffer it is a constant."""
         tensor = self.schema.TensorT()
         tensor.name, tensor.type = name.encode(), getattr(self.schema.TensorType, dtype.upper())
         tensor.shape = [max(size, 1) if size < 0 else size for size in shape]
@@ -136,13 +136,13 @@ class ModelBuilder:
 
     @property
     def num_operators(self) -> int:
-        """How many there are so far."""
+        """Return the number of operators so far."""
         return len(self._graph.operators)
 
     def add_operator(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], options: str, values: Mapping[str, Any]
     ) -> None:
-        """Add an operator by its name in the schema, such as ``GATHER``, in version 1, which all runtimes have."""
+        """Add an operator by its name in the schema, such as ``GATHER``, in version 1, which all runtimes support."""
         operator = self.schema.OperatorT()
         operator.opcodeIndex = self.add_code(getattr(self.schema.BuiltinOperator, name))
         operator.inputs, operator.outputs = list(inputs), list(outputs)
@@ -157,10 +157,10 @@ class ModelBuilder:
         path.write_bytes(self.pack(metadata))
 
     def pack(self, metadata: Mapping[str, str]) -> memoryview:
-        """The content of the file, with texts that no runtime reads.
+        """Return the content of the file, with metadata texts that no runtime reads.
 
         Raises:
-            BadInputError: buffers are larger than the format can hold.
+            BadInputError: buffers are larger than the format allows.
         """
         self._model.metadata += [self._text(*item) for item in metadata.items()]
         builder = import_module("flatbuffers").Builder(self._checked_size() + _SMALL)
@@ -199,7 +199,7 @@ class ModelBuilder:
         schema = self.schema
 
         class Aligned(schema.BufferT):  # type: ignore[misc,name-defined]
-            """A buffer whose content begins on a multiple of 64 bytes of the file."""
+            """A buffer whose content begins at a multiple of 64 bytes of the file."""
 
             def Pack(self, builder: Any) -> int:
                 builder.StartVector(1, array.nbytes, ALIGNMENT)

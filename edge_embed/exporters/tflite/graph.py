@@ -1,8 +1,8 @@
-"""The operators that exported graphs are made of: each works in every runtime that is tried, with the types used here.
+"""The operators of exported graphs: each works in every tested runtime, with the types used here.
 
-There is no other way to add one, so the list of what a file may contain is `OPERATORS`. Kept out: whatever one of the
-runtimes lacks (``GATHER`` of float16 and uint16, ``FLOOR_DIV`` of int64), and arithmetic on int8, uint8 and int16,
-which takes them for quantised numbers and ends the process where they are not.
+There is no other way to add an operator, so `OPERATORS` lists all that a file may contain. Operators that a runtime
+lacks are excluded: ``GATHER`` of float16 and uint16, ``FLOOR_DIV`` of int64. So is arithmetic on int8, uint8 and int16,
+which treats them as quantised numbers and crashes on others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.tflite.flatbuffer import ModelBuilder
 
-# The name of the options that go with an operator, none for some.
+# The name of the options of an operator, empty for some.
 OPERATORS: Mapping[str, str] = {
     "ADD": "AddOptions",
     "BATCH_MATMUL": "BatchMatMulOptions",
@@ -44,7 +44,7 @@ OPERATORS: Mapping[str, str] = {
     "SUM": "ReducerOptions",
     "TOPK_V2": "TopKV2Options",
     "TRANSPOSE": "TransposeOptions",
-    # Their options came later than the operators, and are empty.
+    # Their options were added later than the operators, and are empty.
     "UNSORTED_SEGMENT_MAX": "",
     "UNSORTED_SEGMENT_SUM": "",
 }
@@ -58,9 +58,9 @@ class Tensor:
 
     Attributes:
         index: its number in the file.
-        name: its name there, which no other has.
+        name: its unique name there.
         dtype: numpy's name of its type.
-        shape: its sizes, -1 where they are known when it runs.
+        shape: its sizes, -1 for a size that is known at run time.
     """
 
     index: int
@@ -70,16 +70,16 @@ class Tensor:
 
 
 class Graph:
-    """A subgraph that grows by one operator a call; shapes follow from the inputs.
+    """A subgraph to which each call adds an operator; shapes follow from the inputs.
 
     Args:
-        builder: the model that it becomes a part of; by default it is one of its own.
-        subgraph: one of the schema to begin with; by default it is empty.
-        prefix: of the names of tensors that operators make, which no other subgraph of the model may have.
+        builder: the model of the subgraph; by default a new one.
+        subgraph: a subgraph of the schema to begin with; by default an empty one.
+        prefix: prefix of the names of new tensors, which no other subgraph of the model may have.
 
     Attributes:
-        hashes: SHA-256 of what tables store, by name of the tensor.
-        inputs: those that were added, by name.
+        hashes: SHA-256 of the stored tensors of tables, by name of the tensor.
+        inputs: the inputs that were added, by name.
     """
 
     def __init__(self, builder: ModelBuilder | None = None, subgraph: Any = None, prefix: str = "") -> None:
@@ -91,12 +91,12 @@ class Graph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
 
     def input(self, name: str, dtype: str, shape: Sequence[int]) -> Tensor:
-        """Add an input, -1 for dynamic sizes."""
+        """Add an input, with -1 for dynamic sizes."""
         self.inputs[name] = self._tensor(name, dtype, shape)
         return self.inputs[name]
 
     def table(self, name: str, array: NDArray[Any]) -> Tensor:
-        """Add what a table stores, under its name; once, however many uses of the table there are."""
+        """Add a stored tensor of a table, under its name; once for all uses of the table."""
         if name not in self._tables:
             buffer = self._builder.add_buffer(array)
             self._tables[name] = self._tensor(name, array.dtype.name, array.shape, buffer)
@@ -104,7 +104,7 @@ class Graph:
         return self._tables[name]
 
     def constant(self, value: Any, dtype: str = "int32") -> Tensor:
-        """A small constant; equal ones are one."""
+        """Add a small constant; equal ones are shared."""
         array: NDArray[Any] = np.asarray(value, dtype)
         key = (dtype, array.shape, array.tobytes())
         if key not in self._constants:
@@ -113,64 +113,64 @@ class Graph:
         return self._constants[key]
 
     def gather(self, table: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
-        """From a table [..., n, ...] and indices [*]: [..., *, ...]; indices outside the table are an error."""
+        """Gather from a table [..., n, ...] by indices [*]: [..., *, ...]; indices out of range are an error."""
         shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
         return self._add("GATHER", [table, indices], table.dtype, shape, axis=axis)
 
     def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        """The same numbers in another type."""
+        """Convert numbers to another type."""
         if tensor.dtype == dtype:
             return tensor
         if (tensor.dtype, dtype) == ("float16", "float32"):
-            # After a change of sizes tflite-runtime 2.14 has lost the input of a CAST of these types, and can crash.
+            # After a resize, tflite-runtime 2.14 loses the input of a CAST of these types, and can crash.
             return self._add("DEQUANTIZE", [tensor], dtype, tensor.shape)
         kinds = self._builder.schema.TensorType
         options = {"inDataType": getattr(kinds, tensor.dtype.upper()), "outDataType": getattr(kinds, dtype.upper())}
         return self._add("CAST", [tensor], dtype, tensor.shape, **options)
 
     def narrowed(self, tensor: Tensor) -> Tensor:
-        """int32 of int64; numbers that have no room are refused, as an index outside a table is."""
+        """Convert int64 to int32; numbers out of range are refused like an index out of range."""
         narrow = self.cast(tensor, "int32")
         wrong = self.cast(self.binary("NOT_EQUAL", self.cast(narrow, tensor.dtype), tensor), "int32")
         return self.binary("ADD", narrow, self.gather(self.constant([0]), wrong))
 
     def bitcast(self, tensor: Tensor, dtype: str) -> Tensor:
-        """The same bits as another type of that size."""
+        """Reinterpret bits as another type of the same size."""
         return self._add("BITCAST", [tensor], dtype, tensor.shape)
 
     def quantize(self, tensor: Tensor, dtype: str) -> Tensor:
-        """The nearest integers by the scale of the tensor that takes them, which has to be set."""
+        """Round to the nearest integers by the scale of the output tensor, which must be set."""
         return self._add("QUANTIZE", [tensor], dtype, tensor.shape)
 
     def binary(self, name: str, left: Tensor, right: Tensor, **options: int) -> Tensor:
-        """Arithmetic or a comparison by its name in the format, with broadcasting; options are those of its schema."""
+        """Add arithmetic or a comparison by its name in the format, with broadcasting and options of its schema."""
         dtype = "bool" if name in _COMPARISONS else left.dtype
         return self._add(name, [left, right], dtype, _broadcast(left.shape, right.shape), **options)
 
     def products(self, left: Tensor, right: Tensor) -> Tensor:
-        """[i, k] times the transpose of [j, k]."""
+        """Multiply [i, k] with the transpose of [j, k]."""
         return self._add("BATCH_MATMUL", [left, right], left.dtype, (left.shape[0], right.shape[0]), adjY=True)
 
     def batch_matmul(self, left: Tensor, right: Tensor) -> Tensor:
-        """[B, i, k] times [B, k, j]."""
+        """Multiply [B, i, k] with [B, k, j]."""
         return self._add("BATCH_MATMUL", [left, right], left.dtype, (*left.shape[:-1], right.shape[-1]))
 
     def rows_times(self, rows: Tensor, matrix: Tensor) -> Tensor:
-        """Each row [*, k] times a matrix [k, m]."""
+        """Multiply each row [*, k] with a matrix [k, m]."""
         if len(rows.shape) > 1:
             return self.batch_matmul(rows, matrix)
         return self.reshape(self.batch_matmul(self.reshape(rows, (1, -1)), matrix), matrix.shape[1:])
 
     def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-        """Another shape of the same numbers, with -1 once at most."""
+        """Reshape to a shape with at most one -1."""
         return self._add("RESHAPE", [tensor, self.constant(shape)], tensor.dtype, shape, newShape=list(shape))
 
     def flatten(self, tensor: Tensor) -> Tensor:
-        """All numbers as a vector."""
+        """Reshape to a vector."""
         return tensor if len(tensor.shape) == 1 else self.reshape(tensor, (-1,))
 
     def reshape_like(self, tensor: Tensor, like: Tensor, *width: int) -> Tensor:
-        """Numbers -> [*like, *width], where any sizes of ``like`` may be dynamic."""
+        """Reshape to [*like, *width], where any sizes of ``like`` may be dynamic."""
         shape = (*like.shape, *width)
         if shape.count(-1) <= 1:
             return tensor if tensor.shape == shape else self.reshape(tensor, shape)
@@ -178,69 +178,69 @@ class Graph:
         return self._add("RESHAPE", [tensor, sizes], tensor.dtype, shape)
 
     def transpose(self, tensor: Tensor, order: Sequence[int]) -> Tensor:
-        """Axes in another order."""
+        """Reorder the axes."""
         shape = tuple(tensor.shape[axis] for axis in order)
         return self._add("TRANSPOSE", [tensor, self.constant(order)], tensor.dtype, shape)
 
     def shape(self, tensor: Tensor) -> Tensor:
-        """Its sizes, int32 [rank]."""
+        """Return the sizes of a tensor, int32 [rank]."""
         kind = self._builder.schema.TensorType.INT32
         return self._add("SHAPE", [tensor], "int32", (len(tensor.shape),), outType=kind)
 
     def size(self, tensor: Tensor) -> Tensor:
-        """The size of the first axis, a scalar."""
+        """Return the size of the first axis, a scalar."""
         return self.gather(self.shape(tensor), self.constant(0))
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
-        """One after the other along the last axis."""
+        """Concatenate tensors along the last axis."""
         *leading, _ = tensors[0].shape
         sizes = [tensor.shape[-1] for tensor in tensors]
         shape = (*leading, -1 if -1 in sizes else sum(sizes))
         return self._add("CONCATENATION", tensors, tensors[0].dtype, shape, axis=len(leading))
 
     def slice(self, tensor: Tensor, begin: int, end: int | None) -> Tensor:
-        """Like ``tensor[begin:end]`` along the first axis, whose size is dynamic."""
+        """Slice as ``tensor[begin:end]`` along the first axis, whose size is dynamic."""
         limits = [self.constant([begin]), self.constant([0 if end is None else end]), self.constant([1])]
         inputs, shape = [tensor, *limits], (-1, *tensor.shape[1:])
         return self._add("STRIDED_SLICE", inputs, tensor.dtype, shape, endMask=int(end is None))
 
     def sum(self, tensor: Tensor, axes: Sequence[int]) -> Tensor:
-        """The sum over some axes, which go."""
+        """Sum over some axes, which are removed."""
         shape = tuple(size for axis, size in enumerate(tensor.shape) if axis not in axes)
         return self._add("SUM", [tensor, self.constant(axes)], tensor.dtype, shape)
 
     def cumsum(self, tensor: Tensor) -> Tensor:
-        """Running sums of a vector, each with its own entry."""
+        """Compute inclusive running sums of a vector."""
         return self._add("CUMSUM", [tensor, self.constant(0)], tensor.dtype, tensor.shape)
 
     def range(self, stop: Tensor) -> Tensor:
-        """0 ... stop - 1, int32."""
+        """Return 0 ... stop - 1, int32."""
         return self._add("RANGE", [self.constant(0), stop, self.constant(1)], "int32", (-1,))
 
     def scatter(self, places: Tensor, updates: Tensor, size: Tensor) -> Tensor:
-        """A vector of ``size`` [1] zeros, to which updates [m] are added at places [m]."""
+        """Add updates [m] at places [m] to a vector of ``size`` [1] zeros."""
         column = self.reshape(places, (-1, 1))
         return self._add("SCATTER_ND", [column, updates, size], updates.dtype, (-1,))
 
     def segment(self, name: str, tensor: Tensor, segments: Tensor, count: Tensor) -> Tensor:
-        """``SUM`` or ``MAX`` of the rows of each of ``count`` segments; rows of segment -1 are left out."""
+        """Compute ``SUM`` or ``MAX`` of the rows of each of ``count`` segments; rows of segment -1 are left out."""
         inputs, shape = [tensor, segments, count], (-1, *tensor.shape[1:])
         return self._add(f"UNSORTED_SEGMENT_{name}", inputs, tensor.dtype, shape)
 
     def select(self, condition: Tensor, true: Tensor, false: Tensor) -> Tensor:
-        """One or the other, with broadcasting."""
+        """Select one or the other, with broadcasting."""
         shape = _broadcast(condition.shape, _broadcast(true.shape, false.shape))
         return self._add("SELECT_V2", [condition, true, false], true.dtype, shape)
 
     def topk(self, tensor: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k largest of the last axis in order, equal ones by their places, and these, int32."""
+        """Return the k largest of the last axis in order, equal ones by lowest place, and their places, int32."""
         shape = (*tensor.shape[:-1], k)
         inputs, made = [tensor, self.constant(k)], [(tensor.dtype, shape), ("int32", shape)]
         values, places = self._add_all("TOPK_V2", inputs, made, {})
         return values, places
 
     def end(self, signature: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
-        """End the subgraph, with names for its inputs and outputs, of which each is a tensor of its own."""
+        """End the subgraph, with names for its inputs and outputs; a tensor that is two outputs is copied."""
         seen: set[int] = set()
         own = {}
         for name, tensor in outputs.items():
@@ -250,7 +250,7 @@ class Graph:
         self._builder.end(signature, *numbers)
 
     def _copied(self, tensor: Tensor) -> Tensor:
-        """The same numbers in another tensor: a runtime knows outputs by the names of their tensors."""
+        """Copy the numbers to another tensor, because a runtime identifies outputs by the names of their tensors."""
         if tensor.shape.count(-1) <= 1:
             return self.reshape(tensor, tensor.shape)
         return self._add("RESHAPE", [tensor, self.shape(tensor)], tensor.dtype, tensor.shape)
@@ -259,7 +259,7 @@ class Graph:
         """End the only subgraph and write the file.
 
         Raises:
-            BadInputError: it would be larger than the format can hold.
+            BadInputError: the file would be larger than the format allows.
         """
         self.end(ONLY_SIGNATURE, self.inputs, outputs)
         self._builder.write(path, metadata)
@@ -270,7 +270,7 @@ class Graph:
     def _add_all(
         self, name: str, inputs: Sequence[Tensor], made: Sequence[tuple[str, Sequence[int]]], options: Mapping[str, Any]
     ) -> list[Tensor]:
-        """Add an operator that makes tensors of some types and shapes."""
+        """Add an operator with outputs of some types and shapes."""
         stem = f"{self._prefix}{name.lower()}_{self._builder.num_operators}"
         names = [stem, *(f"{stem}_{at}" for at in range(1, len(made)))]
         outputs = [self._tensor(each, dtype, shape) for each, (dtype, shape) in zip(names, made, strict=True)]

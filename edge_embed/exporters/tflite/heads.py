@@ -1,10 +1,10 @@
-"""Heads in TFLite: rows in blocks, each decoded from the packed table and multiplied with the hidden states.
+"""Output layers in TFLite: rows in blocks, each decoded from the packed table and multiplied with the hidden states.
 
     hidden [*, d], rows of ids 0 ... n - 1  ->  logits [*, n]
-    top-k: the k largest logits (plus a bias [n]) [*, k] and their ids, ties by the lowest id
+    top-k: the k largest logits (plus a bias [n]) [*, k] and their ids, equal ones by lowest id
 
-The next block takes the memory of a block's rows again. Sizes are fixed: with dynamic ones the runtime's product of two
-tensors that are computed cannot be resized.
+The rows of each block reuse the memory of the previous block. Sizes are fixed, because the runtime cannot resize a
+product of two computed tensors.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Rows = Callable[[Tensor], Tensor]  # ids [*] -> rows [*, d]
 
 
 def logits(graph: Graph, hidden: Tensor, rows: Rows, num_rows: int) -> Tensor:
-    """Products of hidden states [*, d] with every row, [*, n], in the type of the hidden states."""
+    """Add products of hidden states [*, d] with every row, [*, n], in the type of the hidden states."""
     flat = graph.cast(graph.reshape(hidden, (-1, hidden.shape[-1])), "float32")  # [B, d]
     zero = _zero(graph, flat)
     blocks = []
@@ -32,12 +32,12 @@ def logits(graph: Graph, hidden: Tensor, rows: Rows, num_rows: int) -> Tensor:
 
 
 def largest(graph: Graph, found: Tensor, bias: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of logits [*, n] plus a bias, [*, k] in order, and their ids, int32."""
+    """Add the k largest of logits [*, n] plus a bias, [*, k] in order, and their ids, int32."""
     return graph.topk(found if bias is None else graph.binary("ADD", found, bias), k)
 
 
 def _zero(graph: Graph, hidden: Tensor) -> Tensor:
-    """A zero [1] that is computed: from constants alone a runtime would make all rows at once, and keep them."""
+    """Return a computed zero [1]: from constants alone a runtime would compute all rows at once, and keep them."""
     first = graph.slice(graph.flatten(hidden), 0, 1)
     same = graph.cast(graph.binary("EQUAL", first, first), "int32")  # 0 for NaN
     return graph.binary("SUB", same, same)

@@ -1,4 +1,4 @@
-"""The manifest of the delegate: the tensors that are inputs, output and table of each use (docs/deployment/tflite-delegate.md)."""
+"""The manifest of the delegate: input, output and table tensors of each use (docs/deployment/tflite-delegate.md)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,18 +15,18 @@ _TYPES: Mapping[str, tuple[str, ...]] = {"ids": _INTEGERS, "offsets": _INTEGERS,
 
 
 def delegate_metadata(lines: Iterable[str | None]) -> Mapping[str, str]:
-    """What a file says to the delegate, from the lines of its uses."""
+    """Return the metadata of a file for the delegate, from the lines of its uses."""
     return {DELEGATE_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
 
 
 def manifest_line(use: Use, packed: PackedTable, said: Mapping[str, Any], fields: Fields | None) -> str | None:
-    """The line of one use, None where no kernel takes its place.
+    """Return the line of one use, or None if no kernel can replace it.
 
     Args:
-        use: of the table.
+        use: use of the table.
         packed: the table.
-        said: inputs, outputs and literals, by the names of the manifest; None for what is left out.
-        fields: what the method says of the table.
+        said: inputs, outputs and literals, by the names of the manifest; None for omitted ones.
+        fields: fields of the method for the table.
     """
     tensors = {name: value for name, value in said.items() if isinstance(value, Tensor)}
     if fields is None or any(tensor.dtype not in _TYPES.get(name, _FLOATS) for name, tensor in tensors.items()):
@@ -34,7 +34,7 @@ def manifest_line(use: Use, packed: PackedTable, said: Mapping[str, Any], fields
     padding = -1 if packed.padding_idx is None else packed.padding_idx
     every = {**said, **fields, "num_embeddings": packed.num_embeddings, "padding_idx": padding}
     words = [f"{name}={_spelled(value)}" for name, value in every.items() if value is not None]
-    if any(len(word.split()) > 1 for word in words):  # a name with a blank cannot be written
+    if any(len(word.split()) > 1 for word in words):  # a name with a blank cannot be represented
         return None
     return " ".join((use, packed.method, *words))
 

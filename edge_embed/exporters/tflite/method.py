@@ -1,4 +1,4 @@
-"""What a compression method tells the TFLite exporter about itself."""
+"""The functions that a compression method supplies to the TFLite exporter."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ Fields = Mapping[str, str | int | tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TfliteMethod:
-    """One method's part in the TFLite target.
+    """The part of one method in the TFLite target.
 
     Attributes:
-        name: the word for the method at every stage.
-        choose: the layout of a packed table in the file, from (packed, what the user wants for DPQ).
-        table_bytes: what the file has beyond the packed form in that layout: (packed, layout).
-        rows: adds the look-up of rows [*ids, d], whose ids are those of the stored order: (graph, name of the table,
-            packed, ids, layout).
-        read: tensors of the packed form that the file has in another form or not at all, by name, from (what the file
-            has of the table, sizes of the packed form, layout).
-        fields: what the delegate's manifest says of a table, None where no kernel reads that layout: (name of the
-            table, packed, layout).
+        name: name of the method at every stage.
+        choose: returns the layout of a packed table in the file: (packed, the user's choice for DPQ).
+        table_bytes: returns the bytes of the file beyond the packed form in that layout: (packed, layout).
+        rows: adds the lookup of rows [*ids, d], with ids in the stored order: (graph, name of the table, packed, ids,
+            layout).
+        read: returns tensors of the packed form that the file stores in another form or omits, by name: (the table's
+            tensors in the file, sizes of the packed form, layout).
+        fields: returns the fields of a table in the delegate's manifest, or None if no kernel reads that layout: (name
+            of the table, packed, layout).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which operators every runtime has that is tried: those of tflite-runtime 2.14, but for calls and loops."""
+"""Operators that every tested runtime supports: those of tflite-runtime 2.14, without calls and loops."""
 
 from collections.abc import Iterable
 
@@ -9,6 +9,6 @@ _LEFT_OUT = {"CALL", "CALL_ONCE", "CUSTOM", "DELEGATE", "IF", "PLACEHOLDER_FOR_G
 
 
 def not_portable(operators: Iterable[str]) -> list[str]:
-    """Those that a runtime lacks, of operators by their names in the schema."""
+    """Return the operators that some runtime lacks, of operators by their names in the schema."""
     numbers = vars(load_schema().BuiltinOperator)
     return sorted(name for name in operators if name in _LEFT_OUT or numbers[name] > numbers[_NEWEST])

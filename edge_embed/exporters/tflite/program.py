@@ -1,4 +1,4 @@
-"""A program of tables alone in TFLite: rows and bags, and the few operators of torch that stand around them.
+"""A program of tables only in TFLite: rows and bags, and the few torch operators around them.
 
 It needs no converter, and its sizes stay dynamic.
 """
@@ -22,14 +22,14 @@ _FLAT = [-1]
 
 
 class UnsupportedError(BadInputError):
-    """The program does what has no place in a graph of tables alone; the message names it."""
+    """The program has an operator that a graph of tables only does not support; the message names it."""
 
 
 def translate(lowered: LoweredProgram, layouts: Mapping[str, Layout]) -> Translated:
-    """A program of tables alone, with its dynamic dimensions.
+    """Translate a program of tables only, with its dynamic dimensions.
 
     Raises:
-        UnsupportedError: the program does more.
+        UnsupportedError: the program has other operators.
     """
     return _Translation(lowered, layouts).run()
 
@@ -43,7 +43,7 @@ class _Translation:
         self._inputs = iter(lowered.program.inputs)
 
     def run(self) -> Translated:
-        """All nodes in order."""
+        """Translate all nodes in order."""
         for node in self._lowered.program.module.graph.nodes:
             if node.op == "placeholder":
                 self._values[node] = self._input()
@@ -90,7 +90,7 @@ class _Translation:
 
 
 def _shapes(program: Program, outputs: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """The dimensions of inputs by name or size, and of outputs, whose names of dimensions are not known."""
+    """Return the dimensions of inputs by name or size, and of outputs, whose names of dimensions are unknown."""
     shapes = {declared.name: [str(size) for size in declared.shape] for declared in program.inputs}
     for name, tensor in outputs.items():
         shapes[name] = ["derived" if size < 0 else str(size) for size in tensor.shape]
@@ -104,7 +104,7 @@ def _named_outputs(program: Program, found: list[Tensor | None]) -> dict[str, Te
     return outputs
 
 
-# The operators of torch that stand around a use of a table: flattened ids, bounds of bags, casts, rotations of rows.
+# The torch operators around a use of a table: flattened ids, bounds of bags, casts, rotations of rows.
 
 
 def _to_copy(graph: Graph, tensor: Tensor, dtype: torch.dtype | None = None, **_: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sizes that a converted model has: a signature for each combination of those that are wanted."""
+"""The sizes of a converted model: a signature for each combination of the requested sizes."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -12,19 +12,19 @@ from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE
 from edge_embed.program.program import Program, Sizes, spelled_sizes
 
 _LARGEST = 2**31 - 1  # sizes are 32-bit numbers
-_MOST_BYTES = 1 << 28  # of an input; a model is tried at every size
+_MOST_BYTES = 1 << 28  # of an input, because a model is run at every size
 
 
 def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> dict[str, Sizes]:
-    """Sizes of all dynamic dimensions, by names such as ``sequence_64``.
+    """Return sizes of all dynamic dimensions, by names such as ``sequence_64``.
 
     Args:
-        program: what is not wanted has the size of its example.
-        wanted: sizes by name of the dimension.
+        program: the program, whose example gives the sizes that are not requested.
+        wanted: requested sizes, by name of the dimension.
 
     Raises:
-        BadInputError: if there is no such dimension, or a size is below 1 or more than the format has room for, or the
-            program does not run at it.
+        BadInputError: there is no such dimension, a size is below 1 or beyond the limit of the format, or the program
+            does not run at it.
     """
     example = program.example_sizes
     _check(wanted, example)
@@ -39,16 +39,16 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
 
 
 def not_at(sizes: Sizes, error: Exception) -> BadInputError:
-    """What to say where a program does not run at some sizes."""
+    """Return the error for a program that does not run at some sizes."""
     return BadInputError(
         f"the model does not run at {spelled_sizes(sizes)}: {one_line(error)}; expected sizes that it takes"
     )
 
 
 def _check_run(program: Program, sizes: Sizes) -> None:
-    """Refuse sizes beyond a table that is looked up by position, and those that memory has no room for.
+    """Refuse sizes beyond a table that is looked up by position, and sizes that exceed memory.
 
-    Other values than the example's may be wrong for the model, so nothing else that it raises counts.
+    Other values than those of the example may be invalid for the model, so its other errors are ignored.
     """
     for declared, example in zip(program.inputs, program.example_inputs, strict=True):
         if (nbytes := prod(declared.sizes(sizes)) * example.itemsize) > _MOST_BYTES:
@@ -66,7 +66,7 @@ def _check_run(program: Program, sizes: Sizes) -> None:
 
 
 def _tiled(example: Tensor, shape: Sequence[int]) -> Tensor:
-    """The example over and over in a shape."""
+    """Repeat the example to fill a shape."""
     for axis, size in enumerate(shape):
         example = example.index_select(axis, torch.arange(size) % max(1, example.shape[axis]))
     return example

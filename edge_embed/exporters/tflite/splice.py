@@ -1,4 +1,4 @@
-"""Subgraphs of other TFLite files in ours: taken over with their weights, connected to operators that were added."""
+"""Copies subgraphs of other TFLite files with their weights, and connects them to added operators."""
 
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
@@ -11,9 +11,9 @@ from edge_embed.exporters.tflite.graph import Tensor
 
 
 def take_over(builder: ModelBuilder, model: Any) -> list[Any]:
-    """The subgraphs of a model (of the schema's classes), changed to refer to our buffers and kinds of operators.
+    """Return the subgraphs of a model (of the schema's classes), changed to refer to our buffers and operator codes.
 
-    Buffers that no tensor refers to are left behind.
+    Buffers without a tensor are left out.
     """
     codes = [
         builder.add_code(max(code.builtinCode, code.deprecatedBuiltinCode), code.version, code.customCode)
@@ -29,14 +29,14 @@ def take_over(builder: ModelBuilder, model: Any) -> list[Any]:
 
 
 def tensor_at(graph: Any, number: int) -> Tensor:
-    """A tensor of a subgraph, as operators that are added take it."""
+    """Return a tensor of a subgraph for use by added operators."""
     tensor = graph.tensors[number]
     sizes = tensor.shape if tensor.shapeSignature is None else tensor.shapeSignature
     return Tensor(int(number), tensor.name.decode(), type_names()[tensor.type], tuple(map(int, sizes)))
 
 
 def connect(graph: Any, replaced: Mapping[int, int]) -> None:
-    """Let the operators of a subgraph read other tensors in place of some, and put each behind those it reads from."""
+    """Replace tensors that operators of a subgraph read, and sort the operators so that each follows its inputs."""
     producers: dict[int, int] = {}
     for number, operator in enumerate(graph.operators):
         operator.inputs = [replaced.get(int(tensor), int(tensor)) for tensor in operator.inputs]
@@ -51,6 +51,6 @@ def connect(graph: Any, replaced: Mapping[int, int]) -> None:
 
 
 def in_order(entries: Sequence[Any]) -> list[int]:
-    """Numbers of the tensors ``args_0``, ``args_1``, ... of a signature."""
+    """Return the numbers of the tensors ``args_0``, ``args_1``, ... of a signature."""
     by_position = {int(entry.name.decode().rpartition("_")[2]): int(entry.tensorIndex) for entry in entries}
     return [by_position[position] for position in sorted(by_position)]

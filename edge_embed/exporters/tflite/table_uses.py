@@ -1,8 +1,8 @@
-"""Uses of a packed table in a TFLite graph, whatever its method: rows, bags, logits, the rows of the largest logits.
+"""Uses of a packed table in a TFLite graph, for any method: rows, bags, logits, top-k.
 
-A table with an order of its own has one ``GATHER`` more: of the row of each id in front, or, in heads, of the logit of
-each id behind. What lies between is the use of the plain table, which the delegate can take over. Its top-k would break
-ties by the lowest row, so the largest logits are found behind that ``GATHER``.
+A table with a row order has an additional ``GATHER``: before the plain use, of the row of each id, or, in an output
+layer, after it, of the logit of each id. The delegate can replace the plain use between. Its top-k would order equal
+values by the lowest row, so the top-k follows that ``GATHER``.
 """
 
 import json
@@ -30,17 +30,17 @@ METHODS: Parts[TfliteMethod] = Parts("tflite")
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table lies in the file, and the bytes that this adds to its packed form."""
+    """The layout of a table in the file, and the bytes that it adds to the packed form."""
 
     name: str
     added_bytes: int
 
 
 def choose_layouts(tables: Mapping[str, PackedTable], tflite_table: str) -> dict[str, Layout]:
-    """The layout of every table.
+    """Return the layout of every table.
 
     Raises:
-        BadInputError: a table cannot have the layout that is wanted.
+        BadInputError: a table does not support the requested layout.
     """
     layouts = {}
     for name, packed in tables.items():
@@ -52,7 +52,7 @@ def choose_layouts(tables: Mapping[str, PackedTable], tflite_table: str) -> dict
 
 
 def stored_hashes(name: str, packed: PackedTable, layout: str) -> Mapping[str, str]:
-    """SHA-256 of what a table stores in that layout, by name of the tensor."""
+    """Return the SHA-256 of the stored tensors of a table in that layout, by name of the tensor."""
     graph = Graph()
     add_use(graph, "rows", name, packed, layout, [graph.input("ids", "int32", (-1,))])
     return graph.hashes
@@ -61,7 +61,7 @@ def stored_hashes(name: str, packed: PackedTable, layout: str) -> Mapping[str, s
 def read_tensors(
     contents: Mapping[str, NDArray[np.uint8]], name: str, entry: TableEntry, layout: str
 ) -> dict[str, NDArray[Any]]:
-    """The tensors of a packed table from what a file holds in that layout; nothing is checked.
+    """Return the tensors of a packed table from those of a file in that layout, without checks.
 
     Raises:
         KeyError, ValueError, IndexError: the file does not hold a table in that layout.
@@ -75,7 +75,7 @@ def read_tensors(
 
 
 def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> str:
-    """What a file says of its layouts; hashes are those of the tensors of all tables, by name."""
+    """Return the metadata text of layouts; hashes are those of the tensors of all tables, by name."""
     entries = {
         table: {
             "layout": layout.name,
@@ -92,15 +92,15 @@ def add_use(
     """Add a use of a table.
 
     Args:
-        graph: where.
-        use: which.
-        name: of the table.
+        graph: the graph that gets the use.
+        use: the use.
+        name: name of the table.
         packed: the table.
-        layout: how it lies in the file.
-        leading: the arguments before the table, in the order of the operators of torch: tensors, None, literals.
+        layout: layout of the table in the file.
+        leading: the arguments before the table, in the order of the torch operators: tensors, None, literals.
 
     Returns:
-        The results, and their line in the manifest of the delegate, None where it has none.
+        The results, and their line in the manifest of the delegate, or None.
     """
     given = dict(zip((declared.split()[1] for declared in LEADING[use]), leading, strict=True))
     row_order = packed.tensors().get("row_order")
@@ -117,7 +117,7 @@ def add_use(
 def _add_plain(
     graph: Graph, use: Use, name: str, packed: PackedTable, layout: str, given: Mapping[str, Any]
 ) -> tuple[tuple[Tensor, ...], str | None]:
-    """Add a use of a table in the order of its rows, as `add_use`, from the arguments by name."""
+    """Add a use of a table in the order of its rows, as `add_use` does, from the arguments by name."""
     method = METHODS[packed.method]
     with located(f"table {name}"):
         results = _USES[use](graph, packed, lambda ids: method.rows(graph, name, packed, ids, layout), **given)

@@ -1,4 +1,4 @@
-"""What becomes of a lowered program in TFLite, on the way to a file."""
+"""A lowered program as a TFLite model, before it is written to a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class Translated:
     """A program as a model of TFLite.
 
     Attributes:
-        builder: the model, complete but for its metadata.
-        hashes: SHA-256 of what tables store, by name of the tensor.
-        delegate: the line of each use in the manifest that the delegate reads, None where it has none.
-        shapes: of inputs and outputs, in order: names of dynamic dimensions, and sizes, those of all signatures.
-        signatures: the sizes of the dynamic dimensions of the program, by name of the signature that is for them alone.
+        builder: the model, complete except for its metadata.
+        hashes: SHA-256 of the stored tensors of tables, by name of the tensor.
+        delegate: the line of each use in the manifest of the delegate, or None.
+        shapes: dimensions of inputs and outputs, in order: names of dynamic ones, and sizes, those of all signatures.
+        signatures: the sizes of the dynamic dimensions of the program, by name of the signature for these sizes.
     """
 
     builder: ModelBuilder

@@ -2,9 +2,9 @@
 
     ids [*], core_k float32 or float16 [I_k, R_k, J_k R_{k+1}]  ->  rows [*ids, d]
 
-The first core is kept as [I_0, R_0 J_0, R_1], from where the product grows to the right. With R_0 = R_N > 1 (a tensor
-ring) the row is the trace over that rank. Ids from n on can have digits that exist, and int64 ids are cut to int32 for
-their digits, so ids are compared with the limits first, and a ``GATHER`` refuses what that gives.
+The first core is stored as [I_0, R_0 J_0, R_1], from which the product grows to the right. With R_0 = R_N > 1 (a tensor
+ring) the row is the trace over that rank. Ids from n on may have valid digits, and int64 ids are truncated to int32 for
+their digits. So ids are compared with the limits first, and a ``GATHER`` refuses ids out of range.
 """
 
 import numpy as np
@@ -20,10 +20,10 @@ _LARGEST_ID = 2**31 - 1
 
 
 def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -> Tensor:
-    """Rows [*ids, d] in the type of the table.
+    """Add the lookup of rows [*ids, d] in the type of the table.
 
     Raises:
-        BadInputError: there are more rows than int32 can number.
+        BadInputError: there are more rows than int32 can index.
     """
     if packed.shape.num_rows > _LARGEST_ID:
         got = f"got {packed.shape.num_rows:,} rows by the row shape"
@@ -48,16 +48,16 @@ def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -
 
 
 def _checked(graph: Graph, ids: Tensor, num_rows: int) -> Tensor:
-    """Ids as int32, of which those out of range are refused."""
+    """Convert ids to int32; ids out of range are refused."""
     above = graph.binary("LESS", graph.constant(-1, ids.dtype), ids)
     below = graph.binary("LESS", ids, graph.constant(num_rows, ids.dtype))
-    sound = graph.binary("ADD", graph.cast(above, "int32"), graph.cast(below, "int32"))  # 2 where both hold
+    sound = graph.binary("ADD", graph.cast(above, "int32"), graph.cast(below, "int32"))  # 2 if both conditions hold
     nothing = graph.gather(graph.constant([0]), graph.binary("SUB", sound, graph.constant(2)))
     return graph.binary("ADD", graph.cast(ids, "int32"), nothing)
 
 
 def _digits(graph: Graph, ids: Tensor, row_shape: tuple[int, ...]) -> list[Tensor]:
-    """Digits of ids, the most significant first."""
+    """Return the digits of ids, the most significant first."""
     digits: list[Tensor] = []
     for base in reversed(row_shape[1:]):
         digits.insert(0, graph.binary("FLOOR_MOD", ids, graph.constant(base)))
@@ -66,7 +66,7 @@ def _digits(graph: Graph, ids: Tensor, row_shape: tuple[int, ...]) -> list[Tenso
 
 
 def _trace(graph: Graph, product: Tensor, packed: PackedTT) -> Tensor:
-    """[B, R d, R] -> [B, d]."""
+    """Compute the trace of [B, R d, R] -> [B, d]."""
     ring, dim = packed.shape.ranks[0], packed.embedding_dim
     if ring == 1:
         return graph.reshape(product, (-1, dim))

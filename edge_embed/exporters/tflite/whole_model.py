@@ -1,7 +1,7 @@
-"""Whole models in TFLite: the body, converted by litert-torch, with tables put in; one subgraph for each signature.
+"""Whole models in TFLite: the body, converted by litert-torch, with tables inserted; one subgraph per signature.
 
-A converted body has fixed sizes, so each signature is for one size of every dynamic dimension. All of them share the
-weights and the tables. Inputs have the types of the model; whatever integers the body computes with are int32.
+A converted body has fixed sizes, so each signature has one size of every dynamic dimension. All signatures share the
+weights and the tables. Inputs have the types of the model; integers inside the body are int32.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,16 +25,16 @@ from edge_embed.program.program import Sizes, dtype_name
 def translate_whole(
     lowered: LoweredProgram, layouts: Mapping[str, Layout], signatures: Mapping[str, Sizes]
 ) -> Translated:
-    """A program with a subgraph for each signature.
+    """Translate a program, with a subgraph for each signature.
 
     Args:
         lowered: the program.
-        layouts: of its tables.
+        layouts: layouts of its tables.
         signatures: sizes of all dynamic dimensions, by the name of the signature.
 
     Raises:
-        BadInputError: if an operator has no equivalent in TFLite, or the program does not run at a size.
-        EdgeEmbedError: if litert-torch is not installed.
+        BadInputError: an operator has no equivalent in TFLite, or the program does not run at a size.
+        EdgeEmbedError: litert-torch is not installed.
     """
     cut, builder, parts = cut_program(lowered), ModelBuilder(), list[_Part]()
     for name, (subgraph, numbers) in _subgraphs(cut, builder, signatures).items():
@@ -50,7 +50,7 @@ def translate_whole(
 def _subgraphs(
     cut: CutProgram, builder: ModelBuilder, signatures: Mapping[str, Sizes]
 ) -> dict[str, tuple[Any, dict[Value, int]]]:
-    """The converted body for each signature, and the tensors in it that hold inputs, given values and made ones."""
+    """Return the converted body for each signature, and its tensors for inputs, given values and made ones."""
     if cut.body is None:
         return {name: (None, {}) for name in signatures}
     model = builder.schema.ModelT.InitFromPackedBuf(convert_body(cut, cut.body, signatures), 0)
@@ -73,7 +73,7 @@ def _check_operators(model: Any) -> None:
 
 
 class _Part:
-    """One subgraph; its tensors by the values that they hold."""
+    """One subgraph, with its tensors by their values."""
 
     def __init__(
         self, cut: CutProgram, builder: ModelBuilder, subgraph: Any, numbers: Mapping[Value, int], prefix: str
@@ -83,25 +83,25 @@ class _Part:
         self._subgraph, self._numbers = subgraph, numbers
         self._tensors: dict[Value, Tensor] = {}
         self._named_tensors: dict[int, Tensor] = {}
-        self._made: dict[int, Tensor] = {}  # in place of tensors of the body: by tables, or of another type
+        self._made: dict[int, Tensor] = {}  # replaces tensors of the body: by results of tables, or another type
         for tensor in () if subgraph is None else subgraph.tensors:
             tensor.name = prefix.encode() + tensor.name
 
     def add_inputs(self, sizes: Sizes) -> None:
-        """Name the inputs as the program does; where there is no body, make them."""
+        """Give the inputs the names of the program; without a body, add them."""
         for value, declared in zip(self._cut.inputs, self._cut.lowered.program.inputs, strict=True):
             dtype, shape = dtype_name(declared.dtype), declared.sizes(sizes)
             number = self._numbers.get(value)
             if number is not None and tensor_at(self._subgraph, number).dtype == dtype:
                 self._tensors[value] = self._named(value, declared.name)
                 continue
-            # The converter makes int64 int32. Tables take ids as they are; no other integer may wrap around unseen.
+            # The converter turns int64 into int32. Tables accept ids unchanged; other integers must not wrap unnoticed.
             self._tensors[value] = self.graph.input(declared.name, dtype, shape)
             if number is not None and self._is_read(number):
                 self._made[number] = self.graph.narrowed(self._tensors[value])
 
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
-        """Add all uses of tables, and give what they make to the body."""
+        """Add all uses of tables, and connect their results to the body."""
         for cut in self._cut.cuts:
             packed, leading = self._cut.lowered.tables[cut.table], [self._argument(given) for given in cut.leading]
             results, line = add_use(self.graph, cut.call.use, cut.table, packed, layouts[cut.table].name, leading)
@@ -117,17 +117,17 @@ class _Part:
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """By name."""
+        """Return the inputs by name."""
         names = [declared.name for declared in self._cut.lowered.program.inputs]
         return dict(zip(names, map(self._tensor, self._cut.inputs), strict=True))
 
     @property
     def outputs(self) -> dict[str, Tensor]:
-        """By name."""
+        """Return the outputs by name."""
         return dict(zip(self._cut.lowered.program.output_names, map(self._tensor, self._cut.outputs), strict=True))
 
     def _is_read(self, number: int) -> bool:
-        """Whether the body computes with an input, or gives it back: a cast to int32 does nothing there."""
+        """Return whether the body computes with an input, or returns it: otherwise a cast to int32 has no use."""
         given_back = list(self._numbers.values()).count(number) > 1
         return given_back or any(number in operator.inputs for operator in self._subgraph.operators)
 
@@ -142,9 +142,9 @@ class _Part:
         return self._tensors[value]
 
     def _named(self, value: Value, name: str) -> Tensor:
-        """The tensor of a value, under a name that the manifest of the delegate can hold.
+        """Return the tensor of a value, with a name that the manifest of the delegate can hold.
 
-        Two values may share it: where a body adds zeros, the converter leaves out what it adds them to.
+        Two values may share it: the converter omits additions of zero.
         """
         number = self._numbers[value]
         if number in self._made:

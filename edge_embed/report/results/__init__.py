@@ -1,1 +1,1 @@
-"""What commands found, as dataclasses and JSON; each names the view that shows it."""
+"""Results of commands as dataclasses and JSON; each names the view that renders it."""

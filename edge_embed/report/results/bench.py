@@ -1,6 +1,6 @@
-"""The result of `edge-embed bench`, for people and for programs.
+"""Result of `edge-embed bench`, for people and for programs.
 
-Figures are medians over rounds. Ratios are time of the peer / our time, within rounds: above 1 ours is faster.
+Figures are medians over rounds. A ratio is the time of the peer / our time within a round: above 1 ours is faster.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Figure:
-    """One contender in one measurement.
+    """Figure of one contender in one measurement.
 
     Attributes:
-        name: of the contender.
-        what: is called, and what was done before the clock runs.
-        cpu_microseconds: a call, on all threads; None where it was not measured.
-        wall_microseconds: a call.
+        name: name of the contender.
+        what: the call that is timed, and the preparation before the clock runs.
+        cpu_microseconds: CPU time per call on all threads; None if not measured.
+        wall_microseconds: wall time per call.
         nanoseconds_per_item: CPU time / batch.
-        empty_call_microseconds: CPU time of a call that does nothing, by the same way; None where it goes another way.
-        empty_call_share: the same / cpu_microseconds.
-        cpu_ratio: its CPU time / ours; None for ours.
-        wall_ratio: its wall time / ours; None for ours.
-        error: largest difference from the packed form in float64 / the largest number there.
+        empty_call_microseconds: CPU time of an empty call through the same interface; None if that is not measured.
+        empty_call_share: empty_call_microseconds / cpu_microseconds.
+        cpu_ratio: CPU time of this contender / ours; None for ours.
+        wall_ratio: wall time of this contender / ours; None for ours.
+        error: largest difference from the packed form in float64 / largest number of the packed form's result.
         reason: why it was not measured.
     """
 
@@ -44,35 +44,38 @@ class Figure:
     reason: str = ""
 
     def ratio(self, threads: int) -> Interval | None:
-        """The ratio that counts: CPU time of one thread, wall time of several, of which the slowest is waited for."""
+        """Return the ratio that is reported: CPU time for one thread, wall time for several threads.
+
+        Wall time counts for several threads because a call waits for the slowest of them.
+        """
         return self.cpu_ratio if threads == 1 else self.wall_ratio
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One use of one table at one batch.
+    """One use of one table at one batch size.
 
     Attributes:
-        table: its name, or what it was made from.
+        table: name of the table, or the data that it was made from.
         method: ``dpq``, ...
         num_embeddings: rows n.
         embedding_dim: columns d.
-        packed_bytes: of its tensors.
-        session_bytes: that a session takes at most beside them, to be faster.
-        dense_bytes: of the float32 table that it stands for.
+        packed_bytes: bytes of the packed tensors.
+        session_bytes: most session memory of the table.
+        dense_bytes: bytes of the float32 table that it replaces.
         use: ``rows``, ``bag (mean)`` (or its other modes), ``logits``, ``topk`` or ``kernel``.
-        k: how many of the largest logits are found; None but for ``topk``.
-        batch: ids or states a call.
+        k: number of the largest logits; None except for ``topk``.
+        batch: ids or hidden states per call.
         items: ``ids`` or ``states``.
-        ids: their distribution.
+        ids: distribution of the ids.
         cache: ``warm`` or ``cold``.
-        threads: of a call, in every library.
-        operations: of a call, at least.
-        bytes: that a call reads and writes, at least.
+        threads: threads of a call, in every library.
+        operations: least operations of a call.
+        bytes: least bytes that a call reads and writes.
         gigaflops: operations / our CPU time.
         gigabytes_per_second: bytes / our CPU time.
-        ours: our figure.
-        peers: everyone else's.
+        ours: figure of our kernel.
+        peers: figures of all peers.
     """
 
     table: str
@@ -98,7 +101,7 @@ class Measurement:
 
     @property
     def call(self) -> str:
-        """What a call is, in words."""
+        """Return a description of the call: batch, k, ids, cache, threads."""
         k = "" if self.k is None else f", k = {self.k}"
         ids = f", {self.ids}" if self.items == "ids" else ""
         threads = f", {self.threads} threads" if self.threads > 1 else ""
@@ -107,11 +110,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Roofs:
-    """What one thread of the machine can do at most.
+    """Upper limits of one thread of the machine.
 
     Attributes:
-        read: GB/s from each level of its memory.
-        multiply_add: GFLOP/s in registers, float32.
+        read: GB/s from each level of the memory.
+        multiply_add: GFLOP/s of float32 multiply-adds in registers.
     """
 
     read: Mapping[str, float]
@@ -120,15 +123,15 @@ class Roofs:
 
 @dataclass(frozen=True, repr=False)
 class BenchReport(Shown):
-    """What `bench` measured.
+    """Report of `bench`.
 
     Attributes:
-        file: whose tables they are; None for random ones.
-        seed: of tables, ids and order.
-        rounds: that count.
+        file: file that holds the tables; None for random tables.
+        seed: seed of tables, ids and order.
+        rounds: number of rounds in the figures.
         machine: processor, versions, load.
-        method: clocks, order and caches, in words.
-        roofs: of the machine.
+        method: clocks, order and caches, as a text.
+        roofs: upper limits of the machine.
         measurements: in the order in which they were made.
     """
 
@@ -142,5 +145,5 @@ class BenchReport(Shown):
     view = "edge_embed.report.views.bench:render"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
         return {"schema_version": SCHEMA_VERSION, **asdict(self)}

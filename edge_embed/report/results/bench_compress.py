@@ -1,6 +1,6 @@
-"""The result of `edge-embed bench --use compress`, for people and for programs.
+"""Result of `edge-embed bench --use compress`, for people and for programs.
 
-Times are medians over rounds. Ratios are our time / the time of the library, within rounds: below 1 ours is faster.
+Times are medians over rounds. A ratio is our time / the time of the library within a round: below 1 ours is faster.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Compressed:
-    """What one contender made of a table.
+    """Table that one contender compressed.
 
     Attributes:
-        name: of the contender.
-        what: is called, and what was done before the clock runs.
-        cpu_seconds: on all threads; None where it was not measured, and so are the others.
-        wall_seconds: that went by.
-        packed_bytes: of what it made.
-        mean_cosine: of its rows and those of the dense table.
+        name: name of the contender.
+        what: the call that is timed, and the preparation before the clock runs.
+        cpu_seconds: CPU time on all threads; None, like all other figures, if not measured.
+        wall_seconds: wall time.
+        packed_bytes: bytes of the compressed table.
+        mean_cosine: mean cosine of its rows and the dense rows.
         relative_error: ||C - E|| / ||E||, Frobenius.
-        our_cpu_ratio: our CPU time / its; None for ours.
-        our_wall_ratio: our wall time / its; None for ours.
+        our_cpu_ratio: our CPU time / CPU time of this contender; None for ours.
+        our_wall_ratio: our wall time / wall time of this contender; None for ours.
         reason: why it was not measured.
     """
 
@@ -42,25 +42,28 @@ class Compressed:
     reason: str = ""
 
     def ratio(self, threads: int) -> Interval | None:
-        """The ratio that counts: CPU time of one thread, wall time of several, of which the slowest is waited for."""
+        """Return the ratio that is reported: CPU time for one thread, wall time for several threads.
+
+        Wall time counts for several threads because a call waits for the slowest of them.
+        """
         return self.our_cpu_ratio if threads == 1 else self.our_wall_ratio
 
 
 @dataclass(frozen=True)
 class CompressMeasurement:
-    """One table made small in one way.
+    """One table, compressed with one setting by every contender.
 
     Attributes:
-        table: its name, or what it was made from.
+        table: name of the table, or the data that it was made from.
         num_embeddings: rows n.
         embedding_dim: columns d.
-        dense_bytes: of the float32 table.
+        dense_bytes: bytes of the float32 table.
         method: ``dpq``, ...
-        setting: its sizes.
-        task: ``table``: all of it; ``codes``: those alone, of given centroids.
-        threads: of every contender.
-        ours: our figures.
-        peers: everyone else's.
+        setting: sizes of the method.
+        task: ``table`` for the whole fit; ``codes`` for the assignment of codes to given centroids.
+        threads: threads of every contender.
+        ours: figures of our fit.
+        peers: figures of all peers.
     """
 
     table: str
@@ -76,21 +79,21 @@ class CompressMeasurement:
 
     @property
     def words(self) -> str:
-        """What is made, in words."""
+        """Return a description: method, setting, task and threads."""
         threads = f", {self.threads} threads" if self.threads > 1 else ""
         return f"{self.method} {self.setting}{', codes alone' if self.task == 'codes' else ''}{threads}"
 
 
 @dataclass(frozen=True, repr=False)
 class CompressBench(Shown):
-    """What `bench` measured of compressing.
+    """Report of `bench --use compress`.
 
     Attributes:
-        file: whose tables they are; None for random ones.
-        seed: of tables, methods and order.
-        rounds: that count.
+        file: file that holds the tables; None for random tables.
+        seed: seed of tables, methods and order.
+        rounds: number of rounds in the figures.
         machine: processor, versions, load.
-        method: tables, clocks and order, in words.
+        method: tables, clocks and order, as a text.
         measurements: in the order in which they were made.
     """
 
@@ -103,5 +106,5 @@ class CompressBench(Shown):
     view = "edge_embed.report.views.bench_compress:render"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
         return {"schema_version": SCHEMA_VERSION, **asdict(self)}

@@ -1,9 +1,9 @@
-"""What the bytes of an exported file are: tensors of tables, dense weights, graph, ...; together all of them."""
+"""Parts of the bytes of an exported file: tensors of tables, dense weights, graph, ...; they add up to the file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-# Of a file as a whole; the parts of a table are named as its tensors (codes, values, row_offsets, core_0, ...).
+# Parts of a file as a whole. A part of a table has the name of its tensor (codes, values, row_offsets, core_0, ...).
 FILE_PARTS: Mapping[str, str] = {
     "dense": "initializers and constants outside of compressed tables",
     "graph": "nodes, names and types",
@@ -13,7 +13,7 @@ FILE_PARTS: Mapping[str, str] = {
     "metadata": "strings that travel with the model",
     "padding": "between tensors in a file beside the model",
 }
-# Not in the file: the device needs it once for all models.
+# Outside of the file: the device stores the library once for all models.
 LIBRARY = "library"
 
 
@@ -22,9 +22,9 @@ class SizePart:
     """Bytes of one part of the files.
 
     Attributes:
-        table: the table that it belongs to, None for a part of the file as a whole.
-        name: of a tensor of the table, or a key of `FILE_PARTS`.
-        bytes: in the files, exact.
+        table: table that the part belongs to; None for a part of the file as a whole.
+        name: name of a tensor of the table, or a key of `FILE_PARTS`.
+        bytes: exact number of bytes in the files.
     """
 
     table: str | None
@@ -33,12 +33,12 @@ class SizePart:
 
     @property
     def title(self) -> str:
-        """``words codes``, or ``graph``."""
+        """Return a title such as ``words codes`` or ``graph``."""
         return self.name if self.table is None else f"{self.table} {self.name}"
 
 
 def by_table(parts: Iterable[SizePart]) -> dict[str, int]:
-    """Bytes of every table."""
+    """Return the bytes of every table."""
     found: dict[str, int] = {}
     for part in parts:
         if part.table is not None:
@@ -47,7 +47,7 @@ def by_table(parts: Iterable[SizePart]) -> dict[str, int]:
 
 
 def by_name(parts: Iterable[SizePart]) -> dict[str, int]:
-    """Bytes of the parts of a name, in all tables together."""
+    """Return the bytes of the parts by name, summed over all tables."""
     found = dict.fromkeys(FILE_PARTS, 0)
     for part in parts:
         found[part.name] = found.get(part.name, 0) + part.bytes

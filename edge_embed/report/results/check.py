@@ -1,25 +1,25 @@
-"""The result of `edge-embed check`, for people, for programs, and as the baseline of later checks.
+"""Result of `edge-embed check`, for people, for programs, and as the baseline of later checks.
 
 `CheckReport.to_json` is the schema, version 1; the class docstrings below explain every key:
 
     schema_version, kind        1, "edge-embed check"
-    passed, complete, exit_code whether nothing failed; whether everything ran; as the command ends
-    failures                    a sentence for everything that makes it end so
+    passed, complete, exit_code whether nothing failed; whether everything ran; exit code of the command
+    failures                    a sentence for each cause of an exit code other than 0
     budget                      edge-embed.toml as it was read
     environment                 versions, processor, operator library
     findings                    [Finding]
     baseline                    the path of the earlier report, or null
     base                        BaseResult or null
     metric                      MetricResult or null
-    validation                  what `edge-embed validate --json` prints
+    validation                  the output of `edge-embed validate --json`
     grown                       bytes now less bytes in the baseline, by name of the size
-    warnings                    what the report that was replaced by this one has, and this one has not
+    warnings                    entries of the replaced report that this report lacks
     changes                     [Change] of settings, tables and versions since the baseline
-    accept                      the command that makes this state the baseline, empty without one
-    acceptance                  what became of the baseline that was to be replaced, empty where none was
+    accept                      the command that makes this state the baseline, empty without a baseline
+    acceptance                  outcome of a replacement of the baseline, empty without one
 
-Every number is finite or null. A later version of the schema may add keys; it changes `schema_version` when one changes
-its meaning or goes away.
+Every number is finite or null. A later version of the schema may add keys. `schema_version` changes when a key changes
+its meaning or is removed.
 """
 
 from collections import Counter
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed check"
-MODEL = "model"  # the subject of a comparison that is the whole model
+MODEL = "model"  # subject of a comparison of the whole model
 
-# In this order: what is wrong is said before what is large or slow.
+# Order of precedence: wrong results come before size, and size before latency.
 EXIT_CODES: Mapping[Requirement, int] = {
     "parity": ParityError.exit_code,
     "size": SizeError.exit_code,
@@ -51,17 +51,17 @@ EXIT_CODES: Mapping[Requirement, int] = {
 
 @dataclass(frozen=True)
 class Side:
-    """A model in a process of its own, for information: no requirement looks at it.
+    """A model measured in a process of its own, for information: no requirement uses these figures.
 
     Attributes:
         name: ``base`` or ``candidate``.
         file: the exported file.
-        library: SHA-256 of the operator library it ran with, for TFLite of the delegate.
-        resident: growth of resident memory, from before the session to after its first run, bytes.
-        peak: the same, of the most that it was on the way.
-        open_seconds: to make the session, wall time.
-        first_call_seconds: of the first run, wall time.
-        reason: why it was not measured; then the four are None.
+        library: SHA-256 of the operator library, or of the delegate for TFLite.
+        resident: growth of resident memory in bytes, from before the session to after its first run.
+        peak: largest growth of resident memory in bytes within that time.
+        open_seconds: wall time to create the session.
+        first_call_seconds: wall time of the first run.
+        reason: why it was not measured; the four figures are None then.
     """
 
     name: str
@@ -80,11 +80,11 @@ class Comparison:
 
     Attributes:
         subject: `MODEL`, or ``table <name>, <use>``.
-        items: ids or states a call, None for the whole model.
-        cpu: ratio of CPU times, which decides; None where it was not measured.
+        items: ids or states per call, None for the whole model.
+        cpu: ratio of CPU times, which decides; None if not measured.
         wall: ratio of wall times.
         base_microseconds: median CPU time of a call of the base; depends on the machine and the day.
-        candidate_microseconds: the same of the candidate.
+        candidate_microseconds: median CPU time of a call of the candidate.
         reason: why it was not measured.
     """
 
@@ -98,16 +98,16 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The subject with its number of items."""
+        """Return the subject with its number of items."""
         return self.subject if self.items is None else f"{self.subject}, {self.items:,} a call"
 
 
 @dataclass(frozen=True)
 class BaseResult:
-    """The exported file beside an earlier one, in one process.
+    """Comparison of the exported file with an earlier one, in one process.
 
     Attributes:
-        method: clock, threads, order and inputs, in words.
+        method: clock, threads, order and inputs, as a text.
         sides: base and candidate, each in a process of its own.
         comparisons: the whole model, and every table.
     """
@@ -119,13 +119,13 @@ class BaseResult:
 
 @dataclass(frozen=True)
 class MetricResult:
-    """What the metric gave; higher is better.
+    """Values of the metric; higher is better.
 
     Attributes:
         function: ``package.module:function``.
-        exported: of the exported file.
-        model: of the training form.
-        base: of the base, None where there is none.
+        exported: value of the exported file.
+        model: value of the training form.
+        base: value of the base, None without a base.
     """
 
     function: str
@@ -136,21 +136,21 @@ class MetricResult:
 
 @dataclass(frozen=True, repr=False)
 class CheckReport(Shown):
-    """What `check` found.
+    """Report of `check`.
 
     Attributes:
-        budget: as it was read.
+        budget: the budget file as it was read.
         environment: versions, processor and operator library.
-        findings: one entry per requirement and thing it holds for.
-        baseline: the earlier report that sizes were compared with, None if none was given.
-        base: latency beside an earlier file, None if none was given.
+        findings: one entry for each requirement and each subject of it.
+        baseline: path of the earlier report that sizes are compared with; None if none was given.
+        base: latency compared with an earlier file; None if none was given.
         metric: None if the budget names none.
-        validation: everything that `validate` found.
-        grown: bytes now less bytes in the baseline, by size; what is gone is negative.
-        warnings: what the report that is replaced by this one has, and this one has not.
-        changes: of settings, tables and versions since the baseline.
-        accept: the command that makes this state the baseline, empty without one.
-        acceptance: what became of the baseline that was to be replaced, in words; empty where none was.
+        validation: report of `validate`.
+        grown: bytes now less bytes in the baseline, by size; a removed part is negative.
+        warnings: entries of the replaced report that this report lacks.
+        changes: changed settings, tables and versions since the baseline.
+        accept: command that makes this state the baseline; empty without a baseline.
+        acceptance: outcome of a replacement of the baseline, as a text; empty without one.
     """
 
     budget: Mapping[str, Any]
@@ -169,27 +169,31 @@ class CheckReport(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed; what did not run is for `complete` to tell."""
+        """Return whether nothing failed; `complete` covers findings that did not run."""
         return all(finding.status != "failed" for finding in self.findings)
 
     @property
     def complete(self) -> bool:
-        """Whether everything ran."""
+        """Return whether everything ran."""
         return all(finding.status != "not run" for finding in self.findings)
 
     @property
     def exit_code(self) -> int:
-        """0; 3 where parity failed, else 4 where a size did, else 5; else 1 where something that must run has not."""
+        """Return the code of the most severe outcome.
+
+        The first that applies decides: 3 for failed parity, 4 for a failed size, 5 for failed latency, 1 for a required
+        check that did not run. Without any of them, the code is 0.
+        """
         failed = {finding.requirement for finding in self.findings if finding.status == "failed"}
         missing = any(finding.is_missing for finding in self.findings)
         return next((code for requirement, code in EXIT_CODES.items() if requirement in failed), int(missing))
 
     def failures(self) -> list[str]:
-        """A sentence for everything that failed, or must run and has not."""
+        """Return a sentence for each finding that failed, and for each required one that did not run."""
         return [finding.sentence() for finding in self.findings if finding.status == "failed" or finding.is_missing]
 
     def shown(self) -> list[Finding]:
-        """The findings for people: everything that grew by too much is one, which says why and how to accept it."""
+        """Return the findings for people: all failed growth is one finding, with its cause and remedy."""
         failed = [finding for finding in self.findings if is_growth(finding)]
         if not failed:
             return list(self.findings)
@@ -202,18 +206,18 @@ class CheckReport(Shown):
         ]
 
     def growth(self) -> str:
-        """By how much the model grew beyond what is allowed, why, and how to accept it; empty where it did not."""
+        """Describe growth beyond the limits, its cause and the command that accepts it; empty if nothing failed."""
         failed = [finding for finding in self.findings if is_growth(finding)]
         return growth_words(failed, self.changes, self.grown, self.accept) if failed else ""
 
     def reasons(self) -> list[str]:
-        """As `failures`, of what is shown to people."""
+        """Return the likely cause and the sentences of `failures` for the findings that people see."""
         found = [finding.sentence() for finding in self.shown() if finding.status == "failed" or finding.is_missing]
         return [*self._cause, *found]
 
     @property
     def note(self) -> str:
-        """The likely cause of failures, and settings that changed since the baseline, where no finding says so."""
+        """Return the likely cause of failures, and the changed settings unless a finding states them."""
         told = any(map(is_growth, self.findings)) or not self.changes
         since = self.acceptance if told else f"changed since the baseline: {changed(self.changes)}"
         return ". ".join([*self._cause, *([since] if since else [])])
@@ -224,14 +228,14 @@ class CheckReport(Shown):
 
     @property
     def verdict(self) -> str:
-        """The outcome in one line."""
+        """Return the outcome in one line."""
         counts = Counter(finding.status for finding in self.shown())
         missing = sum(finding.is_missing for finding in self.findings)
         must = f", {missing} of them must" if missing else ""
         return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run{must}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": KIND,
@@ -244,5 +248,5 @@ class CheckReport(Shown):
         }
 
     def show(self, console: "Console") -> None:
-        """Print on a console; in a log every finding stays one line, to be searched and its command to be copied."""
+        """Print on a console; in a log every finding stays one line, to search it and copy its command."""
         console.print(self.render(), soft_wrap=not console.is_terminal)

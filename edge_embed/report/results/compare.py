@@ -1,4 +1,4 @@
-"""The result of `edge-embed compare`: several exported models side by side, and which of them are worth choosing.
+"""Result of `edge-embed compare`: several exported models side by side, and the Pareto front among them.
 
 `CompareReport.to_json` is the schema, version 1; the class docstrings below explain its keys. Every number is finite or
 null.
@@ -20,19 +20,19 @@ class Candidate:
     """One exported model.
 
     Attributes:
-        name: of its report, without folder and suffix where that tells it from the others.
+        name: name of its report, without folder and suffix if it stays unique.
         file: the exported file.
-        methods: of its tables: ``dpq``, ...
+        methods: methods of its tables: ``dpq``, ...
         on_disk: bytes of all its files.
-        zipped: the same, each deflated.
+        zipped: bytes of all its files, each deflated.
         dense_equivalent: bytes of its files if every compressed table were dense float32.
-        metric: what the metric gave on the exported file; None without one.
-        model_metric: what it gave on the training form.
-        latency: time of the whole model / time of another, by the name of that.
-        tables: what each is made with and takes, by name: ``method``, sizes, ``packed_bytes``, ...
-        times: of look-ups in tables / of those in dense ones, by table and by what was looked up.
-        status: ``failed`` where its report has a failure, ``not run`` where something in it has not run.
-        machine: on which it was looked at, in words.
+        metric: value of the metric for the exported file; None without a metric.
+        model_metric: value of the metric for the training form.
+        latency: time of the whole model / time of another, by name of the other.
+        tables: method, settings and bytes of each table, by name: ``method``, sizes, ``packed_bytes``, ...
+        times: time of lookups in a table / time in the dense one, by table and by lookup.
+        status: ``failed`` if its report has a failure, ``not run`` if a check of it did not run.
+        machine: machine of the report, as a text.
     """
 
     name: str
@@ -51,16 +51,16 @@ class Candidate:
 
     @property
     def ratio(self) -> float:
-        """How many times smaller than with dense tables."""
+        """Return the compression ratio of the files, relative to files with dense tables."""
         return self.dense_equivalent / self.on_disk
 
 
 @dataclass(frozen=True, repr=False)
 class CompareReport(Shown):
-    """Candidates beside each other.
+    """Several candidates, compared.
 
     Attributes:
-        metric: the function, of which more is better; None where no report has one.
+        metric: the function, higher is better; None if no report has one.
         candidates: smallest first.
     """
 
@@ -70,13 +70,13 @@ class CompareReport(Shown):
 
     @property
     def front(self) -> tuple[str, ...]:
-        """Names of those than which no other is smaller and as good, or better and as small; none that failed."""
+        """Return the names on the Pareto front: none that failed, none that another beats in size and metric."""
         rivals = [one for one in self.candidates if one.metric is not None and one.status != "failed"]
         return tuple(one.name for one in rivals if not any(_is_better(other, one) for other in rivals))
 
     @property
     def note(self) -> str:
-        """What is missing, empty if nothing is."""
+        """Return a note on missing figures, or an empty text."""
         return " ".join(filter(None, (self._note_on_metric(), self._note_on_latency())))
 
     def _note_on_metric(self) -> str:
@@ -91,7 +91,7 @@ class CompareReport(Shown):
         return f"Latency was not measured of {', '.join(without)}: {remedy}." if without else ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": KIND,
@@ -102,7 +102,7 @@ class CompareReport(Shown):
 
 
 def _is_better(other: Candidate, one: Candidate) -> bool:
-    """Whether a choice of the one would be a mistake, for there is the other."""
+    """Return whether ``other`` dominates ``one``: no larger, no lower in the metric, and different."""
     assert one.metric is not None
     assert other.metric is not None
     no_worse = other.on_disk <= one.on_disk and other.metric >= one.metric

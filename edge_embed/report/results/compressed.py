@@ -1,4 +1,4 @@
-"""The result of `edge_embed.compress`, for people and for programs."""
+"""Result of `edge_embed.compress`, for people and for programs."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -18,9 +18,9 @@ class Trial:
 
     Attributes:
         method: ``dpq``, ...
-        setting: its sizes and types.
-        nbytes: of the packed table.
-        mean_cosine: with the dense rows, over a sample of them.
+        setting: sizes and types of the method.
+        nbytes: bytes of the packed table.
+        mean_cosine: mean cosine with the dense rows, over a sample of them.
         relative_error: ||C - E|| / ||E||, over the same rows.
     """
 
@@ -35,7 +35,7 @@ class Trial:
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
-    """Those than which no other is both no larger and nearer, the smallest first."""
+    """Return the trials that no other beats in both bytes and mean cosine, smallest first."""
     front: list[Trial] = []
     for trial in sorted(trials, key=lambda trial: (trial.nbytes, -trial.mean_cosine)):
         if not front or trial.mean_cosine > front[-1].mean_cosine:
@@ -48,17 +48,17 @@ class CompressedTable:
     """One dense table of a model.
 
     Attributes:
-        name: where it sits in the user's model.
+        name: name of the table in the user's model.
         num_embeddings: rows n.
         embedding_dim: columns d.
-        uses: how many layers of the model use it.
-        method: ``dpq``, ..., or ``dense`` where it was left.
-        setting: its sizes and types.
-        reason: why it was left, empty if it was not.
-        fidelity: of the compressed table; None where it was left.
+        uses: number of layers of the model that use it.
+        method: ``dpq``, ..., or ``dense`` if it was left.
+        setting: sizes and types of the method.
+        reason: why it was left, empty if it was compressed.
+        fidelity: fidelity of the compressed table; None if it was left.
         trials: settings that were tried.
-        baselines: rows of integers to compare with, where they are not among the trials.
-        is_zero: whether all rows of the dense table are zero, and so those of the compressed one.
+        baselines: rows of integers for comparison, if they are not among the trials.
+        is_zero: whether all rows of the dense table, and so of the compressed one, are zero.
     """
 
     name: str
@@ -76,14 +76,14 @@ class CompressedTable:
 
 @dataclass(frozen=True, repr=False)
 class CompressReport(Shown):
-    """What became of the dense tables of a model.
+    """Report of `compress`.
 
     Attributes:
-        tables: that rows are looked up of, and others that were asked for.
-        dense_bytes: of all numbers of the model as it was; of an ONNX model, of its files.
-        written_bytes: of the files that were written, where these are counted.
-        source: what was decided about the file of the model, and what of it is not in the model.
-        opened: where an ONNX or TFLite file was opened before it got its name.
+        tables: tables of embeddings, and other tables that were requested.
+        dense_bytes: bytes of all numbers of the original model; for an ONNX model, bytes of its files.
+        written_bytes: bytes of the written files, where these are counted.
+        source: decisions about the file of the model, and its parts that are not in the model.
+        opened: runtime that opened the ONNX or TFLite file before it got its name.
     """
 
     tables: tuple[CompressedTable, ...]
@@ -95,14 +95,14 @@ class CompressReport(Shown):
 
     @property
     def compressed_bytes(self) -> int:
-        """Of all numbers, or of the files, of the model with packed tables."""
+        """Return the bytes of all numbers, or of the files, of the model with packed tables."""
         if self.written_bytes is not None:
             return self.written_bytes
         found = (table.fidelity for table in self.tables if table.fidelity)
         return self.dense_bytes - sum(one.dense_bytes - one.packed_bytes for one in found)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys."""
+        """Return plain data with stable keys."""
         return {
             "schema_version": SCHEMA_VERSION,
             "dense_bytes": self.dense_bytes,

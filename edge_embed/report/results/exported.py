@@ -1,4 +1,4 @@
-"""The result of `edge-embed export`, for people and for programs."""
+"""Result of `edge-embed export`, for people and for programs."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,16 +15,16 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ExportedTokenizer:
-    """The tokenizer in front of the exported model.
+    """Tokenizer in front of the exported model.
 
     Attributes:
         kind: ``BPE``, ``WordPiece`` or ``WordLevel``.
-        sha256: of its file.
-        num_ids: how many ids it has.
+        sha256: SHA-256 of its file.
+        num_ids: number of ids.
         input: the model's input for ids.
-        pad_id: what fills shorter texts.
-        max_length: ids of a text at most, None for no limit.
-        texts: for how many it gave the same ids as the library `tokenizers`.
+        pad_id: id that pads shorter texts.
+        max_length: most ids of a text, None for no limit.
+        texts: number of texts for which its ids equal those of the library `tokenizers`.
     """
 
     kind: str
@@ -38,10 +38,10 @@ class ExportedTokenizer:
 
 @dataclass(frozen=True)
 class Opened:
-    """Where a file was opened.
+    """Runtime in which a file was opened.
 
     Attributes:
-        runtime: its name and version.
+        runtime: name and version of the runtime.
         ways: such as ``operator library`` and ``portable body``.
         reason: why it was not opened, empty if it was.
     """
@@ -53,18 +53,18 @@ class Opened:
 
 @dataclass(frozen=True, repr=False)
 class ExportReport(Shown):
-    """What an export wrote.
+    """Report of an export.
 
     Attributes:
         files: bytes by path.
         tables: every embedding of the model.
         dynamic: dynamic dimensions of inputs and outputs.
-        frozen: dimensions with one size.
-        tokenizer: in front of the model, if there is one.
-        signatures: sizes of the dynamic dimensions, by name of the signature that is for them alone.
-        opened: where the file was opened before it got its name.
-        widened: what the model has in bfloat16 and the file in float32.
-        source: what was decided about the file of the model, and what of it is not in the model.
+        frozen: dimensions with a fixed size.
+        tokenizer: tokenizer in front of the model, if there is one.
+        signatures: sizes of the dynamic dimensions, by name of the signature with these sizes.
+        opened: runtime that opened the file before it got its name.
+        widened: bfloat16 parts of the model that are float32 in the file.
+        source: decisions about the file of the model, and its parts that are not in the model.
     """
 
     files: Mapping[Path, int]
@@ -79,7 +79,7 @@ class ExportReport(Shown):
     view = "edge_embed.report.views.exported:render"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys."""
+        """Return plain data with stable keys."""
         return {
             "schema_version": SCHEMA_VERSION,
             "files": [{"path": str(path), "bytes": size} for path, size in self.files.items()],

@@ -1,4 +1,4 @@
-"""How near a compressed table is to the dense one, for people and for programs."""
+"""Fidelity of a compressed table, for people and for programs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,9 +10,9 @@ class CosineBand:
 
     Attributes:
         name: such as ``most frequent 1%``.
-        rows: how many.
-        mean: of their cosines.
-        least: of them.
+        rows: number of rows.
+        mean: mean of their cosines.
+        least: smallest of their cosines.
     """
 
     name: str
@@ -23,18 +23,18 @@ class CosineBand:
 
 @dataclass(frozen=True)
 class Fidelity:
-    """A compressed table beside the dense one. Rows of zeros have no cosine, and the padding row counts nowhere.
+    """Agreement of a compressed table with the dense one. Zero rows have no cosine; the padding row is not counted.
 
     Attributes:
-        relative_error: ||C - E|| / ||E||, Frobenius; with counts each row counts as often as it comes up.
-        mean_cosine: of rows of C and E; with counts each row counts as often as it comes up.
-        bands: rows from frequent to rare; all in one without counts.
-        neighbours: the share of the 10 nearest rows by cosine that stay the same, over a sample of rows; None where
-            there are no 10 others.
-        worst: ids of the rows with the least cosines, and these, the least first.
-        dense_bytes: of the table as the model holds it.
-        packed_bytes: of the packed form.
-        zipped_bytes: of the packed form after deflate.
+        relative_error: ||C - E|| / ||E||, Frobenius; counts weight each row by its frequency.
+        mean_cosine: mean cosine of rows of C and E; counts weight each row by its frequency.
+        bands: rows from frequent to rare; one band without counts.
+        neighbours: share of the 10 nearest rows by cosine that stay the same, over a sample of rows; None for fewer
+            than 10 other rows.
+        worst: (id, cosine) of the rows with the smallest cosines, smallest first.
+        dense_bytes: bytes of the table as the model holds it.
+        packed_bytes: bytes of the packed form.
+        zipped_bytes: bytes of the packed form after deflate.
     """
 
     relative_error: float
@@ -48,9 +48,9 @@ class Fidelity:
 
     @property
     def ratio(self) -> float:
-        """Bytes of the dense table over those of the packed one."""
+        """Return the bytes of the dense table / bytes of the packed one."""
         return self.dense_bytes / self.packed_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys."""
+        """Return plain data with stable keys."""
         return {**asdict(self), "ratio": self.ratio}

@@ -1,6 +1,7 @@
-"""What `compress` says in a file of the tables that it packed: how near their rows are to the dense ones.
+"""Fidelity that `compress` records in a file for each table that it packed.
 
-One JSON object by name of the packed table; the numbers have six digits, so that they do not depend on the machine.
+The text is one JSON object, keyed by the name of the packed table. Numbers have six digits, so that they do not depend
+on the machine.
 """
 
 import json
@@ -13,18 +14,18 @@ from edge_embed.errors import BadInputError
 from edge_embed.report.results.compressed import CompressedTable
 
 _MOST_LETTERS = 1 << 22
-_MOST_ROWS = 100  # named as the worst of a table
+_MOST_ROWS = 100  # most rows named as the worst of a table
 
 
 @dataclass(frozen=True)
 class Promise:
-    """One packed table.
+    """Recorded fidelity of one packed table.
 
     Attributes:
-        table: the name of the dense one in the original.
-        mean_cosine: of all its rows with the dense ones.
-        relative_error: ||C - E|| / ||E||; None where `compress` weighted rows, whose counts the file has not.
-        worst: ids of the rows with the least cosines, and these, the least first.
+        table: name of the dense table in the original.
+        mean_cosine: mean cosine of all its rows with the dense ones.
+        relative_error: ||C - E|| / ||E||; None if `compress` weighted rows by counts, which the file does not hold.
+        worst: (id, cosine) of the rows with the smallest cosines, smallest first.
     """
 
     table: str
@@ -34,12 +35,12 @@ class Promise:
 
 
 def promises_of(reports: Iterable[CompressedTable], names: Mapping[str, str]) -> dict[str, Promise]:
-    """Those of some reports; ``names`` are those of the packed tables, by name of the dense one."""
+    """Return the promises of reports, by name of the packed table; ``names`` maps a dense name to its packed name."""
     return {names[report.name]: promise for report in reports if (promise := promise_of(report))}
 
 
 def promise_of(report: CompressedTable) -> Promise | None:
-    """That of one report, None where the table was left."""
+    """Return the promise of one report, or None if the table was left."""
     found = report.fidelity
     if found is None:
         return None
@@ -51,7 +52,7 @@ def promise_of(report: CompressedTable) -> Promise | None:
 
 
 def write_promises(promises: Mapping[str, Promise], before: str | None = None) -> str:
-    """Promises as a text; ``before`` is one whose tables, of other names, stay in it."""
+    """Return promises as a text; promises of other tables in the text ``before`` are kept."""
     kept = {} if before is None else parse_promises(before)
     entries = {name: asdict(promise) for name, promise in {**kept, **promises}.items()}
     return json.dumps(entries, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -61,7 +62,7 @@ def parse_promises(text: str) -> dict[str, Promise]:
     """Read a text of `write_promises`.
 
     Raises:
-        BadInputError: it is none.
+        BadInputError: it is no such text.
     """
     try:
         if len(text) > _MOST_LETTERS:

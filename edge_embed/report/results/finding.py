@@ -14,13 +14,13 @@ class Finding:
 
     Attributes:
         requirement: ``parity``, ``size`` or ``latency``.
-        name: what was looked at.
-        status: ``passed``, ``failed`` or ``not run``, which is never passed.
-        detail: the outcome in words, or why it did not run.
-        got: the number that was found, None where the outcome is no number.
-        limit: the largest (of a metric: the smallest) that passes.
-        unit: of both: ``bytes``, ``ratio``, ``absolute error``, ``instructions`` or ``metric``.
-        must_run: whether the exit code is 1 where it has not run.
+        name: subject of the check.
+        status: ``passed``, ``failed`` or ``not run``, which never counts as passed.
+        detail: the outcome as a text, or why it did not run.
+        got: the number that was found, None if the outcome is no number.
+        limit: the largest number (for a metric: the smallest) that passes.
+        unit: unit of got and limit: ``bytes``, ``ratio``, ``absolute error``, ``instructions`` or ``metric``.
+        must_run: whether the exit code is 1 if it did not run.
     """
 
     requirement: Requirement
@@ -34,11 +34,11 @@ class Finding:
 
     @property
     def is_missing(self) -> bool:
-        """Whether it must run and has not."""
+        """Return whether the check is required and did not run."""
         return self.must_run and self.status == "not run"
 
     def sentence(self) -> str:
-        """What failed, or must run and has not."""
+        """Describe a finding that failed, or a required one that did not run."""
         what = f"{self.requirement}: {self.name}: "
         if self.status == "failed":
             return what + self.detail

@@ -1,23 +1,23 @@
-"""What grew since the baseline, as one finding: by how much, why, where, and how to accept it."""
+"""Growth since the baseline, described in one finding: amount, cause, parts, and the command that accepts it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edge_embed.report.results.finding import Finding
 
-GROWTH_OF = "growth of "  # what the names of its findings begin with
+GROWTH_OF = "growth of "  # prefix of the names of growth findings
 _ZIPPED = "growth of zipped"
 _WHOLE = ("on disk", "zipped")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that is not what it was for the baseline.
+    """Setting that differs from the baseline.
 
     Attributes:
         what: ``table <name>``, ``table <name>: <setting>``, or a package that exports.
-        before: its value then; ``none`` for a new table.
-        now: its value now; ``none`` for a table that is gone.
+        before: value in the baseline; ``none`` for a new table.
+        now: value now; ``none`` for a removed table.
     """
 
     what: str
@@ -29,23 +29,23 @@ class Change:
 
 
 def changed(changes: Sequence[Change]) -> str:
-    """All of them in words, or that there is none."""
+    """Describe all changes, or state that there are none."""
     unchanged = "no setting, no table and no version: other numbers, nodes or strings"
     return "; ".join(map(str, changes)) or unchanged
 
 
 def is_growth(finding: Finding) -> bool:
-    """Whether something grew by more than it may."""
+    """Return whether a finding is growth beyond its limit."""
     return finding.status == "failed" and finding.requirement == "size" and finding.name.startswith(GROWTH_OF)
 
 
 def growth_words(failed: Sequence[Finding], changes: Sequence[Change], grown: Mapping[str, int], accept: str) -> str:
-    """One sentence for all findings of growth that failed.
+    """Describe all failed findings of growth in one sentence.
 
     Args:
-        failed: these.
-        changes: of settings.
-        grown: bytes now less bytes then, by name of the size.
+        failed: the failed findings of growth.
+        changes: changes of settings.
+        grown: bytes now less bytes in the baseline, by name of the size.
         accept: the command that makes the new state the baseline.
     """
     where = ", ".join(f"{name} {more:+,}" for name, more in grown.items() if more and name not in _WHOLE)

@@ -1,4 +1,4 @@
-"""A figure from repeated measurements."""
+"""Figure from repeated measurements."""
 
 from dataclasses import dataclass
 

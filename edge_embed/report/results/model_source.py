@@ -1,4 +1,4 @@
-"""What a reader says of the file that a model came from: what it decided, and parts that are not in the model."""
+"""Facts that a reader reports about the file of a model: its decisions, and parts that are not in the model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True)
 class LeftOut:
-    """One part of a file that is not in the model.
+    """Part of a file that is not in the model.
 
     Attributes:
-        what: it is, such as ``optimizer`` or ``output layer``.
-        reason: why it is not in the model, or what it is for.
-        count: of rows, tensors or entries; None where there is nothing to count.
-        nbytes: that it takes, in the file or in a runtime that had it; None where nobody knows.
+        what: name of the part, such as ``optimizer`` or ``output layer``.
+        reason: why it is not in the model, or its purpose.
+        count: number of rows, tensors or entries; None if there is nothing to count.
+        nbytes: bytes in the file, or in a runtime that had the part; None if unknown.
     """
 
     what: str
@@ -30,7 +30,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What was decided about a file.
+    """Decisions about a file, and its parts that are not in the model.
 
     Attributes:
         remarks: decisions, a sentence each.
@@ -41,7 +41,7 @@ class SourceFacts:
     left_out: tuple[LeftOut, ...] = ()
 
     def lines(self) -> list[str]:
-        """All of it for the terminal, without what could steer one; of many lines the first, and how many more."""
+        """Return all facts as printable lines; a long list is cut and ends with the number of further lines."""
         lines = [*self.remarks, *_shortened(map(str, self.left_out))]
         return ["".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""`Shown`: reports that print as people read them, on a terminal and in a notebook."""
+"""`Shown`: base of reports that print as text on a terminal and as HTML in a notebook."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,21 +14,21 @@ _TEXT = "edge_embed.report.views.text"
 
 
 class Shown:
-    """Base of the reports; ``print(report)`` and a notebook show what the command line shows.
+    """Base of reports; ``print(report)`` and a notebook show the same as the command line.
 
     Attributes:
-        view: ``module:function`` that makes what rich prints of a report. It is imported when a report is shown, so
-            that a result knows nothing of how it looks.
+        view: ``module:function`` that renders a report for rich. It is imported when a report is shown, so that a
+            result does not depend on its view.
     """
 
     view: ClassVar[str]
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
 
     def render(self, **options: Any) -> "RenderableType":
-        """What rich prints."""
+        """Return the renderable that rich prints."""
         module, _, function = self.view.partition(":")
         made: RenderableType = getattr(import_module(module), function)(self, **options)
         return made
@@ -38,7 +38,7 @@ class Shown:
         console.print(self.render())
 
     def __str__(self) -> str:
-        """As text of 120 columns, without colours."""
+        """Return the report as text of 120 columns, without colours."""
         text: str = import_module(_TEXT).as_text(self.show)
         return text
 
@@ -46,13 +46,13 @@ class Shown:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it, in colours."""
+        """Return the report as HTML in colours, for a notebook."""
         page: str = import_module(_TEXT).as_html(self.show)
         return page
 
 
 def shown_by_report(kind: type[T]) -> type[T]:
-    """Let a result that has a `Shown` as its ``report`` print as that, and not its model number by number."""
+    """Make a result with a `Shown` as its ``report`` print as that report, without the numbers of its model."""
     shown: dict[str, Callable[[Any], str]] = {
         "__repr__": lambda result: repr(result.report),
         "_repr_html_": lambda result: result.report._repr_html_(),

@@ -1,4 +1,4 @@
-"""What became of one embedding on the way from a model to an exported file."""
+"""Record of one embedding from the model to the exported file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,26 +7,24 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TableRecord:
-    """One embedding of a model: lowering fills this in, and an exporter what depends on the target.
+    """One embedding of a model. Lowering fills this in; an exporter adds the fields that depend on the target.
 
     Attributes:
-        name: where it sits in the user's model.
+        name: name of the table in the user's model.
         method: ``dpq``, ..., or ``dense``.
         num_embeddings: rows n.
         embedding_dim: columns d.
         lowered: whether it is packed in the file.
-        reason: why it was left, empty if it was not.
-        uses: how many times the model uses it: looks ids up, reduces bags, multiplies with every row, finds
-            the rows of the largest products.
+        reason: why it was left, empty if it was packed.
+        uses: number of its uses in the model: lookups, bags, output layers and top-k.
         packed_bytes: bytes of the packed tensors, None if it was left.
         compression_ratio: by the formula of the method's paper, None if it was left.
-        session_bytes: that a session takes at most beside the file to be faster, in all its uses.
-        needed_bytes: the least that each of them would have to be allowed, where they are allowed less and take none;
-            else 0.
-        layout: how it lies in the file, where the target has several ways; else empty.
-        added_bytes: that this adds to the packed tensors.
+        session_bytes: most session memory of all its uses together.
+        needed_bytes: least session memory that each use needs, if the limit is lower and the uses take none; else 0.
+        layout: layout in the file, if the target has several; else empty.
+        added_bytes: bytes that the layout adds to the packed tensors.
         is_zero: whether all of its rows are zero.
-        settings: what else it is made with: ``num_codes``, ``ranks``, ``value_type``, ...; empty if it was left.
+        settings: settings of the method: ``num_codes``, ``ranks``, ``value_type``, ...; empty if it was left.
     """
 
     name: str

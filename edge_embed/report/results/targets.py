@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-INSTRUCTIONS = "instructions"  # the name of the counter
+INSTRUCTIONS = "instructions"  # name of the counter
 
 Evidence = Literal["executed-native", "executed-emulated", "statically-checked"]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is missing or broken, and the command or step that mends it."""
+    """A missing or broken thing, and the command or step that repairs it."""
 
     what: str
     remedy: str
@@ -22,7 +22,7 @@ class TargetTimes:
     """Wall time on a target, in seconds.
 
     Attributes:
-        create: making the session: reading the file, optimising, allocating; None where there is none.
+        create: creation of the session: read the file, optimise, allocate; None if there is no session.
         first: the first call, cold.
         calls: later calls with the same inputs, one after the other.
     """
@@ -32,7 +32,7 @@ class TargetTimes:
     calls: tuple[float, ...]
 
     def milliseconds(self) -> tuple[str, str, str]:
-        """Making the session, the first call, the median of later ones; empty where there is none."""
+        """Return session creation, first call and median of later calls as texts; empty if not measured."""
         call = median(self.calls) if self.calls else None
         create, first, later = (
             "" if seconds is None else f"{1e3 * seconds:,.2f}" for seconds in (self.create, self.first, call)
@@ -42,13 +42,13 @@ class TargetTimes:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """A target as `doctor` lists it.
+    """Target as `doctor` lists it.
 
     Attributes:
-        name: as on the command line; what it can be given stands after the colon.
-        what: in words.
-        evidence: what its results are worth.
-        lacks: what is missing here; empty if it can run.
+        name: name on the command line; its argument follows the colon.
+        what: description.
+        evidence: kind of evidence that its results give.
+        lacks: missing parts; empty if it can run.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""The result of `edge-embed validate`, for people and for programs.
+"""Result of `edge-embed validate`, for people and for programs.
 
-``failed`` is what differs or does not run although it must; ``not run`` says why and never counts as passed.
-Errors and ratios that are not finite are None, so that the JSON is valid everywhere.
+``failed`` marks a check that differs or that must run and does not. ``not run`` has a reason and never counts as
+passed. Errors and ratios that are not finite are None, so that the JSON is valid everywhere.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,17 +37,17 @@ class TableResult:
     """One compressed table.
 
     Attributes:
-        name: where it sits in the user's model.
+        name: name of the table in the user's model.
         method: ``dpq``, ...
         num_embeddings: rows n.
         embedding_dim: columns d.
-        dense_bytes: of the float32 table that it stands for, 4nd.
-        packed_bytes: of all its tensors.
+        dense_bytes: bytes of the float32 table that it replaces, 4nd.
+        packed_bytes: bytes of all its tensors.
         compression_ratio: by the formula of the method's paper.
-        checks: what is stored: node, body, manifest and every row.
-        paths: the same ids through every path, bit by bit.
-        fidelity: of its rows beside the dense ones, where the file was compressed in place; else None.
-        settings: what else it is made with: ``num_codes``, ``ranks``, ``value_type``, ``padding_idx``, ...
+        checks: checks of the stored table: node, body, manifest and every row.
+        paths: the same ids through every path, compared bit by bit.
+        fidelity: fidelity of its rows if the file was compressed in place; else None.
+        settings: settings of the method: ``num_codes``, ``ranks``, ``value_type``, ``padding_idx``, ...
     """
 
     name: str
@@ -64,21 +64,21 @@ class TableResult:
 
     @property
     def method_words(self) -> str:
-        """The method as reports name it."""
+        """Return the name of the method in reports."""
         return method_words(self.method, self.embedding_dim, self.settings)
 
 
 @dataclass(frozen=True)
 class OutputChange:
-    """What compression changes in one output, over all cases; nothing fails by it, and None is what makes no sense.
+    """Change of one output by compression, over all cases. It never fails validation; None marks undefined figures.
 
     Attributes:
-        name: of the output.
+        name: name of the output.
         relative_error: ||compressed - original|| / ||original||.
         cosine: mean over the vectors along the last axis.
-        top1: the share of these whose largest number is at the same place.
+        top1: share of these vectors whose largest number has the same position.
         divergence: mean KL divergence of the softmax of logits from that of the original, in nats.
-        equal: the share of equal values, of an output that holds no floats.
+        equal: share of equal values, for an output that holds no floats.
     """
 
     name: str
@@ -89,7 +89,7 @@ class OutputChange:
     equal: float | None
 
     def figures(self) -> tuple[str, ...]:
-        """All but the name, in words; empty where there is none."""
+        """Return all figures as texts; empty for undefined ones."""
         shares = ("" if share is None else f"{share:.1%}" for share in (self.top1, self.equal))
         top1, equal = shares
         error, cosine, divergence = (
@@ -100,21 +100,21 @@ class OutputChange:
 
 @dataclass(frozen=True)
 class OutputResult:
-    """One output of the model on one path, against the training form, over all cases.
+    """One output of the model on one path, compared with the training form over all cases.
 
     Attributes:
-        name: of the output.
-        status: ``passed`` when |a - b| <= atol + rtol |b| everywhere and everything is finite.
-        max_abs_error: None for the training form itself, and where something is not finite.
+        name: name of the output.
+        status: ``passed`` if |a - b| <= atol + rtol |b| everywhere and everything is finite.
+        max_abs_error: None for the training form itself, and if a value is not finite.
         mean_abs_error: as ``max_abs_error``.
         quantile_abs_error: the 99.9 % quantile, as ``max_abs_error``.
         atol: absolute tolerance that was applied.
         rtol: relative tolerance that was applied.
-        values: how many numbers were compared.
-        detail: the outcome in words; the first case that failed, and how.
-        histogram: how many values are off by exactly 0, by up to each of `ERROR_EDGES`, by more; empty where none could
-            be compared.
-        worst_case: the inputs on which it was farthest off in multiples of what is allowed; empty if it was nowhere.
+        values: number of compared values.
+        detail: the outcome as a text; the first case that failed, and how.
+        histogram: number of values with an error of exactly 0, up to each of `ERROR_EDGES`, and above; empty if no
+            value could be compared.
+        worst_case: inputs with the largest error in multiples of the tolerance; empty if there is no error.
     """
 
     name: str
@@ -145,10 +145,10 @@ class TargetResult(PathResult):
     """The whole model on a target.
 
     Attributes:
-        evidence: whether it ran on the processor it is for.
-        versions: of what ran.
-        times: None where time means nothing, or it did not run.
-        counters: bytes of memory, instructions, copies: what the target can count.
+        evidence: whether it ran on the processor that the target names.
+        versions: versions of the software that ran.
+        times: None if time has no meaning on the target, or if it did not run.
+        counters: figures that the target counts: bytes of memory, instructions, copies.
     """
 
     evidence: Evidence
@@ -162,11 +162,11 @@ class ModelResult:
     """The whole model.
 
     Attributes:
-        cases: the inputs, in words (sizes and distribution of ids).
-        left_out: inputs on which the training form itself does not run, and why.
+        cases: descriptions of the inputs (sizes and distribution of ids).
+        left_out: inputs on which the training form itself does not run, and the reason.
         paths: one entry per path, the training form first.
-        kernel: whether kernel and body each ran where they should.
-        changes: what compression changes, beside the original that was compressed in place; one entry per output.
+        kernel: whether kernel and body each ran on their path.
+        changes: changes relative to the original that was compressed in place; one entry per output.
     """
 
     cases: tuple[str, ...]
@@ -181,11 +181,11 @@ class OriginalSize:
     """Bytes of the file that was compressed in place.
 
     Attributes:
-        files: of every file, by name.
+        files: bytes of every file, by name.
         on_disk: all files together.
         zipped: all files, each deflated.
-        resident: growth of a fresh process's memory from before the session to after its first run; None where it was
-            not measured.
+        resident: growth of a fresh process's memory from before the session to after its first run; None if it was not
+            measured.
     """
 
     files: Mapping[str, int]
@@ -201,7 +201,7 @@ class LoadedSize:
     Attributes:
         level: optimisation level of ONNX Runtime.
         library: whether the operator library was registered.
-        initializer_bytes: all of them, whatever their type.
+        initializer_bytes: bytes of all initializers, of every type.
     """
 
     level: str
@@ -214,19 +214,19 @@ class SizeResult:
     """Sizes in bytes.
 
     Attributes:
-        files: of every file, by name.
-        dense_equivalent: of the files if every compressed table were dense float32.
+        files: bytes of every file, by name.
+        dense_equivalent: bytes of the files if every compressed table were dense float32.
         on_disk: all files together.
         zipped: all files, each deflated.
         resident: growth of a fresh process's memory from before the session to after its first run.
         resident_reason: why ``resident`` is None.
         initializer_bytes: all initializers in the file.
-        packed_bytes: those of compressed tables.
-        session_bytes: that a session with the operator library takes at most beside them, to be faster.
+        packed_bytes: initializers of compressed tables.
+        session_bytes: most session memory with the operator library.
         loaded: all initializers after loading.
-        parts: of the files, by table and kind; they add up to ``on_disk``.
-        library: of the operator library, for TFLite with the delegate, None if there is none.
-        original: of the file that was compressed in place, None where there is none.
+        parts: parts of the files, by table and kind; they add up to ``on_disk``.
+        library: bytes of the operator library, for TFLite of the delegate; None if there is none.
+        original: size of the file that was compressed in place; None if there is none.
     """
 
     files: Mapping[str, int]
@@ -246,16 +246,16 @@ class SizeResult:
 
 @dataclass(frozen=True)
 class LatencyResult:
-    """Time of the custom op, or of the look-up of a TFLite file / time of a peer: below 1 the peer is slower.
+    """Time of the custom op, or of the lookup of a TFLite file / time of a peer: below 1 the peer is slower.
 
     Attributes:
         subject: ``table <name>``, for TFLite also ``table <name>, delegate``, or ``model``.
-        ids: ids a call, None for the whole model.
-        distribution: of the ids.
+        ids: ids per call, None for the whole model.
+        distribution: distribution of the ids.
         peer: ``dense Gather``, ``portable body`` or ``empty call``; for TFLite ``dense GATHER``.
         ratio: median over rounds, None if it was not measured.
         low: lower end of its 95 % bootstrap interval.
-        high: upper end.
+        high: upper end of the interval.
         microseconds: median of the custom op; depends on the machine and the day.
         reason: why it was not measured.
         samples: the ratio of each round.
@@ -274,18 +274,18 @@ class LatencyResult:
 
     @property
     def title(self) -> str:
-        """What was measured, without the peer."""
+        """Return the subject, ids and distribution, without the peer."""
         ids = "" if self.ids is None else f", {self.ids:,} ids"
         return f"{self.subject}{ids}, {self.distribution}"
 
 
 @dataclass(frozen=True)
 class LatencySection:
-    """Latency, and what it was measured on.
+    """Latency and the machine that it was measured on.
 
     Attributes:
         machine: processor, cores and versions.
-        method: clock, threads, order and state of the caches, in words.
+        method: clock, threads, order and state of the caches, as a text.
         results: one entry per subject, ids and peer.
     """
 
@@ -296,19 +296,19 @@ class LatencySection:
 
 @dataclass(frozen=True, repr=False)
 class ValidationReport(Shown):
-    """What `validate` found.
+    """Report of `validate`.
 
     Attributes:
         file: the exported file.
-        seed: of the random ids and inputs.
-        structure: of the file as a whole.
+        seed: seed of the random ids and inputs.
+        structure: checks of the file as a whole.
         tables: one entry per compressed table.
         model: the whole model.
-        sizes: on disk and loaded.
-        latency: ratios; they decide nothing here.
-        targets: the whole model on the targets that were asked for.
-        original: the file that was compressed in place, None where the file was exported from a model.
-        cause: what many failures have in common, and what to do about it; empty where that is not known.
+        sizes: sizes on disk and loaded.
+        latency: ratios; they are informational and never fail validation.
+        targets: the whole model on the requested targets.
+        original: the file that was compressed in place, None if the file was exported from a model.
+        cause: common cause of many failures, and its remedy; empty if unknown.
     """
 
     file: str
@@ -324,7 +324,7 @@ class ValidationReport(Shown):
     view = "edge_embed.report.views.validation:render"
 
     def outcomes(self) -> Iterator[tuple[str, Check | PathResult]]:
-        """Everything that can fail, and what it belongs to: ``file``, ``table <name>``, ``model`` or ``target``."""
+        """Yield every check that can fail, with its owner: ``file``, ``table <name>``, ``model`` or ``target``."""
         yield from (("file", check) for check in self.structure)
         for table in self.tables:
             yield from ((f"table {table.name}", check) for check in (*table.checks, *table.paths))
@@ -334,23 +334,23 @@ class ValidationReport(Shown):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed; what did not run is for `complete` to tell."""
+        """Return whether nothing failed; `complete` covers checks that did not run."""
         return all(check.status != "failed" for _, check in self.outcomes())
 
     @property
     def complete(self) -> bool:
-        """Whether everything ran."""
+        """Return whether everything ran."""
         return all(check.status != "not run" for _, check in self.outcomes())
 
     @property
     def exit_code(self) -> int:
-        """0; 3 (as for `ParityError`) when something failed; 1 when a target that was asked for could not run."""
+        """Return 3 (as for `ParityError`) if a check failed, 1 if a requested target could not run, else 0."""
         if not self.passed:
             return ParityError.exit_code
         return 1 if any(target.status == "not run" for target in self.targets) else 0
 
     def failures(self) -> list[str]:
-        """A sentence for everything that failed, and for every target on which it has not run."""
+        """Return a sentence for every check that failed, and for every target that did not run."""
         return [
             f"{owner}: {check.name}: {check.detail}"
             for owner, check in self.outcomes()
@@ -359,7 +359,7 @@ class ValidationReport(Shown):
 
     @property
     def verdict(self) -> tuple[Status, str]:
-        """The outcome, in one word and in a few."""
+        """Return the outcome as a status and as a few words."""
         if not self.passed:
             cause = f"; {self.cause}" if self.cause else ""
             return "failed", f"{len(self.failures())} check(s) failed{cause}"
@@ -368,7 +368,7 @@ class ValidationReport(Shown):
         return "passed", "all checks passed"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data with stable keys, ready for ``json.dumps``."""
+        """Return plain data with stable keys, ready for ``json.dumps``."""
         return {
             "schema_version": SCHEMA_VERSION,
             "kind": KIND,

@@ -1,4 +1,4 @@
-"""What an export computes in float32 that the model has in bfloat16."""
+"""Record of bfloat16 parts of a model that an export computes in float32."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Widened:
-    """What was in bfloat16 and is in float32 in the exported file.
+    """Parts that are bfloat16 in the model and float32 in the exported file.
 
     Attributes:
         weights: bytes in float32 by name.
         inputs: names of inputs.
-        calls: operators that were told to give bfloat16, as under ``torch.autocast``.
+        calls: number of operators with an explicit bfloat16 result, as under ``torch.autocast``.
     """
 
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -19,5 +19,5 @@ class Widened:
     calls: int = 0
 
     def __bool__(self) -> bool:
-        """Whether there was any."""
+        """Return whether there is any such part."""
         return bool(self.weights or self.inputs or self.calls)

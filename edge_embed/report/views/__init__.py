@@ -1,1 +1,1 @@
-"""How results look: on a terminal, in a notebook, as HTML, Markdown, JUnit XML and pictures."""
+"""Views of results: terminal, notebook, HTML, Markdown, JUnit XML and pictures."""

@@ -12,10 +12,10 @@ from edge_embed.steps import note_step
 
 @contextmanager
 def bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """What is called with (step, done, in all); it shows nothing where stderr is neither a terminal nor a notebook."""
+    """Yield a function of (step, done, total) that shows bars if stderr is a terminal or a notebook."""
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}", markup=False),  # a name that comes from a file
+        TextColumn("{task.description}", markup=False),  # the name may come from a file
         BarColumn(),
         "{task.percentage:>3.0f}%",
         TimeElapsedColumn(),
@@ -28,7 +28,7 @@ def bars(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
         def report(name: str, done: int, total: int) -> None:
             if name not in tasks:
                 note_step(name)
-                tasks[name] = shown.add_task(plain(name), total=None)  # moves, while nobody knows how far it is
+                tasks[name] = shown.add_task(plain(name), total=None)  # moves until the total is known
             shown.update(tasks[name], completed=done, total=total if done else None)
 
         yield report

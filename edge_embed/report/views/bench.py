@@ -1,4 +1,4 @@
-"""The result of `edge-embed bench` on the terminal."""
+"""View of `edge-embed bench` on the terminal."""
 
 from itertools import groupby
 
@@ -11,7 +11,7 @@ from edge_embed.report.views.folded_table import FoldedTable
 
 
 def render(report: BenchReport) -> RenderableType:
-    """Tables for the terminal."""
+    """Return tables for the terminal."""
     tables = [_table(list(found)) for _, found in groupby(report.measurements, _subject)]
     absent = dict.fromkeys(
         (peer.name, peer.reason) for found in report.measurements for peer in found.peers if peer.reason

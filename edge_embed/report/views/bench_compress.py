@@ -1,4 +1,4 @@
-"""The result of `edge-embed bench --use compress` on the terminal."""
+"""View of `edge-embed bench --use compress` on the terminal."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -12,7 +12,7 @@ from edge_embed.report.views.folded_table import FoldedTable
 
 
 def render(report: CompressBench) -> RenderableType:
-    """Tables for the terminal."""
+    """Return tables for the terminal."""
     tables = [_table(list(found)) for _, found in groupby(report.measurements, _subject)]
     everyone = [one for found in report.measurements for one in (found.ours, *found.peers)]
     absent = dict.fromkeys(f"not measured: {one.name}: {one.reason}" for one in everyone if one.reason)

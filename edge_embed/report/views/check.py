@@ -1,4 +1,4 @@
-"""A check on the terminal."""
+"""View of a check on the terminal."""
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -8,7 +8,7 @@ from edge_embed.report.views.words import line, plain
 
 
 def render(report: CheckReport) -> RenderableType:
-    """The findings, what failed at the end, where it is seen."""
+    """Return the findings as lines; failed ones come last, where the reader sees them."""
     order = ("passed", "not run", "failed")
     findings = sorted(report.shown(), key=lambda finding: (order.index(finding.status), finding.is_missing))
     lines = [line(found.status, f"{found.requirement}: {found.name}", found.detail) for found in findings]

@@ -1,4 +1,4 @@
-"""A comparison as rows of text, which a terminal, HTML and Markdown show, and on the terminal."""
+"""View of a comparison on the terminal, and its rows of text for HTML and Markdown."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,25 +10,25 @@ from edge_embed.report.results.compare import CompareReport
 from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.words import cell
 
-MODEL_TEXTS, TABLE_TEXTS = 2, 5  # columns of words before those of figures
+MODEL_TEXTS, TABLE_TEXTS = 2, 5  # number of text columns, which come before the figures
 
 
 def render(report: CompareReport) -> RenderableType:
-    """A table of the models, and one of their tables."""
+    """Return a table of the models, and one of their tables."""
     models = _grid(model_columns(report), model_rows(report), MODEL_TEXTS)
     tables = _grid(table_columns(), table_rows(report), TABLE_TEXTS)
     return Group(models, *([tables] if tables.row_count else []), *([cell(report.note)] if report.note else []))
 
 
 def model_columns(report: CompareReport) -> tuple[str, ...]:
-    """The heads of `model_rows`; behind `MODEL_TEXTS` columns they are figures."""
+    """Return the titles of the columns of `model_rows`; columns after `MODEL_TEXTS` are figures."""
     metric = () if report.metric is None else (report.metric, "the training form")
     front = () if report.metric is None else ("front",)
     return ("model", "methods", "bytes on disk", "zipped", "ratio", *metric, *_latencies(report), *front, "checks")
 
 
 def model_rows(report: CompareReport) -> Iterator[tuple[str, ...]]:
-    """A row for each candidate."""
+    """Yield one row for each candidate."""
     for one in report.candidates:
         sizes = (f"{one.on_disk:,}", f"{one.zipped:,}", f"{one.ratio:.1f}x")
         metric = () if report.metric is None else (_figure(one.metric), _figure(one.model_metric))
@@ -39,12 +39,12 @@ def model_rows(report: CompareReport) -> Iterator[tuple[str, ...]]:
 
 
 def table_columns() -> tuple[str, ...]:
-    """The heads of `table_rows`."""
+    """Return the titles of the columns of `table_rows`."""
     return ("model", "table", "method", "rows x columns", "settings", "bytes", "ratio", "time / dense")
 
 
 def table_rows(report: CompareReport) -> Iterator[tuple[str, ...]]:
-    """A row for each table of each candidate: what it is made with, what it takes."""
+    """Yield one row for each table of each candidate: method, settings and bytes."""
     for one in report.candidates:
         for name, table in one.tables.items():
             yield (one.name, name, *_table_cells(table), _dense_times(one.times.get(name, {})))
@@ -59,7 +59,7 @@ def _latencies(report: CompareReport) -> Iterator[str]:
 
 
 def _grid(columns: Iterable[str], rows: Iterable[Iterable[str]], texts: int) -> FoldedTable:
-    """A table whose first columns are texts, the others figures."""
+    """Return a table whose first columns are texts, and the others figures."""
     shown = FoldedTable()
     for column in columns:
         shown.add_column(cell(column), justify="right" if len(shown.columns) >= texts else "left")
@@ -83,7 +83,7 @@ def _setting(value: Any) -> str:
 
 
 def _dense_times(times: Mapping[str, float]) -> str:
-    """The range over numbers and distributions of ids."""
+    """Return the range of the times over numbers and distributions of ids."""
     if not times:
         return ""
     low, high = (f"{pick(times.values()):.3g}" for pick in (min, max))

@@ -1,4 +1,4 @@
-"""How the result of `edge_embed.compress` looks on a terminal."""
+"""View of a result of `edge_embed.compress` on the terminal."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from edge_embed.report.views.words import cell
 
 
 def render(report: CompressReport) -> RenderableType:
-    """Tables for the terminal."""
+    """Return tables for the terminal."""
     columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
     sizes = f"{report.dense_bytes:,} bytes before, {report.compressed_bytes:,} after"
     tables = FoldedTable(*columns, title="Tables", caption=f"The whole model: {sizes}")
@@ -43,7 +43,7 @@ def _cells(table: CompressedTable) -> list[str]:
 
 
 def _details(table: CompressedTable) -> Sequence[RenderableType]:
-    """How near one table is, and what else was tried."""
+    """Return the fidelity of one table, and the other settings that were tried."""
     found = table.fidelity
     if found is None:
         return []
@@ -58,7 +58,7 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
 
 
 def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:
-    """The front of what was tried, and what needs no method."""
+    """Return the Pareto front of the trials, and the baselines that need no method."""
     others = FoldedTable(
         "bytes", "ratio", "mean cosine", "relative error", "setting", title=f"{table.name}: Pareto front"
     )

@@ -1,4 +1,4 @@
-"""A picture of what was tried on each table: mean cosine against bytes, with the Pareto front."""
+"""Plot of the trials of each table: mean cosine against bytes, with the Pareto front."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle
@@ -10,12 +10,12 @@ from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.views.svg import write_svg
 from edge_embed.report.views.words import plain
 
-if TYPE_CHECKING:  # an extra
+if TYPE_CHECKING:  # matplotlib is an extra
     from matplotlib.axes import Axes
 
-_INCHES = (5.0, 3.6)  # of a panel
+_INCHES = (5.0, 3.6)  # size of a panel
 _COLUMNS = 2
-_MARKERS = "oPs^vDx<>p*h"  # of the methods, one each
+_MARKERS = "oPs^vDx<>p*h"  # one for each method
 
 
 def draw(report: CompressReport, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The result of `edge-embed export` on the terminal."""
+"""View of a result of `edge-embed export` on the terminal."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _NAMED = 5
 
 
 def render(report: ExportReport) -> RenderableType:
-    """What became of every table, dimensions, and what was written."""
+    """Return the tables, the dimensions and the written files."""
     tables = FoldedTable("table", "method", "shape", "dense bytes", "packed bytes", "ratio", "", title="Embeddings")
     for table in report.tables:
         tables.add_row(*table_cells(table))
@@ -30,12 +30,12 @@ def render(report: ExportReport) -> RenderableType:
     signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
     widened = [widened_words(report.widened)] if report.widened else []
     opened = [line] if (line := opened_words(report.opened)) else []
-    source = map(Text, report.source.lines())  # with names from the file
+    source = map(Text, report.source.lines())  # may hold names from the file
     return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *written, *opened)
 
 
 def table_cells(table: TableRecord) -> list[str]:
-    """The row of a table."""
+    """Return the row of a table."""
     return [
         table.name,
         method_words(table.method, table.embedding_dim, table.settings),
@@ -48,7 +48,7 @@ def table_cells(table: TableRecord) -> list[str]:
 
 
 def memory_hint(table: TableRecord) -> str:
-    """What memory would make it faster, empty where it has that or was allowed none."""
+    """Return the option that gives the table enough session memory, or an empty text if no more is needed."""
     if not table.needed_bytes:
         return ""
     megabytes = -(-table.needed_bytes >> 20)
@@ -57,14 +57,14 @@ def memory_hint(table: TableRecord) -> str:
 
 
 def opened_words(opened: Opened) -> str:
-    """A line about where a file was opened, empty where nobody wanted to open it."""
+    """Return a line about the runtime that opened a file; empty if opening was not requested."""
     if opened.reason:
         return f"not opened: {opened.reason}"
     return f"opened in {opened.runtime}: {', '.join(opened.ways)}" if opened.ways else ""
 
 
 def widened_words(widened: Widened) -> str:
-    """A line about what became float32."""
+    """Return a line about the parts that became float32."""
     parts = []
     if widened.weights:
         size = sum(widened.weights.values())

@@ -1,4 +1,4 @@
-"""`FoldedTable`: tables that neither cut nor break words."""
+"""`FoldedTable`: a table that neither cuts nor breaks words."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +15,10 @@ _ENDLESS = 1 << 20  # columns
 
 
 class FoldedTable(Table):
-    """A table that neither cuts nor breaks words: names are copied from it into options.
+    """Table that neither cuts nor breaks words: users copy names from it into options.
 
-    Where whole words do not fit into the width, rows stand one below the other. Texts are no markup: names come from
-    files that somebody else made.
+    If whole words do not fit into the width, each row is printed as a list, one below the other. Texts are not markup:
+    names may come from files of other people.
     """
 
     def add_column(self, header: RenderableType = "", footer: RenderableType = "", **options: Any) -> None:
@@ -30,7 +30,7 @@ class FoldedTable(Table):
         super().add_row(*map(_shown, cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The title above, then the table, or its rows one below the other."""
+        """Yield the title, then the table or its stacked rows."""
         title, caption, self.title, self.caption = self.title, self.caption, None, None
         try:
             if title:
@@ -45,7 +45,10 @@ class FoldedTable(Table):
             self.title, self.caption = title, caption
 
     def _widths(self, console: Console, options: ConsoleOptions) -> list[int]:
-        """Of each column, for whole words; those that want little more get it first. Empty where they do not fit."""
+        """Return the width of each column for whole words, or an empty list if they do not fit.
+
+        Space that is left goes first to columns that need little more.
+        """
         endless = options.update(width=_ENDLESS)
         wanted = [measure_renderables(console, endless, [column.header, *column.cells]) for column in self.columns]
         widths = [size.minimum for size in wanted]
@@ -60,7 +63,7 @@ class FoldedTable(Table):
 
 
 def stacked(table: Table) -> Iterator[RenderableType]:
-    """The rows of a table one below the other, each as a list of its columns."""
+    """Yield the rows of a table one below the other, each as a list of its columns."""
     titles = [_shown(column.header) for column in table.columns]
     for cells in zip(*(column.cells for column in table.columns), strict=True):
         for place, (title, shown) in enumerate(zip(titles, map(_shown, cells), strict=True)):

@@ -1,4 +1,4 @@
-"""A check as JUnit XML, which CI servers show test by test: one suite a requirement, one case a finding."""
+"""View of a check as JUnit XML for CI servers: one suite for each requirement, one case for each finding."""
 
 from xml.etree import ElementTree
 
@@ -9,7 +9,7 @@ from edge_embed.report.views.words import plain
 
 
 def to_junit(report: CheckReport) -> str:
-    """The text of the file, UTF-8 when it is written."""
+    """Return the text of the file, to be written as UTF-8."""
     suites = ElementTree.Element("testsuites", name="edge-embed check")
     for requirement in EXIT_CODES:
         found = [finding for finding in report.findings if finding.requirement == requirement]

@@ -1,4 +1,4 @@
-"""Pictures as SVG files by matplotlib (an extra): text stays text, and the same numbers give the same bytes."""
+"""SVG files by matplotlib (an extra): text stays text, and the same numbers give the same bytes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def check_plots(otherwise: str = "") -> None:
-    """Refuse to begin what could not be drawn.
+    """Check that matplotlib is installed, before any work starts.
 
     Args:
-        otherwise: what the user can do beside installing it.
+        otherwise: end of the message: an alternative to the installation.
 
     Raises:
         BadInputError: if matplotlib is not installed.
@@ -26,7 +26,7 @@ def check_plots(otherwise: str = "") -> None:
 
 
 def write_svg(figure: "Figure", path: Path) -> None:
-    """Write a figure."""
+    """Write a figure as SVG."""
     import matplotlib as mpl  # noqa: PLC0415
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "edge-embed"}):

@@ -1,4 +1,4 @@
-"""The whole model on targets, on the terminal."""
+"""View of the whole model on targets, on the terminal."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _MEBI = 1 << 20
 
 
 def target_table(targets: Sequence[TargetResult]) -> RenderableType:
-    """Outcome of every target, then times, memory and versions of those that ran."""
+    """Return times, memory and versions of the targets that ran, then the outcome of every target."""
     table = FoldedTable("target", "", "session ms", "first call ms", "call ms", "memory MiB", "", title="Targets")
     table.title_justify = "left"
     for column in table.columns[2:6]:

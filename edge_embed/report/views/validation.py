@@ -1,4 +1,4 @@
-"""A validation report on the terminal: parity by path, sizes, latency, targets."""
+"""View of a validation report on the terminal: parity by path, sizes, latency, targets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +22,7 @@ from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.targets import target_table
 from edge_embed.report.views.words import cell, line, plain
 
-_Line = tuple[Status, str, str, str]  # as `words.line` takes it
+_Line = tuple[Status, str, str, str]  # arguments of `words.line`
 
 CHANGE_TITLE = "What compression changes: compressed beside original (nothing fails by it)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
@@ -32,9 +32,9 @@ _LATENCY_TITLE = (
 
 
 def render(report: ValidationReport, verbose: bool = False) -> RenderableType:
-    """The verdict, the whole report in the order it was made, and the verdict again, where it is seen.
+    """Return the verdict, the whole report in the order it was made, and the verdict again at the end.
 
-    What passed is counted, and with ``verbose`` listed.
+    Passed checks are counted, and listed with ``verbose``.
     """
     return Group(
         _verdict(report),
@@ -56,7 +56,7 @@ def _checks(checks: Iterable[Check], verbose: bool) -> list[RenderableType]:
 
 
 def _lines(found: Sequence[_Line], verbose: bool) -> list[RenderableType]:
-    """What did not pass, or everything; what passed and is not shown is counted."""
+    """Return lines of the checks that did not pass, or of all; hidden passed checks are counted."""
     hidden = 0 if verbose else sum(status == "passed" for status, *_ in found)
     shown = [line(*each) for each in found if not hidden or each[0] != "passed"]
     return [*shown, *([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else [])]

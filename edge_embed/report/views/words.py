@@ -1,7 +1,7 @@
 """Lines and cells of reports on the terminal.
 
-Names and messages may come from a file that somebody else made: they are shown as they are, never as markup,
-and without control characters.
+Names and messages may come from files of other people. They are shown unchanged, never as markup, and without control
+characters.
 """
 
 from rich.text import Text
@@ -12,15 +12,15 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": 
 
 
 def line(status: Status, name: str, detail: str, indent: str = "") -> Text:
-    """``-[✓] name: detail``."""
+    """Return the line ``-[✓] name: detail``."""
     return Text.assemble(f"{indent}-[", _MARKS[status], "] ", plain(f"{name}: {detail}" if detail else name))
 
 
 def plain(text: str) -> str:
-    """Without what could steer a terminal."""
+    """Replace characters that could control a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def cell(text: str) -> Text:
-    """A text that is no markup."""
+    """Return a text that is not parsed as markup."""
     return Text(plain(text))

@@ -1,1 +1,1 @@
-"""TFLite files in the two runtimes of Python that read them, each in a process of its own."""
+"""TFLite files in the two Python runtimes that read them, each in a process of its own."""

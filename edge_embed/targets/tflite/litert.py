@@ -14,12 +14,12 @@ from edge_embed.targets.tflite import worker
 
 
 class LiteRtModel:
-    """An interpreter whose inputs have the names that the file gives them.
+    """Interpreter whose inputs have the names from the file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         delegate: whether it runs with the delegate of this package.
-        threads: of one operator.
+        threads: threads of one operator.
 
     Raises:
         BadInputError: LiteRT refuses the file, or the delegate does.
@@ -40,11 +40,11 @@ class LiteRtModel:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """As calls give them."""
+        """Return the names of the inputs, as calls give them."""
         return tuple(self._inputs)
 
     def resize(self, feeds: Mapping[str, NDArray[Any]]) -> None:
-        """Make room for inputs of these shapes.
+        """Allocate memory for inputs of these shapes.
 
         Raises:
             RuntimeError: LiteRT refuses these shapes.
@@ -53,17 +53,17 @@ class LiteRtModel:
         self._check_names(feeds)
         for name, value in feeds.items():
             self._interpreter.resize_tensor_input(self._inputs[name]["index"], value.shape)
-        with quiet_stderr():  # it says that it made a delegate of its own
+        with quiet_stderr():  # it reports that it made a delegate of its own
             self._interpreter.allocate_tensors()
 
     def set_inputs(self, feeds: Mapping[str, NDArray[Any]]) -> None:
-        """New values, of the shapes that there is room for; those of a file of another tool may be narrower."""
+        """Set new values in the allocated shapes; values are converted to a narrower integer type of the model."""
         for name, value in feeds.items():
             found = self._inputs[name]
             self._interpreter.set_tensor(found["index"], worker.fitted(value, found["dtype"]))
 
     def invoke(self) -> None:
-        """One call.
+        """Call the model once.
 
         Raises:
             RuntimeError: the model refuses its inputs.
@@ -71,11 +71,11 @@ class LiteRtModel:
         self._interpreter.invoke()
 
     def outputs(self) -> list[NDArray[Any]]:
-        """Copies of the results of the last call, in the order of the file."""
+        """Return copies of the results of the last call, in the order of the file."""
         return [self._interpreter.get_tensor(found["index"]) for found in self._interpreter.get_output_details()]
 
     def call(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """One call with inputs of any shapes; of several signatures the one whose inputs have these shapes runs.
+        """Call the model once with inputs of any shapes; of several signatures the one with these input shapes runs.
 
         Raises:
             RuntimeError: the model refuses its inputs.

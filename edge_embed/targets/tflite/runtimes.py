@@ -1,4 +1,4 @@
-"""``litert`` and ``tflite-runtime``: the runtime of today, and the last under the old name, which many apps have."""
+"""Targets ``litert`` and ``tflite-runtime``: the current runtime, and the last under the old name, common in apps."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOpt
 from edge_embed.targets.tflite import worker
 from edge_embed.text_arrays import without_objects
 
-# The last of its kind, which was built for numpy 1; files for Python 3.11 on x86-64 and arm.
+# The last release, built for numpy 1; files for Python 3.11 on x86-64 and arm.
 _OLD = Pinned("tflite-runtime", "2.14.0", (
     "195ab752e7e57329a68e54dd3dd5439fad888b9bff1be0f0dc042a3237a90e4d",
     "ce9fa5d770a9725c746dcbf6f59f3178233b3759f09982e8b2db8d2234c333b0",
@@ -33,20 +33,20 @@ _ITS_NUMPY = Pinned("numpy", "1.26.4", (
     "666dbfb6ec68962c033a450943ded891bed2d54e6755e35e5835d63f4f6931d5",
     "7ab55401287bfec946ced39700c053796e7cc0e3acbef09993a9ad2adba6ca6e",
 ))  # fmt: skip
-_OLD_PYTHON = (3, 11)  # for which there are wheels of it
+_OLD_PYTHON = (3, 11)  # the Python version of its wheels
 
 Outcome = Sequence[NDArray[Any]] | str
 
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model that a runtime is about to run.
+    """A model that is ready to run in a runtime.
 
     Attributes:
         model: the file.
-        python: the interpreter with its options, in which the runtime can be imported.
-        environment: variables for it.
-        delegate: that the runtime loads for it, None for none.
+        python: interpreter and options with which the runtime can be imported.
+        environment: environment variables of the interpreter.
+        delegate: delegate that the runtime loads, None for none.
     """
 
     model: Path
@@ -71,7 +71,7 @@ class OpenedModel:
         return TargetRun(outputs, result["versions"], TargetTimes(result["create"], first, tuple(calls)))
 
     def attempt(self, cases: Sequence[Feeds], options: RunOptions) -> tuple[list[Outcome], Any]:
-        """Run all cases; those that the runtime refuses give its message.
+        """Run all cases; a case that the runtime refuses has the message as its outcome.
 
         Raises:
             NotRunError: if it takes too long, or the delegate is loaded and has nothing to do.
@@ -102,13 +102,13 @@ def _outcome(folder: Path, number: int) -> Outcome:
 
 @dataclass(frozen=True)
 class TfliteTarget:
-    """A runtime for TFLite files.
+    """Runtime for TFLite files.
 
     Attributes:
-        name: as on the command line.
-        lacking: what is missing to have it.
-        absent: why it would have to be downloaded first, empty if not.
-        installed: the interpreter with its options and variables, after what is downloaded once: (time limit).
+        name: name on the command line.
+        lacking: lists the missing parts.
+        absent: returns why a download is needed first, empty if none is.
+        installed: downloads the runtime once within a time limit; returns interpreter, options and variables.
         delegated: whether it loads the delegate of this package.
     """
 
@@ -121,24 +121,24 @@ class TfliteTarget:
     tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
-        """What is missing here; what is downloaded when it is needed is not."""
+        """List the missing parts, without those that are downloaded on demand."""
         return [*self.lacking(), *(_delegate_lacks() if self.delegated else ())]
 
     def with_delegate(self) -> "TfliteTarget":
-        """The same runtime with the delegate."""
+        """Return the same runtime with the delegate."""
         return replace(self, name=f"{self.name} with the delegate", delegated=True)
 
     def reason_against(self) -> str:
-        """Why it cannot run without a download, empty if it can."""
+        """Return why it cannot run without a download, empty if it can."""
         return "; ".join(f"{problem.what}: {problem.remedy}" for problem in self.lacks()) or self.absent()
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[OpenedModel]:
-        """Download the runtime, if it is one that is not installed here, once."""
+        """Download the runtime once, if it is not installed here."""
         yield self.open(subject.model, options.time_limit)
 
     def open(self, model: Path, time_limit: float = RunOptions.time_limit) -> OpenedModel:
-        """A file, ready to run.
+        """Return a file, ready to run.
 
         Raises:
             NotRunError: if the runtime cannot be downloaded.
@@ -185,7 +185,7 @@ def _old_lacks() -> list[Problem]:
 
 
 def _old(time_limit: float) -> tuple[Sequence[str], Mapping[str, str]]:
-    """The runtime in a folder of its own, beside which nothing of this environment is seen."""
+    """Return the runtime in a folder of its own, isolated from the packages of this environment."""
     folder = fetch_once(_old_folder(), lambda folder: _download_old(folder, time_limit))
     return [sys.executable, "-P", "-S", "-B"], {"PYTHONPATH": str(folder)}  # nothing is added to the folder
 
@@ -201,5 +201,5 @@ def _download_old(folder: Path, time_limit: float) -> None:
 LITERT = TfliteTarget("litert", _litert_lacks, lambda: "", _litert)
 TFLITE_RUNTIME = TfliteTarget("tflite-runtime", _old_lacks, _old_absent, _old)
 TARGETS = (LITERT, TFLITE_RUNTIME)
-# Every way in which a file is run: on a runtime by its own operators, and with the delegate.
+# Every way to run a file: each runtime with its own operators, and with the delegate.
 WAYS = (*TARGETS, *(target.with_delegate() for target in TARGETS))

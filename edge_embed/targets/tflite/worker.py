@@ -1,8 +1,8 @@
-"""Runs a TFLite model on the cases in a folder: ``worker.py MODEL FOLDER ITERATIONS THREADS [DELEGATE]``.
+"""Run a TFLite model on the cases in a folder: ``worker.py MODEL FOLDER ITERATIONS THREADS [DELEGATE]``.
 
-Needs numpy and one of the two runtimes, and nothing of edge_embed: tflite-runtime has an environment of its own. A case
-that the runtime refuses leaves its message in place of outputs; the others run all the same. Of several signatures the
-one whose inputs have the sizes of the case runs. Integers may come in a wider type than the model has.
+The script requires numpy and one of the two runtimes, and nothing of edge_embed: tflite-runtime has an environment of
+its own. A case that the runtime refuses leaves its message in place of outputs; the other cases still run. Of several
+signatures the one whose inputs have the sizes of the case runs. Integers may have a wider type than the model has.
 """
 
 import json
@@ -47,7 +47,7 @@ def main(model: str, folder: Path, iterations: int, threads: int, delegate: str 
 
 
 def find_runtime() -> tuple[str, Any]:
-    """The package and the module of the runtime that is there."""
+    """Return the package and the module of the installed runtime."""
     try:
         from ai_edge_litert import interpreter  # noqa: PLC0415
     except ImportError:
@@ -58,13 +58,13 @@ def find_runtime() -> tuple[str, Any]:
 
 
 def open_model(runtime: Any, model: str, delegate: str, **options: Any) -> Any:
-    """An interpreter; with the delegate at a path that is not empty."""
+    """Return an interpreter, with the delegate unless its path is empty."""
     delegates = [runtime.load_delegate(delegate)] if delegate else None
     return runtime.Interpreter(model_path=model, experimental_delegates=delegates, **options)
 
 
 def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
-    """Kernels of the delegate in the model: of ours alone, without the one that runtimes apply by themselves."""
+    """Count the kernels of our delegate in the model, without the delegate that runtimes apply by themselves."""
     if not delegate:
         return 0
     resolver = runtime.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -73,9 +73,9 @@ def _count_kernels(runtime: Any, model: str, delegate: str) -> int:
 
 
 def find_inputs(interpreter: Any) -> dict[str, Any]:
-    """The inputs by the names that calls give them: those of tensors, of several signatures those of the first.
+    """Return the inputs by their names in calls: names of tensors; of several signatures, the names of the first.
 
-    Those that have no name of their own get one, as `edge-embed compress` gives them.
+    Tensors without a name get one, by the rule of `edge-embed compress`.
     """
     signatures = list(interpreter.get_signature_list())
     if len(signatures) > 1:
@@ -93,12 +93,12 @@ Run = Callable[[dict[str, Any]], tuple[float, list[Any]]]  # inputs by name -> s
 
 
 def find_run(interpreter: Any) -> Run:
-    """How a model is called."""
+    """Return the function that calls the model."""
     return _signatures(interpreter) if len(interpreter.get_signature_list()) > 1 else _whole(interpreter)
 
 
 def _whole(interpreter: Any) -> Run:
-    """The only signature, by its tensors: they may have any sizes."""
+    """Return a function that calls the only signature through its tensors, whose sizes may vary."""
     inputs = find_inputs(interpreter)
 
     def run(feeds: dict[str, Any]) -> tuple[float, list[Any]]:
@@ -117,7 +117,7 @@ def _whole(interpreter: Any) -> Run:
 
 
 def _signatures(interpreter: Any) -> Run:
-    """Every signature, found by the sizes of its inputs, which are fixed."""
+    """Return a function that calls the signature whose fixed input sizes match."""
     runners = {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
     keys = {detail["name"]: key for runner in runners.values() for key, detail in runner.get_output_details().items()}
     order = [keys[detail["name"]] for detail in interpreter.get_output_details()]  # the first has the order of all
@@ -143,7 +143,7 @@ def _signatures(interpreter: Any) -> Run:
 
 
 def fitted(values: Any, dtype: Any) -> Any:
-    """Integers in the type of the model, where they have room there."""
+    """Convert integers to the type of the model, if all of them fit."""
     if values.dtype == dtype or values.dtype.kind != "i":
         return values
     converted = values.astype(dtype)
@@ -153,7 +153,7 @@ def fitted(values: Any, dtype: Any) -> Any:
 
 
 def _output(interpreter: Any, detail: dict[str, Any]) -> Any:
-    """A result; one without numbers, which a runtime may not hand out, by its shape."""
+    """Return a result; an empty one, which a runtime may refuse to return, is made from its shape."""
     (now,) = (found for found in interpreter.get_output_details() if found["index"] == detail["index"])
     if 0 in now["shape"]:
         return np.empty(now["shape"], now["dtype"])
@@ -161,7 +161,7 @@ def _output(interpreter: Any, detail: dict[str, Any]) -> Any:
 
 
 def _plain(values: Any) -> Any:
-    """Texts, which runtimes give as objects, as letters of a fixed number, which files hold."""
+    """Convert texts, which runtimes return as objects, to arrays of fixed-length strings, which files can hold."""
     if values.dtype.kind != "O":
         return values
     texts = [value.decode("utf-8", "surrogateescape") for value in values.reshape(-1)]

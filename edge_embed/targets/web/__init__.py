@@ -1,1 +1,1 @@
-"""``node`` and ``browser``: onnxruntime-web, which is WebAssembly and so runs the portable bodies."""
+"""Targets ``node`` and ``browser``: onnxruntime-web, which is WebAssembly and therefore runs the portable bodies."""

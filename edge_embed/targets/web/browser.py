@@ -1,4 +1,4 @@
-"""``browser``: onnxruntime-web in a page of headless Chromium."""
+"""Target ``browser``: onnxruntime-web in a page of headless Chromium."""
 
 import os
 import shutil
@@ -20,24 +20,24 @@ _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = [
     "--headless=new",
     "--disable-gpu",
-    "--disable-dev-shm-usage",  # it is small in containers
-    # Nothing but our page: no first run, no updates, no name but that of this machine is looked up.
+    "--disable-dev-shm-usage",  # /dev/shm is small in containers
+    # Only our page is loaded: no first run, no updates, and no host name is resolved but that of this machine.
     *"--no-first-run --no-default-browser-check --disable-background-networking --disable-component-update".split(),
     *"--disable-default-apps --disable-extensions --disable-sync --no-pings --no-proxy-server".split(),
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--password-store=basic",
     "--disable-breakpad",
-    # It ends when the other end of this pipe is closed, and thus with this process, even if that is killed.
+    # The browser ends when the other end of this pipe is closed, and thus with this process, even if that is killed.
     "--remote-debugging-pipe",
 ]
-_WITH_PIPE = ["sh", "-c", 'exec "$@" 3<&0 4>/dev/null', "sh"]  # the pipe is read from 3, and answered to 4
+_WITH_PIPE = ["sh", "-c", 'exec "$@" 3<&0 4>/dev/null', "sh"]  # requests come from 3, answers go to 4
 
 
 class Tab(WebPlace):
     """A page of a browser that is started for it."""
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
-        """Start the browser, wait for what comes of the job, and end it."""
+        """Start the browser, wait until the job ends, and end the browser."""
         names = write_job(folder, self.subject, options)
         files = {name: SCRIPTS / name for name in ("page.html", "page.mjs", "job.mjs", "tensors.mjs")}
         files |= {name: self.runtime / name for name in (BROWSER_ENTRY, ENGINE)}
@@ -58,7 +58,7 @@ class Tab(WebPlace):
                 [*_WITH_PIPE, *_command(profile), server.url],
                 time_limit,
                 what="the browser",
-                # Whatever it writes outside of its profile (sockets, certificates) goes there too.
+                # Files outside of its profile (sockets, certificates) go there too.
                 environment=dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), profile),
                 until=lambda: server.ended,
             )
@@ -71,13 +71,13 @@ class Tab(WebPlace):
 
 
 def _place() -> str:
-    """Where a profile can be: the system allows the sockets in it a path of about 100 bytes."""
+    """Return a short folder for profiles: the system limits the paths of their sockets to about 100 bytes."""
     place = tempfile.gettempdir()
     return place if len(place) < 30 else "/tmp"
 
 
 def _command(profile: str) -> list[str]:
-    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # there is none for root
+    root = ["--no-sandbox"] if os.geteuid() == 0 else []  # root has no sandbox
     return [_program() or _PROGRAMS[0], *_FLAGS, *root, f"--user-data-dir={profile}"]
 
 
@@ -87,14 +87,14 @@ def _program() -> str | None:
 
 @dataclass(frozen=True)
 class Browser:
-    """The WebAssembly engine of ONNX Runtime where it is meant to run."""
+    """The WebAssembly engine of ONNX Runtime in a browser, where it is meant to run."""
 
     name: str = "browser"
     evidence: Evidence = "executed-native"
     tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
-        """Chromium, or npm where the runtime is not there yet."""
+        """List Chromium if it is missing, and npm if the runtime is not in the cache."""
         missing = [] if _program() else [Problem("chromium is not found", "apt-get install chromium")]
         return [*missing, *runtime_lacks()]
 

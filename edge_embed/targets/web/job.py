@@ -1,4 +1,4 @@
-"""What the scripts are told: a folder with the model, its external data, and how it is to be run (``job.mjs``)."""
+"""Job for the scripts: a folder with the model, its external data, and the options of the run (``job.mjs``)."""
 
 import json
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from edge_embed.targets.target import RunOptions, Subject
 
 @dataclass(frozen=True)
 class WebPlace:
-    """What runs onnxruntime-web.
+    """Place that runs onnxruntime-web.
 
     Attributes:
-        subject: what it runs.
+        subject: the model to run.
         runtime: folder of onnxruntime-web.
     """
 
@@ -22,7 +22,7 @@ class WebPlace:
 
 
 def write_job(folder: Path, subject: Subject, options: RunOptions) -> list[str]:
-    """Add to a folder of cases (``0.in``, ``1.in``, ...) what else the scripts read.
+    """Add to a folder of cases (``0.in``, ``1.in``, ...) the other files that the scripts read.
 
     Returns:
         The names of all files to read, in the folder; those of the model are links to it.

@@ -1,4 +1,4 @@
-"""``node``: onnxruntime-web under Node.js."""
+"""Target ``node``: onnxruntime-web under Node.js."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ class NodeProcess(WebPlace):
     """A process of Node.js."""
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
-        """Run it."""
+        """Run the job in a process."""
         write_job(folder, self.subject, options)
         command: list[str | Path] = ["node", SCRIPTS / "node.mjs", self.runtime / NODE_ENTRY, folder]
         result, error = folder / "result.json", folder / "error"
-        # Its end is not waited for: Node.js first compiles all that the engine did not need, for seconds.
+        # Node.js is not awaited: before it ends, it compiles for seconds all that the engine did not need.
         run_program(command, options.time_limit, what="node", until=lambda: result.exists() or error.exists())
         if error.exists():
             raise RunFailedError(error.read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ class Node:
     tokenizer: Tokenizer = "cannot run"
 
     def lacks(self) -> list[Problem]:
-        """Node.js, or npm where the runtime is not there yet."""
+        """List Node.js if it is missing, and npm if the runtime is not in the cache."""
         return [*lacks_program("node", "nodejs"), *runtime_lacks()]
 
     @contextmanager

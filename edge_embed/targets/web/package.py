@@ -1,4 +1,4 @@
-"""onnxruntime-web from npm: one version, pinned with all that it needs (``package-lock.json``), kept in the cache."""
+"""Package onnxruntime-web from npm: one version, pinned with its dependencies (``package-lock.json``), in the cache."""
 
 import json
 import shutil
@@ -11,23 +11,23 @@ from edge_embed.targets.target import NotRunError, RunFailedError
 
 SCRIPTS = Path(__file__).parent
 NODE_ENTRY, BROWSER_ENTRY, ENGINE = "ort.node.min.mjs", "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
-_KEPT = (NODE_ENTRY, BROWSER_ENTRY, ENGINE, "ort-wasm-simd-threaded.mjs")  # of 135 MB; the others are for WebGPU
+_KEPT = (NODE_ENTRY, BROWSER_ENTRY, ENGINE, "ort-wasm-simd-threaded.mjs")  # the other files (of 135 MB) are for WebGPU
 _NPM = "ci --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error".split()
 _NPM += "--fetch-retries=1 --fetch-retry-mintimeout=1000".split()
 
 
 def runtime_lacks() -> list[Problem]:
-    """What is missing to have it; the download itself waits until it is needed."""
+    """List the missing programs; the download itself waits until it is needed."""
     return [] if cached_folder(_folder_name()).is_dir() else lacks_program("npm", "npm")
 
 
 def lacks_program(name: str, debian_package: str) -> list[Problem]:
-    """A program that is not on the path."""
+    """Return a problem if a program is not on the path."""
     return [] if shutil.which(name) else [Problem(f"{name} is not found", f"apt-get install {debian_package}")]
 
 
 def fetch_runtime(time_limit: float) -> Path:
-    """The folder ``dist`` of the package, downloaded if it is not in the cache.
+    """Return the folder ``dist`` of the package, downloaded if it is not in the cache.
 
     Raises:
         NotRunError: if it can be neither found nor downloaded.

@@ -1,4 +1,4 @@
-"""The server that a page gets its job from, and puts its results back to."""
+"""Server from which a page gets its job, and to which it sends its results."""
 
 import secrets
 import select
@@ -18,10 +18,10 @@ _GONE = "the browser's tab crashed or was closed while the model ran"
 
 
 class JobServer(ThreadingHTTPServer):
-    """Serves named files on this machine, below a path that only its page knows; runs while the context is open.
+    """Server of named files on this machine, below a path that only its page knows; it runs while the context is open.
 
     Attributes:
-        opened: whether the page was asked for.
+        opened: whether the page was requested.
         ended: whether the job ended: with a result, an error, or because the page is gone.
         failure: why there is no result, empty if there is one.
     """
@@ -36,11 +36,11 @@ class JobServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Of the page."""
+        """Return the address of the page."""
         return f"http://127.0.0.1:{self.server_port}{self.base}page.html"
 
     def end(self, failure: str = "") -> None:
-        """The job ended; what is said first counts."""
+        """Mark the job as ended; the first call decides the outcome."""
         with self._ending:
             if not self.ended:
                 self.failure, self.ended = failure, True
@@ -55,13 +55,13 @@ class JobServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Called where the base class would print: the page is gone, or a result cannot be stored."""
+        """Record a failure where the base class would print: the page is gone, or a result cannot be stored."""
         error = sys.exception()
         self.end(_GONE if isinstance(error, ConnectionError) else f"what the page sent cannot be stored: {error}")
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     @property
     def _job(self) -> JobServer:
@@ -92,10 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
     def _name(self) -> str:
-        """What is asked for, empty if the page does not know the path of this job."""
+        """Return the requested name, or an empty text if the request does not know the path of this job."""
         base, _, name = self.path.partition(self._job.base)
         return "" if base else unquote(name)
 
@@ -104,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", _TYPES.get(path.suffix, "application/octet-stream"))
             self.send_header("Content-Length", str(path.stat().st_size))
-            # Threads of the engine, and clocks of microseconds, are for pages of one origin only.
+            # Browsers give threads and microsecond clocks only to pages with these headers (one origin).
             self.send_header("Cross-Origin-Opener-Policy", "same-origin")
             self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
             self.end_headers()
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
                 size -= len(block)
 
     def _wait_for_the_end(self) -> None:
-        """The answer never ends; that its connection does tells of a crash, even while the page computes."""
+        """Keep the answer open until the job ends: a closed connection reveals a crash during computation."""
         self.send_response(HTTPStatus.OK)
         self.end_headers()
         while not self._job.ended:

@@ -19,10 +19,7 @@ NAME = "rows as compress reported them"
 # The numbers are summed in another order, and the report keeps six digits.
 _CLOSE = 1e-5
 _MOST_SHOWN = 3
-_OF_MODELS = (
-    "stored rows",
-    MANIFEST,
-)  # these compare with tables of a model, which here come from the file itself
+_OF_MODELS = ("stored rows", MANIFEST)  # these compare with tables of a model, which here are the file's own
 
 
 def checked_table(

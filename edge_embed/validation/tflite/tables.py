@@ -80,7 +80,7 @@ def write_packed(
         path: path of the file.
 
     Returns:
-        Whether the delegate has a kernel for it.
+        True if the delegate has a kernel for it.
     """
     graph = Graph()
     ends = {end: graph.input(end, dtype, shape) for end, (dtype, shape) in inputs.items()}

@@ -60,3 +60,18 @@ def test_output_layer_without_tables_is_compressed_when_named(tmp_path: Path) ->
         compress(made, tmp_path)
     feeds = {"x": np.ones((2, COLUMNS), np.float32)}
     assert same(made, tmp_path, feeds, modules=["head"]) == ["head"]
+
+
+@pytest.mark.parametrize(("nodes", "tensors"), [
+    ([make_node("Neg", ["w"], ["other"])], {}),
+    ([make_node("Slice", ["w", "zero", "half"], ["other"])], {"zero": np.array([0]), "half": np.array([ROWS // 2])}),
+], ids=["Neg", "Slice"])  # fmt: skip
+def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
+    nodes: list[NodeProto], tensors: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
+    made = written([*nodes, gather("other", "rows"), *head], {"w": W, **tensors})
+    with pytest.raises(BadInputError, match=r"no table to compress: w: .*give the names .*\(--module w --module w_1\)"):
+        compress(made, tmp_path)
+    feeds = {"ids": np.array([3, 0, 149])}
+    assert same(made, tmp_path, feeds, modules=["w", "w_1"]) == ["w", "w_1"]

@@ -33,11 +33,11 @@ class Language(nn.Module):
 
 def test_portable_session_of_any_batch_prints_nothing(tmp_path, capfd):
     source = edge_embed.save(Language(), tmp_path / "dense.pt", example_inputs=torch.tensor([[1, 2, 3]]))
+    small = tmp_path / "small.pt"
     for method, sizes in METHODS.items():
-        output = tmp_path / f"{method}.pt"
-        edge_embed.compress(source, method, modules=[f"words.{method}"], output=output, **sizes)
-        source = output
-    edge_embed.export(source, "onnx", tmp_path / "m.onnx")
+        chosen = {**sizes, "output": small} if method == "tt" else sizes  # the last: what is written is traced again
+        source = edge_embed.compress(source, method, modules=[f"words.{method}"], **chosen).model
+    edge_embed.export(small, "onnx", tmp_path / "m.onnx")
     capfd.readouterr()
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     for batch in (1, 3):

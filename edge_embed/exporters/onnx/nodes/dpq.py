@@ -15,7 +15,7 @@ def _tensors(count: int) -> tuple[str, ...]:
 
 
 def _scaled_tensors(count: int) -> tuple[str, ...]:
-    """Those of the plain table, and, where there are more than three, the scales of rows."""
+    """Return the tensors of the plain table, and the row scales if there are more than three."""
     return _tensors(count) if count <= len(TENSORS) else (*_tensors(count - len(ROW_SCALES)), *ROW_SCALES)
 
 

@@ -1,8 +1,8 @@
-"""What a node looks like: the name of its type, its inputs and outputs, its attributes.
+"""Schemas of nodes: the name of a type, its inputs and outputs, its attributes.
 
     <prefix><suffix> (<inputs of the use>, <tensors of the table>) -> outputs of the use
 
-A method has a prefix for each kind of table, a use a suffix: ``DPQ`` and ``EmbeddingBag`` are ``DPQEmbeddingBag``.
+A method has a prefix for each kind of table, a use a suffix: ``DPQ`` and ``EmbeddingBag`` give ``DPQEmbeddingBag``.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,13 +18,13 @@ Specs = Mapping[str, TensorSpec]
 
 @dataclass(frozen=True)
 class UseSchema:
-    """What a use adds to a table.
+    """The inputs, outputs and attributes of a use of a table.
 
     Attributes:
-        suffix: the end of the name of its nodes.
-        inputs: those before the packed tensors.
-        outputs: their names.
-        attribute_names: those of its own attributes.
+        suffix: end of the name of its nodes.
+        inputs: names of the inputs before the packed tensors.
+        outputs: names of the outputs.
+        attribute_names: names of its own attributes.
     """
 
     suffix: str
@@ -46,11 +46,11 @@ class NodeSchema:
     """One kind of table of a method.
 
     Attributes:
-        prefix: what the names of its nodes begin with.
-        tensors: names of the packed tensors among a node's inputs, from how many there are.
+        prefix: start of the names of its nodes.
+        tensors: returns the names of the packed tensors among a node's inputs, from their number.
         attribute_names: names of the integer attributes that describe a table, in order.
-        shape: the sizes of a table from those attributes and the types and shapes of its tensors, not yet checked
-            against all of them; raises `BadInputError` where they make no sense.
+        shape: returns the sizes of a table from those attributes and the types and shapes of its tensors, which are not
+            all checked yet; raises `BadInputError` if they are invalid.
     """
 
     prefix: str
@@ -60,12 +60,12 @@ class NodeSchema:
 
 
 def value_type(spec: TensorSpec) -> str:
-    """The type of the rows; any other is left for a check of all tensors to refuse by name."""
+    """Return the type of the rows; an unsupported type is refused later by name, in a check of all tensors."""
     return spec.dtype if spec.dtype in FLOAT_BYTES else "float32"
 
 
 def check_ranks(tensors: Specs, ranks: Mapping[str, int]) -> None:
-    """Raise `BadInputError` for a tensor of another number of dimensions."""
+    """Raise `BadInputError` for a tensor with another number of dimensions."""
     for name, rank in ranks.items():
         if len(tensors[name].shape) != rank:
             raise BadInputError(f"{name}: got shape {list(tensors[name].shape)}, expected {rank} dimensions")

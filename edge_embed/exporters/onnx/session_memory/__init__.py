@@ -1,1 +1,1 @@
-"""Memory that a session with the operator library takes beside a table, to be faster. Needs no onnx."""
+"""Session memory of a table with the operator library. Needs no onnx."""

@@ -1,6 +1,7 @@
-"""DPQ: codes of four bits once more, in blocks of 16 rows, for heads with AVX-512 (runtime_ops/kernels/dpq/blocks.h).
+"""Session memory of DPQ: a copy of 4-bit codes in blocks of 16 rows, for output layers with AVX-512.
 
-ceil(n / 16) * 16 * ceil(row_bytes / 4) * 4 bytes, all or none of them; 0 for codes of other bits
+The layout is that of runtime_ops/kernels/dpq/blocks.h. The size is ceil(n / 16) * 16 * ceil(row_bytes / 4) * 4 bytes,
+all or none of them; 0 for codes of other bits.
 """
 
 from edge_embed.exporters.onnx.session_memory.method import SessionMemory

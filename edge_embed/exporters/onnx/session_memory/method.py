@@ -1,4 +1,4 @@
-"""Memory that a session takes for the tables of a compression method."""
+"""Session memory for the tables of a compression method."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from edge_embed.packed.packed_form import TableShape, Use
 
 @dataclass(frozen=True)
 class SessionMemory:
-    """Memory of one node; the operator library decides the same.
+    """Session memory of one node; the operator library computes the same values.
 
     Attributes:
-        uses: those for which a session may take memory.
-        least: bytes from which on it takes any for a table of these sizes; 0 where it never does.
-        taken: bytes that it takes at most, of a limit; the limit is None where the node has none.
+        uses: the uses with session memory.
+        least: smallest limit in bytes with which a table of these sizes gets session memory; 0 if it never does.
+        taken: upper bound in bytes for a limit; the limit is None for a node without one.
     """
 
     uses: tuple[Use, ...]
@@ -27,15 +27,15 @@ _MEMORIES: Parts[SessionMemory] = Parts("session memory")
 
 
 def memory_uses(method: str) -> tuple[Use, ...]:
-    """The uses for which a session may take memory beside a table of this method."""
+    """Return the uses for which a table of this method may have session memory."""
     return _MEMORIES[method].uses if method in _MEMORIES else ()
 
 
 def session_bytes(method: str, shape: TableShape, use: Use, limit: int | None) -> int:
-    """Bytes that a session takes at most for a node with ``memory_bytes=limit``; None: without that attribute."""
+    """Return the upper bound of session memory of a node with ``memory_bytes=limit``, or without it for None."""
     return _MEMORIES[method].taken(shape, limit) if use in memory_uses(method) else 0
 
 
 def least_session_bytes(method: str, shape: TableShape, use: Use) -> int:
-    """The least limit with which a session takes any for such a node; 0 where it never does."""
+    """Return the smallest limit with which such a node gets session memory, or 0 if it never does."""
     return _MEMORIES[method].least(shape) if use in memory_uses(method) else 0

@@ -1,9 +1,10 @@
-"""TT and TR: the last cores multiplied in advance, so that rows take fewer products (runtime_ops/kernels/tt/merge.h).
+"""Session memory of TT and TR: products of the last cores, so that a row takes fewer products.
 
     G_k ... G_N  ->  one core of float32, [min(I_k ... I_N, n), R_{k-1}, J_k ... J_N, R_N]
 
-Those of float16 that are left become float32 too. Of all k that fit into the limit, the one with the least work a row
-is taken; none where none has less than the table itself, and none without a limit.
+The layout is that of runtime_ops/kernels/tt/merge.h. The other cores become float32 too if they are float16. The chosen
+k fits the limit and has the least work per row. Nothing is merged without a limit, or if no k has less work than the
+table itself.
 """
 
 import math
@@ -15,13 +16,13 @@ from edge_embed.packed.tt_shape import TTShape
 
 
 def merged_bytes(shape: TTShape, most: int) -> int:
-    """Bytes of the cores that a session makes where it may take ``most`` of them."""
+    """Return the bytes of the cores that a session makes with a limit of ``most`` bytes."""
     fitting = [(work, nbytes) for work, nbytes in _mergings(shape) if nbytes <= most]
     return min(fitting, key=lambda merging: merging[0], default=(0, 0))[1]
 
 
 def _mergings(shape: TTShape) -> Iterator[tuple[int, int]]:
-    """Work a row and bytes, of every k that makes rows less work than the table itself."""
+    """Yield work per row and bytes, of every k with less work per row than the table itself."""
     cores = list(zip(shape.row_shape, shape.ranks, shape.col_shape, shape.ranks[1:], strict=False))
     for first in range(len(cores) - 2, 0, -1):
         rows = min(math.prod(shape.row_shape[first:]), shape.num_embeddings)
@@ -33,7 +34,7 @@ def _mergings(shape: TTShape) -> Iterator[tuple[int, int]]:
 
 
 def _row_work(cores: Sequence[tuple[int, int, int, int]]) -> int:
-    """Multiplications of a row, sum over k of J_1 ... J_k R_{k-1} R_k."""
+    """Return the multiplications of a row, the sum over k of J_1 ... J_k R_{k-1} R_k."""
     columns, work = 1, 0
     for _, before, factor, after in cores:
         columns *= factor

@@ -1,1 +1,1 @@
-"""A tokenizer in front of an exported model, by operators of onnxruntime-extensions: the model takes strings."""
+"""A tokenizer in front of an exported model, with operators of onnxruntime-extensions: the model accepts strings."""

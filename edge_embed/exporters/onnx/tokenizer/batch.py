@@ -1,9 +1,9 @@
-"""Ids of all texts one after another -> rows of one length: limits, ids around each text, padding.
+"""Conversion of the concatenated ids of all texts to rows of one length: limits, ids around each text, padding.
 
     flat int64 [T], lengths int64 [N]  ->  ids int64 [N, W], mask int64 [N, W]
 
-Every place of a row takes its id from one pool, ``padding, before, after, flat``; an index says from where.
-A row has one place at least, so that texts without any id still make an array that models take.
+Every place of a row gets its id from one pool, ``padding, before, after, flat``, by an index. A row has at least one
+place, so that texts without ids still form an array that models accept.
 """
 
 from edge_embed.exporters.onnx.tokenizer.source import Batching
@@ -56,7 +56,7 @@ _BODY = """
 
 
 def batch_body(batching: Batching) -> str:
-    """Nodes in the textual syntax of ONNX, from ``flat`` and ``lengths`` to ``ids`` and ``mask``."""
+    """Return nodes in the textual syntax of ONNX, from ``flat`` and ``lengths`` to ``ids`` and ``mask``."""
     before, around = len(batching.before), len(batching.before) + len(batching.after)
     if batching.max_length is None:
         kept = "kept = Identity (lengths)"

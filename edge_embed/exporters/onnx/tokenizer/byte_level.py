@@ -1,4 +1,4 @@
-"""Byte-level BPE, as GPT-2 and RoBERTa have it: one operator of onnxruntime-extensions, which is exact."""
+"""Byte-level BPE, as in GPT-2 and RoBERTa: one operator of onnxruntime-extensions, which is exact."""
 
 import json
 import re
@@ -8,11 +8,11 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
 from edge_embed.exporters.onnx.tokenizer.words import strings
 
-# The operator loses the end of a text that ends in the beginning of an added token ("I <3" where there is "<s>"). So
-# each text is made to end in an added token of ours, which is taken away again: the last id of every row.
+# The operator loses the end of a text that is the beginning of an added token ("I <3" if there is "<s>"). So each
+# text gets an additional token at its end, whose id, the last of every row, is removed again.
 _GUARD = "\U0010fffe\U0010ffff\U0010fffe"
 
-# Added tokens that swallow the space beside them: the operator does it in part.
+# Added tokens that absorb the space beside them: the operator supports this only in part.
 _SPACE = r"[\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}]*"
 
 _BODY = """
@@ -38,7 +38,7 @@ _BODY = """
 
 
 class ByteLevel:
-    """The nodes from ``text`` to ``flat`` and ``lengths``."""
+    """The nodes from ``text`` to ``flat`` and ``lengths`` of a BPE."""
 
     def __init__(self, source: TokenizerSource) -> None:
         missing = 256 - len(_alphabet() & source.content["model"]["vocab"].keys())

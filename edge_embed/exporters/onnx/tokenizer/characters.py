@@ -1,7 +1,7 @@
-"""What normalizer and pre-tokenizer make of every character: asked of the library itself, one code point at a time.
+"""Results of normalizer and pre-tokenizer for every character, computed by the library itself, per code point.
 
-So the exported nodes follow the library and its version of Unicode, whatever the tables of a runtime are. It holds for
-normalizers that treat a character alike everywhere, the only ones that are taken (see source.py).
+So the exported nodes follow the library and its version of Unicode, not the tables of a runtime. This holds for
+normalizers that treat a character alike in every context. Only these are accepted (see source.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,20 +11,20 @@ from typing import Any
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
 
-# Characters for private use of which those in the text give way to another (`stand_in`), so that they are free to
-# mark what the text does not say.
+# Characters for private use. Those in the text are replaced by another (`stand_in`), so that they can mark positions
+# in the text.
 FIRST_MARK, LAST_MARK = 0x100000, 0x10FFFD
 _BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Characters:
-    """What becomes of characters; those that are in none of these are parts of words, as they are.
+    """The treatment of characters; those in none of these are unchanged parts of words.
 
     Attributes:
-        replaced: by others, or by nothing at all; what comes out may be in the next two.
-        spaces: separate words.
-        signs: are no parts of words, but words of their own, each one or a run of them.
+        replaced: characters with their replacement, which may be empty, or be in the next two.
+        spaces: characters that separate words.
+        signs: characters that are separate words, each one or a run of them.
     """
 
     replaced: dict[str, str]
@@ -32,24 +32,24 @@ class Characters:
     signs: list[str]
 
     def dropped(self) -> list[str]:
-        """Those that are replaced by nothing, which are many."""
+        """Return the many characters that are replaced by nothing."""
         return [character for character, image in self.replaced.items() if not image]
 
     def parted(self) -> list[str]:
-        """Those that get spaces around them, which are many: Chinese characters."""
+        """Return the many characters that get spaces around them: Chinese characters."""
         return [character for character, image in self.replaced.items() if image == f" {character} "]
 
     def images(self) -> dict[str, str]:
-        """The others that are replaced."""
+        """Return the other replaced characters."""
         found = self.replaced.items()
         return {character: image for character, image in found if image not in ("", f" {character} ")}
 
 
 def stand_in(vocabulary: Iterable[str]) -> str:
-    """A character for private use that no token has: as unknown as those whose place it takes.
+    """Return a character for private use that no token has: as unknown as the characters that it replaces.
 
     Raises:
-        BadInputError: if a token has one of those, or all others are taken.
+        BadInputError: a token has one of those characters, or no other is free.
     """
     taken = set("".join(vocabulary))
     free = next((sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in taken), None)
@@ -62,15 +62,14 @@ def stand_in(vocabulary: Iterable[str]) -> str:
 
 
 def token_mark(number: int) -> str:
-    """What stands for an added token in the text."""
+    """Return the mark of an added token in the text."""
     return chr(FIRST_MARK + number)
 
 
 def read_characters(source: TokenizerSource) -> Characters:
-    """Ask the library for every character.
+    """Query the library for every character.
 
-    Where what replaces a character cannot be in any known word, and neither can the character, it stays as it is:
-    unknown it is either way.
+    A character is not replaced if neither it nor its replacement occurs in a known word: it is unknown in both cases.
     """
     kinds = _Kinds(source)
     spaces, signs = kinds.all()
@@ -86,7 +85,7 @@ def read_characters(source: TokenizerSource) -> Characters:
 
 
 def pattern(characters: Iterable[str]) -> str:
-    """A pattern of RE2 for any of some sorted characters; for none, one that no text has."""
+    """Return a pattern of RE2 for any of some sorted characters; without characters, one that no text matches."""
     ranges: list[list[int]] = []
     for point in map(ord, list(characters) or [chr(LAST_MARK)]):
         if ranges and point == ranges[-1][1] + 1:
@@ -97,14 +96,14 @@ def pattern(characters: Iterable[str]) -> str:
 
 
 class _Kinds:
-    """Sorts characters by what the pre-tokenizer makes of them between two letters."""
+    """Classifies characters by the result of the pre-tokenizer for them between two letters."""
 
     def __init__(self, source: TokenizerSource) -> None:
         self._pre_tokenizer = source.library.pre_tokenizer
         self._in_runs = source.signs_in_runs
 
     def all(self) -> tuple[list[str], list[str]]:
-        """Those that separate words, and those that are no parts of words."""
+        """Return the characters that separate words, and those that are no parts of words."""
         spaces: list[str] = []
         signs: list[str] = []
         for block in _blocks():
@@ -128,7 +127,7 @@ class _Kinds:
 
 
 def _normalized(source: TokenizerSource) -> Iterator[tuple[str, str]]:
-    """Characters that the normalizer changes, with what they become."""
+    """Yield the characters that the normalizer changes, with their replacements."""
     if source.library.normalizer is None:
         return
     normalize: Callable[[str], str] = source.library.normalizer.normalize_str
@@ -141,7 +140,7 @@ def _normalized(source: TokenizerSource) -> Iterator[tuple[str, str]]:
 
 
 def _blocks() -> Iterator[str]:
-    """All characters, in order; surrogates are none, and marks are no part of the text."""
+    """Yield all characters, in order, without surrogates and marks."""
     for begin in range(0, 0x110000, _BLOCK):
         points = range(begin, begin + _BLOCK)
         block = "".join(chr(point) for point in points if not (0xD800 <= point < 0xE000 or _is_mark(point)))

@@ -1,4 +1,4 @@
-"""What of a ``tokenizer.json`` can be exported, decided by its structure alone, before any library reads it."""
+"""Checks whether a ``tokenizer.json`` can be exported, by its structure alone, before any library reads it."""
 
 import json
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ Kind = Literal["BPE", "WordPiece", "WordLevel"]
 REMEDY = "save it with the library tokenizers (tokenizer.save('tokenizer.json'))"
 MAX_ID = 1 << 24
 _MAX_ADDED_TOKENS, _LONGEST_ADDED_TOKEN = 256, 256
-# What each kind can have in front of its model. Sequences of normalizers are taken if each of them is.
+# The parts that each kind supports in front of its model. A sequence of normalizers is supported if each part is.
 _NORMALIZERS = {"BertNormalizer", "Lowercase", "StripAccents", "NFD", "NFKD"}
 _PRE_TOKENIZERS: dict[str, set[str]] = {
     "BPE": {"ByteLevel"},
     "WordPiece": {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"},
     "WordLevel": {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"},
 }
-# Settings of a BPE that change ids, with the only value that is taken.
+# Settings of a BPE that change ids, with the supported values.
 _BPE_SETTINGS: dict[str, tuple[Any, ...]] = {
     "dropout": (None, 0.0),
     "continuing_subword_prefix": (None, ""),
@@ -30,10 +30,10 @@ _BPE_SETTINGS: dict[str, tuple[Any, ...]] = {
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The object in a file, with ``model`` and ``added_tokens``.
+    """Parse the object in a file, with ``model`` and ``added_tokens``.
 
     Raises:
-        BadInputError: if it is none.
+        BadInputError: the file holds no such object.
     """
     try:
         content = json.loads(data.decode("utf-8"), parse_constant=_no_number)
@@ -60,10 +60,10 @@ def _is_added_token(token: Any) -> bool:
 
 
 def checked_kind(content: dict[str, Any]) -> Kind:
-    """The type of the model, whose vocabulary is sound.
+    """Return the type of the model, after checks of its vocabulary.
 
     Raises:
-        BadInputError: if it is none that can be exported.
+        BadInputError: the type cannot be exported.
     """
     model = content["model"]
     kind = _type(model)
@@ -86,10 +86,10 @@ def checked_kind(content: dict[str, Any]) -> Kind:
 
 
 def check_parts(content: dict[str, Any], kind: Kind) -> None:
-    """Refuse what stands in front of the model and would be done differently.
+    """Refuse parts in front of the model that the exported nodes would treat differently.
 
     Raises:
-        BadInputError: names the part.
+        BadInputError: a part is not supported; the message names it.
     """
     pre_tokenizer, taken = _type(content.get("pre_tokenizer")), _PRE_TOKENIZERS[kind]
     if pre_tokenizer not in taken:
@@ -123,14 +123,14 @@ def _check_byte_level(content: dict[str, Any]) -> None:
 
 
 def _check_normalizer(normalizer: Any) -> None:
-    """Each character must become the same whatever stands around it."""
+    """Refuse normalizers that treat a character differently depending on its context."""
     names = [_type(part) for part in _flat(normalizer)]
     wrong = [name for name in names if name not in _NORMALIZERS]
     if wrong:
         known = ", ".join(sorted(_NORMALIZERS))
         raise BadInputError(f"got normalizer {wrong[0]!r:.40}, expected one of {known}, or none")
     decomposes = any(name in ("NFD", "NFKD") for name in names)
-    if decomposes and "StripAccents" not in names:  # marks would have to be put in order
+    if decomposes and "StripAccents" not in names:  # marks would require sorting
         raise BadInputError("got normalizer NFD or NFKD without StripAccents, expected both")
 
 
@@ -149,7 +149,7 @@ def _type(part: Any) -> Any:
 
 
 def _check_overlap(tokens: Sequence[str]) -> None:
-    """Where the end of one added token begins another, the order in which they are looked for matters."""
+    """Refuse added tokens that overlap, because their order of search would matter."""
     for one in tokens:
         for other in tokens:
             ends = (one[-length:] for length in range(1, min(len(one), len(other) + 1)))

@@ -1,7 +1,7 @@
-"""Puts a tokenizer in front of an exported model: one node, ``text [N] -> the inputs that it takes over``.
+"""A tokenizer in front of an exported model: one node, ``text [N] -> the inputs that it replaces``.
 
-The node is a function of its own domain, so that a model can be cut off behind it again, and everything that the
-tokenizer needs is in that function.
+The node is a function of its own domain, so that a model can be cut off behind it again. All data of the tokenizer is
+in that function.
 """
 
 import json
@@ -30,7 +30,7 @@ _TYPES = {torch.int64: TensorProto.INT64, torch.int32: TensorProto.INT32, torch.
 
 Role = Literal["ids", "attention_mask", "token_type_ids", "lengths", "flat_ids", "offsets"]
 
-# Nodes that make ``made`` from ids and mask, by role.
+# Nodes that compute ``made`` from ids and mask, by role.
 _IDS = "made = Identity (ids)"
 _MASK = "made = Identity (mask)"
 _TYPE_IDS = "made = Sub (ids, ids)"
@@ -49,7 +49,7 @@ _BODIES: dict[Role, str] = {
     "ids": _IDS, "attention_mask": _MASK, "token_type_ids": _TYPE_IDS, "lengths": _LENGTHS, "flat_ids": _FLAT_IDS,
     "offsets": _OFFSETS,
 }  # fmt: skip
-# What a model may take beside its ids [batch, sequence], by the name of the input, and the dimensions that it has.
+# Inputs of a model besides its ids [batch, sequence], by name, with role and number of dimensions.
 _BESIDE_IDS: dict[str, tuple[Role, int]] = {
     "attention_mask": ("attention_mask", 2),
     "token_type_ids": ("token_type_ids", 2),
@@ -63,7 +63,7 @@ class _Core(Protocol):
     Attributes:
         body: the nodes.
         constants: tensors that it uses.
-        attributes: what the syntax cannot say, by the name of a node's first output.
+        attributes: attributes without textual syntax, by the name of a node's first output.
     """
 
     body: str
@@ -73,7 +73,7 @@ class _Core(Protocol):
 
 @dataclass(frozen=True)
 class Fed:
-    """An input that the tokenizer takes over, and what it holds."""
+    """An input that the tokenizer replaces, and its contents."""
 
     declared: ProgramInput
     role: Role
@@ -81,7 +81,7 @@ class Fed:
 
 @dataclass(frozen=True)
 class FusedTokenizer:
-    """A tokenizer and the inputs of a program that it takes over, in their order."""
+    """A tokenizer and the inputs of a program that it replaces, in their order."""
 
     source: TokenizerSource
     fed: tuple[Fed, ...]
@@ -89,11 +89,11 @@ class FusedTokenizer:
 
     @cached_property
     def function(self) -> FunctionProto:
-        """The function ``(text) => (inputs that it takes over)``; every character is asked for, so only once."""
+        """The function ``(text) => (inputs that it replaces)``, cached because it queries every character."""
         return _make_function(self)
 
     def manifest(self) -> str:
-        """What the exported file says about it, as JSON."""
+        """Return its description in the metadata of the exported file, as JSON."""
         source, batching = self.source, asdict(self.source.batching)
         return json.dumps(
             {
@@ -109,15 +109,15 @@ class FusedTokenizer:
 
 
 def plan_tokenizer(source: TokenizerSource, program: Program, chosen: str | None = None) -> FusedTokenizer:
-    """Choose the inputs of a program that a tokenizer takes over.
+    """Choose the inputs of a program that a tokenizer replaces.
 
     Args:
         source: the tokenizer.
         program: the model.
-        chosen: name of the input for ids; without it the only one that can be.
+        chosen: name of the input for ids; without it the only possible one.
 
     Raises:
-        BadInputError: if no input or more than one can take ids, or an input of that shape cannot be fed.
+        BadInputError: no input or several accept ids, or an input of that shape cannot be fed.
     """
     ids = _input_of_ids(program.inputs, chosen)
     if any(declared.name == TOKENIZER_INPUT for declared in program.inputs):
@@ -144,7 +144,7 @@ def _input_of_ids(inputs: Sequence[ProgramInput], chosen: str | None) -> Program
 
 
 def _rows(ids: ProgramInput, inputs: Sequence[ProgramInput], source: TokenizerSource) -> list[Fed]:
-    """Ids ``[batch, sequence]`` and what goes with them."""
+    """Return the roles of ids ``[batch, sequence]`` and of the inputs besides them."""
     if len(ids.shape) != 2:
         raise BadInputError(
             f"input {ids.name}: got {len(ids.shape)} dimensions, expected ids [batch, sequence], or [N] with offsets"
@@ -167,12 +167,12 @@ def _rows(ids: ProgramInput, inputs: Sequence[ProgramInput], source: TokenizerSo
 
 
 def _alike(size: int | str, of_ids: int | str) -> bool:
-    """Whether two dimensions can have one size: models that do not compare them give them two names."""
+    """Return whether two dimensions can have one size: a model that does not compare them may give them two names."""
     return size == of_ids or (isinstance(size, str) and isinstance(of_ids, str))
 
 
 def _check_length(ids: ProgramInput, source: TokenizerSource) -> None:
-    """A length that the model fixes must be one that the tokenizer always makes."""
+    """Refuse a fixed length of the model that the tokenizer does not always produce."""
     length, batching = ids.shape[1], source.batching
     made = (
         batching.length if batching.max_length is not None and batching.max_length <= (batching.length or 0) else None
@@ -186,7 +186,7 @@ def _check_length(ids: ProgramInput, source: TokenizerSource) -> None:
 
 
 def _bag(ids: ProgramInput, inputs: Sequence[ProgramInput]) -> list[Fed]:
-    """Ids ``[N]`` and where the ids of each text begin, as `torch.nn.EmbeddingBag` takes them."""
+    """Return the roles of ids ``[N]`` and of the starts of each text's ids, as in `torch.nn.EmbeddingBag`."""
     offsets = next((item for item in inputs if item.name == "offsets" and len(item.shape) == 1), None)
     if offsets is None or not all(isinstance(size, str) for size in (*ids.shape, *offsets.shape)):
         raise BadInputError(
@@ -197,7 +197,7 @@ def _bag(ids: ProgramInput, inputs: Sequence[ProgramInput]) -> list[Fed]:
 
 
 def fuse_tokenizer(model: ir.Model, fused: FusedTokenizer) -> None:
-    """Put the tokenizer in front of a model; the inputs that it takes over give way to ``text``."""
+    """Put the tokenizer in front of a model; ``text`` replaces the inputs of the tokenizer's results."""
     batch: Any = None
     values = {str(value.name): value for value in model.graph.inputs}
     outputs = [values[fed.declared.name] for fed in fused.fed]
@@ -239,7 +239,7 @@ def _make_function(fused: FusedTokenizer) -> FunctionProto:
 def _complete(
     function: FunctionProto, constants: Mapping[str, TensorProto], attributes: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Add what the textual syntax cannot say: texts with any characters, long lists."""
+    """Add parts without textual syntax: texts with any characters, long lists."""
     nodes: list[NodeProto] = [
         helper.make_node("Constant", [], [name], value=value) for name, value in constants.items()
     ]
@@ -252,7 +252,7 @@ def _complete(
 
 
 def tokenizer_model(fused: FusedTokenizer) -> onnx.ModelProto:
-    """The tokenizer as a model of its own: ``text -> inputs that it takes over``, by their names."""
+    """Return the tokenizer as a separate model: ``text -> inputs that it replaces``, by their names."""
     names = [fed.declared.name for fed in fused.fed]
     graph = helper.make_graph(
         [helper.make_node(OP_TYPE, [TOKENIZER_INPUT], names, domain=TOKENIZER_DOMAIN)],

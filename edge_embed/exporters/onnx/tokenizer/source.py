@@ -1,7 +1,7 @@
-"""Reads a ``tokenizer.json`` and says what of it can be exported; what cannot is refused by name.
+"""Reading of a ``tokenizer.json``, with a check of the parts that can be exported; others are refused by name.
 
-The file is data: its structure is checked against what is known here before the library `tokenizers` sees it, and
-nothing from it is run. Only tokenizers are taken of which the exported nodes give the same ids.
+The file is data: its structure is checked before the library `tokenizers` reads it, and no code from it runs. Only
+tokenizers whose ids the exported nodes reproduce are accepted.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ _PAD_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
 
 @dataclass(frozen=True)
 class Batching:
-    """How the ids of several texts become one array.
+    """The conversion of the ids of several texts to one array.
 
     Attributes:
-        before: ids in front of every text, such as of ``[CLS]``.
+        before: ids in front of every text, such as that of ``[CLS]``.
         after: ids behind every text.
-        max_length: ids of a text at most, with those around it; None for no limit.
-        truncated_side: where a longer text loses ids.
-        pad_id: what fills shorter texts.
-        padded_side: where it stands.
-        length: ids of every row if the file fixes it, else None: as many as the longest text has.
-        multiple: of which that is made a multiple.
+        max_length: largest number of ids of a text, with those around it; None for no limit.
+        truncated_side: side on which a longer text loses ids.
+        pad_id: id that fills shorter texts.
+        padded_side: side of the padding.
+        length: ids of every row if the file fixes it, otherwise None: those of the longest text.
+        multiple: the length of rows is rounded up to a multiple of this number.
     """
 
     before: tuple[int, ...]
@@ -50,12 +50,12 @@ class TokenizerSource:
     """A tokenizer that can be exported.
 
     Attributes:
-        path: of its file.
-        sha256: of its bytes.
-        kind: the type of its model.
+        path: path of its file.
+        sha256: SHA-256 of its bytes.
+        kind: type of its model.
         content: the parsed file.
-        library: the same tokenizer in the library `tokenizers`, with padding even if the file says nothing of it.
-        batching: what the file says about padding, truncation, and ids around a text.
+        library: the same tokenizer in the library `tokenizers`, with padding even if the file has none.
+        batching: settings of the file for padding, truncation, and ids around a text.
     """
 
     path: Path
@@ -67,19 +67,19 @@ class TokenizerSource:
 
     @property
     def num_ids(self) -> int:
-        """Rows that a table needs: the largest id that can come out, and one."""
+        """Return the number of rows that a table needs: the largest possible id, plus 1."""
         ids = (*self.library.get_vocab().values(), self.batching.pad_id, *self.batching.before, *self.batching.after)
         return 1 + int(max(ids))
 
     @property
     def added_tokens(self) -> list[dict[str, Any]]:
-        """Tokens that are found in the text before everything else."""
+        """Return the tokens that are searched in the text first."""
         found: list[dict[str, Any]] = self.content["added_tokens"]
         return found
 
     @property
     def signs_in_runs(self) -> bool:
-        """Whether signs next to each other are one word."""
+        """Return whether adjacent signs are one word."""
         return bool(self.content["pre_tokenizer"]["type"] == "Whitespace")
 
 
@@ -87,8 +87,8 @@ def read_tokenizer(path: Path) -> TokenizerSource:
     """Read a tokenizer file.
 
     Raises:
-        BadInputError: the file is missing, damaged, too large or no ``tokenizer.json``, or has something that the
-            exported nodes would do differently.
+        BadInputError: the file is missing, damaged, too large or no ``tokenizer.json``, or has a part that the
+            exported nodes would treat differently.
         EdgeEmbedError: the library `tokenizers` is not installed.
     """
     data = _read(path)
@@ -119,7 +119,7 @@ def _in_library(data: bytes) -> Any:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
-        # A panic of the library is a BaseException of a class that it does not export.
+        # A panic of the library is a BaseException of a class that the library does not export.
         raise BadInputError(f"the library tokenizers refuses it ({one_line(error)}): {REMEDY}") from error
     return library
 
@@ -147,7 +147,7 @@ def _batching(content: dict[str, Any], library: Any) -> Batching:
 
 
 def _around(library: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that the library puts before and behind every text."""
+    """Return the ids that the library puts before and behind every text."""
     limits = library.truncation
     library.no_truncation()
     texts = ("a", "b c")

@@ -1,8 +1,8 @@
-"""Tokenizers of words, WordPiece and WordLevel, of small operators of onnxruntime-extensions.
+"""Tokenizers of words, WordPiece and WordLevel, from small operators of onnxruntime-extensions.
 
-Its BertTokenizer takes one text at a time, lower-cases and strips accents of a part of Unicode, and leaves the known
-beginning of a word that it does not know. So characters are replaced by a map (see characters.py) and a word with an
-unknown piece becomes one unknown id, as in the library.
+Its BertTokenizer has three limits. It accepts one text at a time, and it keeps the known beginning of an unknown word.
+It lower-cases and strips accents only for a part of Unicode. So characters are replaced by a map (see characters.py),
+and a word with an unknown piece becomes one unknown id, as in the library.
 
     text -> added tokens marked -> characters replaced -> words at spaces -> pieces -> ids and their text
 """
@@ -24,12 +24,12 @@ from edge_embed.exporters.onnx.tokenizer.characters import (
 )
 from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
 
-# The operators end the process on no text or no word at all: one word more is put behind the texts and taken away.
+# The operators crash without a text or without a word: an additional word is put behind the texts and removed again.
 _GUARD = "a"
 
-# Inside a function ONNX Runtime knows no types of other libraries' outputs, and dies in LabelEncoder for lack of one:
-# `Where (never, nothing, x)` is x, known to be strings.
-_NO_LIMIT = 1 << 30  # characters of a word; the library takes larger numbers than the operator
+# Inside a function ONNX Runtime lacks the types of other libraries' outputs, and crashes in LabelEncoder without them:
+# `Where (never, nothing, x)` is x with the type of strings.
+_NO_LIMIT = 1 << 30  # characters of a word; the library accepts larger numbers than the operator
 
 _TO_CHARACTERS = """
   guarded = Concat <axis: int = 0> (text, guard)
@@ -100,7 +100,7 @@ _WITHOUT_GUARD = """
 
 
 class Words:
-    """The nodes from ``text`` to ``flat`` and ``lengths``."""
+    """The nodes from ``text`` to ``flat`` and ``lengths`` of a tokenizer of words."""
 
     def __init__(self, source: TokenizerSource) -> None:
         model = source.content["model"]
@@ -148,17 +148,17 @@ class Words:
             self.attributes["pieces_"] = {
                 "vocab": json.dumps(ids, ensure_ascii=False, separators=(",", ":")),
                 "suffix_indicator": model.get("continuing_subword_prefix", "##"),
-                "unknown_token": " ",  # no piece
+                "unknown_token": " ",  # matches no piece
                 "max_input_chars_per_word": min(model.get("max_input_chars_per_word", 100), _NO_LIMIT),
             }
 
 
 def _labels(ids: dict[str, int], default: int) -> dict[str, Any]:
-    # An empty list has no type: one character that no text has stands in for it.
+    # An empty list has no type, so it gets one character that no text has.
     ids = ids or {chr(LAST_MARK): default}
     return {"keys_strings": list(ids), "values_int64s": list(ids.values()), "default_int64": default}
 
 
 def strings(*values: str) -> TensorProto:
-    """A tensor [number of values] of strings."""
+    """Return a tensor [number of values] of strings."""
     return TensorProto(dims=[len(values)], data_type=TensorProto.STRING, string_data=[text.encode() for text in values])

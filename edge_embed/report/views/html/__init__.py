@@ -1,1 +1,1 @@
-"""Reports as one HTML page that needs nothing else: no network, no scripts; light, dark and printed."""
+"""Reports as one self-contained HTML page: no network, no scripts; light, dark and printed."""

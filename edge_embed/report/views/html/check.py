@@ -1,4 +1,4 @@
-"""The page of a check: what is required, then everything that validation found."""
+"""Page of a check: the requirements, then the sections of its validation."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ _ORDER = ("failed", "not run", "passed")
 
 
 def check_page(report: CheckReport) -> str:
-    """The whole report as HTML."""
+    """Return the whole report as HTML."""
     outcome = "failed" if report.exit_code else "passed" if report.complete else "not run"
     title = f"Check of {report.validation.file}"
     return make_page(title, (outcome, report.verdict), list(_sections(report)), _facts(report))
@@ -31,7 +31,7 @@ def _sections(report: CheckReport) -> Iterator[Section]:
         yield _metric(report)
     if report.base is not None:
         yield _base(report.base)
-    yield from validation_sections(report.validation, checks=False)  # they are among the requirements
+    yield from validation_sections(report.validation, checks=False)  # the requirements already list them
 
 
 def _parts(report: CheckReport) -> Section:

@@ -1,4 +1,4 @@
-"""The page of a comparison: size against the metric, and a table."""
+"""Page of a comparison: a plot of size against the metric, and tables."""
 
 from edge_embed.report.results.compare import CompareReport
 from edge_embed.report.views.compare import (
@@ -14,7 +14,7 @@ from edge_embed.report.views.html.page import Grid, Section, make_page
 
 
 def compare_page(report: CompareReport) -> str:
-    """The whole report as HTML."""
+    """Return the whole report as HTML."""
     front, columns, made = ", ".join(report.front), model_columns(report), table_columns()
     verdict = f"Worth choosing: {front}" if front else "Nothing to choose by"
     grid = Grid(columns, list(model_rows(report)), frozenset(range(MODEL_TEXTS, len(columns))))

@@ -1,6 +1,6 @@
 """Pictures of a validation: bars of sizes, errors by decade, the distribution of latency ratios.
 
-Axes and text take the colour of the page's text, so that one picture serves light, dark and paper.
+Axes and text have the colour of the page's text, so that one picture serves light, dark and paper.
 """
 
 import io
@@ -15,21 +15,21 @@ if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_TEXT = "#010203"  # no other part of a picture has this colour; it becomes that of the page's text
+_TEXT = "#010203"  # unique in a picture; it is replaced by the colour of the page's text
 _MEBI = 1 << 20
-_NEAR = 4  # times the smallest: a scale from 1, 2, 5 to 10 would have no numbers there
+_NEAR = 4  # ratio to the smallest, below which a scale of 1, 2, 5 and 10 would have no numbers
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Inline SVG, and what it shows in words."""
+    """Inline SVG and its caption."""
 
     svg: str
     caption: str
 
 
 def size_bars(sizes: Mapping[str, int], caption: str) -> Picture:
-    """One bar for each size in bytes, longest first as given."""
+    """Draw one bar for each size in bytes, in the given order."""
 
     def draw(axes: "Axes") -> None:
         names, values = list(sizes), [size / _MEBI for size in sizes.values()]
@@ -42,13 +42,13 @@ def size_bars(sizes: Mapping[str, int], caption: str) -> Picture:
 
 
 def error_histogram(output: str, paths: Mapping[str, OutputResult]) -> Picture:
-    """How many values of an output are off by how much: a row of bars for each path, their heights logarithmic."""
+    """Draw the number of values by absolute error: one row of bars for each path, heights on a log scale."""
     labels = ["0", *(f"{edge:g}" for edge in ERROR_EDGES), "more"]
 
     def draw(axes: "Axes") -> None:
         for row, result in enumerate(paths.values()):
             full = math.log1p(sum(result.histogram))
-            heights = [-0.85 * math.log1p(count) / full for count in result.histogram]  # upwards: the axis is inverted
+            heights = [-0.85 * math.log1p(count) / full for count in result.histogram]  # upwards: inverted axis
             axes.bar(range(len(labels)), heights, bottom=row, width=0.9, color="C0")
             axes.axhline(row, color=_TEXT, linewidth=0.4)
         axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize="x-small")
@@ -60,7 +60,7 @@ def error_histogram(output: str, paths: Mapping[str, OutputResult]) -> Picture:
 
 
 def latency_strips(results: Sequence[LatencyResult]) -> Picture:
-    """The ratio of every round, one row for each measurement and peer, with the median and its interval."""
+    """Draw the ratio of every round, one row for each measurement and peer, with the median and its interval."""
     rows = [result for result in results if result.ratio is not None]
     figures: list[Any] = [(result.low, result.ratio, result.high) for result in rows]
 
@@ -80,12 +80,12 @@ def latency_strips(results: Sequence[LatencyResult]) -> Picture:
 
 
 def size_against_metric(points: Mapping[str, tuple[int, float]], metric: str, front: Sequence[str] = ()) -> Picture:
-    """One point for each model: its bytes, and what the metric gave; upper left is better.
+    """Draw one point for each model: its bytes and its metric; upper left is better.
 
     Args:
         points: bytes and metric, by name of the model.
-        metric: its name.
-        front: names of the models to choose from, smallest first: filled, with a line through them.
+        metric: name of the metric.
+        front: names of the models on the Pareto front, smallest first: filled, with a line through them.
     """
 
     def draw(axes: "Axes") -> None:

@@ -1,4 +1,4 @@
-"""One self-contained page from a template: text is escaped, pictures are inline SVG."""
+"""Self-contained page from a template: text is escaped, pictures are inline SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of a page; cells of the columns named in ``numbers`` stand to the right."""
+    """Table of a page; columns in ``numbers`` are aligned right."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -22,14 +22,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page.
+    """Part of a page.
 
     Attributes:
-        title: its heading.
+        title: heading of the section.
         text: a sentence below it.
         grid: a table.
-        pictures: beside each other.
-        lines: outcome and words of checks: ``("passed", "node: ...")``.
+        pictures: pictures side by side.
+        lines: outcomes and texts of checks: ``("passed", "node: ...")``.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Section:
 
 
 def check_html() -> None:
-    """Refuse to begin what could not be shown.
+    """Check that the packages of an HTML report are installed, before any work starts.
 
     Raises:
         BadInputError: if jinja2 or matplotlib is not installed.
@@ -54,13 +54,13 @@ def check_html() -> None:
 
 
 def make_page(title: str, verdict: tuple[str, str], sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: heading and title.
         verdict: outcome (``passed``, ``failed``, ``not run``) and a sentence.
-        sections: in order.
-        facts: name and value of what is worth knowing at the end: versions, machine, seed.
+        sections: sections in order.
+        facts: facts at the end of the page, by name: versions, machine, seed.
     """
     import jinja2  # noqa: PLC0415
 

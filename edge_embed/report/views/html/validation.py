@@ -1,4 +1,4 @@
-"""The page of a validation report."""
+"""Page of a validation report."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,13 +9,13 @@ from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE
 
 
 def validation_page(report: ValidationReport) -> str:
-    """The whole report as HTML."""
+    """Return the whole report as HTML."""
     facts = {"file": report.file, "seed": report.seed, **report.latency.machine, "measured": report.latency.method}
     return make_page(f"Validation of {report.file}", report.verdict, list(validation_sections(report)), facts)
 
 
 def validation_sections(report: ValidationReport, checks: bool = True) -> Iterator[Section]:
-    """Sizes, checks, errors, latency and targets, for a page of their own or a part of another."""
+    """Yield sizes, checks, errors, latency and targets, for a page of their own or a part of another."""
     yield _sizes(report)
     if checks:
         yield _checks(report)

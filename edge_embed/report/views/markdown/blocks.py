@@ -1,7 +1,7 @@
 """Blocks of a report as Markdown, for a comment on a pull request.
 
-Names and messages may come from a file that somebody else made: nothing of them is taken as markup, and nobody is
-notified by an ``@name`` in them.
+Names and messages may come from files of other people. None of them acts as markup, and an ``@name`` in them notifies
+nobody.
 """
 
 import re
@@ -12,40 +12,40 @@ from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE
 from edge_embed.report.views.words import plain
 
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}
-_NO_SPACE = "&#8203;"  # of no width: breaks `@name` and `#1`, which would notify people and link to issues
+_NO_SPACE = "&#8203;"  # has no width: breaks `@name` and `#1`, which would notify people and link to issues
 
 Line = tuple[Status, str, str, str]
 
 
 def text(words: str) -> str:
-    """Shown as it is: what Markdown or HTML would act on becomes an entity."""
+    """Escape a text: each character that Markdown or HTML interprets becomes an entity."""
     escaped = re.sub(r"[&<>|`*_\[\]\\~!$]|:(?=\S)", lambda found: f"&#{ord(found[0])};", plain(words))
     return re.sub(r"[@#](?!\d+;)", rf"\g<0>{_NO_SPACE}", escaped)
 
 
 def table(header: Sequence[str], rows: Iterable[Iterable[str]], texts: int = 1) -> str:
-    """Names in the first columns (``texts``) and their figures, row by row; cells are Markdown."""
+    """Return a table with names in the first ``texts`` columns and figures in the others; cells are Markdown."""
     return _rows(header, ["---"] * texts + ["---:"] * (len(header) - texts), rows)
 
 
 def outcomes(lines: Sequence[Line]) -> list[str]:
-    """Tables of what failed, and of what has not run.
+    """Return tables of the checks that failed and of those that did not run.
 
     Args:
-        lines: outcome, what it belongs to, name, and the outcome in words; none of them Markdown.
+        lines: outcome, owner, name, and the outcome as a text; none of them is Markdown.
     """
     found = ([line for line in lines if line[0] == status] for status in ("failed", "not run"))
     return [_outcomes(chosen) for chosen in found if chosen]
 
 
 def passed(lines: Sequence[Line]) -> list[str]:
-    """A table of what passed, folded; lines as for `outcomes`."""
+    """Return a folded table of the checks that passed; lines as for `outcomes`."""
     found = [line for line in lines if line[0] == "passed"]
     return [f"<details><summary>{len(found)} passed</summary>\n\n{_outcomes(found)}\n\n</details>"] if found else []
 
 
 def size_table(sizes: SizeResult, grown: Mapping[str, int]) -> str:
-    """Bytes of the files and their parts, and by how many they grew, where there is a baseline."""
+    """Return a table of bytes of the files and their parts, and of their growth if there is a baseline."""
     rows = {"on disk": sizes.on_disk, "zipped": sizes.zipped} | {part.title: part.bytes for part in sizes.parts}
     if sizes.original is not None:
         rows |= {"original, on disk": sizes.original.on_disk, "original, zipped": sizes.original.zipped}
@@ -55,18 +55,18 @@ def size_table(sizes: SizeResult, grown: Mapping[str, int]) -> str:
 
 
 def change_table(changes: Sequence[OutputChange]) -> list[str]:
-    """What compression changes in the outputs; none where that is not known."""
+    """Return the changes of the outputs by compression; none if they are unknown."""
     rows = ([text(change.name), *change.figures()] for change in changes)
     return [text(CHANGE_TITLE), table(CHANGE_COLUMNS, rows)] if changes else []
 
 
 def footnote(facts: Mapping[str, str]) -> str:
-    """Versions and the like, small."""
+    """Return facts such as versions in small type."""
     return f"<sub>{text(', '.join(f'{name} {value}' for name, value in facts.items()))}</sub>"
 
 
 def join(blocks: Iterable[str]) -> str:
-    """The whole text, UTF-8 when it is written."""
+    """Return the whole text, to be written as UTF-8."""
     return "\n\n".join(blocks) + "\n"
 
 

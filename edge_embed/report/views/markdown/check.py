@@ -1,4 +1,4 @@
-"""A check as Markdown: the verdict, what failed, sizes and times; the rest folded."""
+"""View of a check as Markdown: the verdict, failures, sizes and times; the rest folded."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +18,7 @@ from edge_embed.report.views.markdown.blocks import (
 
 
 def check_markdown(report: CheckReport) -> str:
-    """The text of the comment."""
+    """Return the text of the comment."""
     return join(_blocks(report))
 
 

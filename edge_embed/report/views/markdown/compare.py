@@ -1,4 +1,4 @@
-"""A comparison as Markdown: a table."""
+"""View of a comparison as Markdown tables."""
 
 from edge_embed.report.results.compare import CompareReport
 from edge_embed.report.views.compare import (
@@ -13,7 +13,7 @@ from edge_embed.report.views.markdown.blocks import join, table, text
 
 
 def compare_markdown(report: CompareReport) -> str:
-    """The text of the comment."""
+    """Return the text of the comment."""
     header = "### edge-embed compare" + (f": worth choosing: {text(', '.join(report.front))}" if report.front else "")
     rows = (map(text, row) for row in model_rows(report))
     blocks = [header, table(list(map(text, model_columns(report))), rows, MODEL_TEXTS)]

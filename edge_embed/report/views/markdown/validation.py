@@ -1,4 +1,4 @@
-"""A validation as Markdown: the verdict, what failed, sizes, latency, targets; the rest folded."""
+"""View of a validation as Markdown: the verdict, failures, sizes, latency, targets; the rest folded."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ from edge_embed.report.views.markdown.blocks import (
 
 
 def validation_markdown(report: ValidationReport) -> str:
-    """The text of the comment."""
+    """Return the text of the comment."""
     return join(_blocks(report))
 
 
