@@ -31,7 +31,7 @@ inline Access AccessOf(uint32_t instruction) {
       return {load_bit, !load_bit};
     default:  // one register
       if (!vector && bits(24, 24) == 0 && atomic_bit && bits(11, 10) == 0) {
-        const bool ordered_load = bits(15, 12) == 12;  // LDAPR, among what adds or swaps
+        const bool ordered_load = bits(15, 12) == 12;  // LDAPR, in the class of atomic additions and swaps
         return {true, !ordered_load};
       }
       if (!vector && bits(31, 30) == 3 && bits(23, 22) == 2) return {};  // prefetch

@@ -6,9 +6,10 @@
 //
 // edge_embed/ops/dpq_distance.py is the source of the formulas.
 //
-// Shapes: B queries, D groups of key width w, f features (f = w + 1, or w + 2 for euclidean), K codes of a
-// group, and values of width s. Numbers are float32 unless stated otherwise. Sums over queries are float64
-// and added to the existing contents. The order of a sum for one query does not depend on other queries.
+// Shapes: B queries, D groups of key width w, K codes of a group, and values of width s. A query of a group
+// has f features: w + 1, or w + 2 for euclidean. Numbers are float32 unless stated otherwise. Sums over
+// queries are float64 and added to the existing contents. The order of a sum for one query does not depend on
+// other queries.
 //
 // Every function processes the queries begin .. end - 1, so that threads can share them, each with its own
 // sums. It checks no argument. It returns 0 on success, and 1 if an allocation fails.

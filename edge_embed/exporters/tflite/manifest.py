@@ -1,4 +1,4 @@
-"""The manifest of the delegate: input, output and table tensors of each use (docs/deployment/tflite-delegate.md)."""
+"""The manifest of the delegate: tensors of each use (docs/deployment/tflite-delegate.md)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
