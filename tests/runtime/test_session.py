@@ -1,5 +1,6 @@
 """Sessions of exported files: kernels with the library, portable bodies without it, and errors for files and ids."""
 
+import re
 from pathlib import Path
 
 import onnxruntime as ort
@@ -47,3 +48,17 @@ def test_kernel_error_names_id_and_bound(exported: Path) -> None:
     for wrong in (-1, 50):
         with pytest.raises(Exception, match=rf"got id {wrong} at position 1 .* < 50"):
             session.run(None, {"ids": torch.tensor([0, wrong]).numpy()})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04 a model.pt", "got a saved model or another archive, expected an .onnx file: edge-embed export"),
+        (b"\x1c\0\0\0TFL3 a model.tflite", "got a TFLite file, expected an .onnx file: LiteRT runs this one"),
+    ],
+)
+def test_session_of_another_kind_of_file_is_refused_with_remedy(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    with pytest.raises(edge_embed.BadInputError, match=re.escape(message)):
+        edge_embed.create_session(path)
