@@ -8,8 +8,6 @@ import os
 # More threads are slower on tensors this small, and wait for each other on a busy machine. Subprocesses inherit the
 # variable. It is set before any import below, as torch reads it when it is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# torch takes longer to look an operator up in its cache than to compute it again; traces need neither.
-os.environ.setdefault("TORCH_FAKE_TENSOR_DISPATCH_CACHE", "0")
 # pytest-xdist sets a width for its processes, and commands would break their lines there.
 os.environ.pop("COLUMNS", None)
 
@@ -31,7 +29,7 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
-# pytest would give it a handler in each test, and torch writes hundreds of records of each trace where it has any.
+# pytest would add a handler to this logger in each test, and with a handler torch writes hundreds of records a trace.
 logging.getLogger("torch.__trace").addHandler = lambda hdlr: None  # type: ignore[method-assign]
 
 
@@ -146,9 +144,9 @@ def _same_input_same_result() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _tflite_runs_without_imports() -> Iterator[None]:
-    """LiteRT runs models in this process, tflite-runtime in forked ones: a validation would start six that import it.
+    """Run LiteRT in this process and tflite-runtime in forks: a validation would start six processes that import them.
 
-    Time limits and what fails there still need one.
+    Runs with a time limit, and runs that fail in a fork, start a process.
     """
     from edge_embed.quiet import quiet_stderr
     from edge_embed.targets.target import RunFailedError, RunOptions

@@ -1,7 +1,7 @@
 """Workers of TFLite models, forked from a process that has imported the runtime: the import takes most of the time.
 
-As a program, ``forked_worker.py WORKER`` reads the arguments of a worker from each line, as a JSON list, and prints its
-exit status when it has ended.
+As a program, ``forked_worker.py WORKER`` reads the arguments of a worker from each line, as a JSON list, and prints the
+exit status of the worker.
 """
 
 import json
@@ -21,7 +21,7 @@ class ForkedWorkers(AbstractContextManager["ForkedWorkers"]):
     Args:
         python: the interpreter with its options.
         environment: variables for it.
-        worker: the program.
+        worker: path of the program.
     """
 
     def __init__(self, python: Sequence[str], environment: Mapping[str, str], worker: str) -> None:

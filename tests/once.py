@@ -31,8 +31,8 @@ from edge_embed.validation.fresh_process import Fresh, measure_fresh
 from edge_embed.validation.optimized_session import Optimized, optimize_all
 
 _MOST = 32  # results that are kept
-_MOST_BYTES = 1 << 20  # of weights: what a larger model writes is not kept
-_FEW_BYTES = 128  # of a constant, which the optimiser may look at
+_MOST_BYTES = 1 << 20  # of weights: results of larger models are not kept
+_FEW_BYTES = 128  # of a constant, which the optimiser may read
 
 _written: OrderedDict[str, Written] = OrderedDict()
 _built: OrderedDict[str, bytes] = OrderedDict()
@@ -66,7 +66,7 @@ def remember_built(lowered: LoweredProgram, memory_bytes: int | None = None) -> 
 
 
 def built_before(lowered: LoweredProgram, memory_bytes: int | None = None) -> ir.Model:
-    """Return the kept result of `build_model`; a test that a repeated export is equal must call `build_model`."""
+    """Return the kept result of `build_model`, or call it; a test of repeated exports must call `build_model`."""
     key = _key_of(lowered, memory_bytes)
     if key not in _built:
         return build_model(lowered, memory_bytes)
@@ -105,7 +105,7 @@ def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh
 
 
 def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
-    """`optimize_all`, once for files that differ in the numbers of their tables and weights alone."""
+    """Call `optimize_all` once for files that differ only in the numbers of their tables and weights."""
     structure, large = ModelProto(), []
     structure.CopyFrom(exported.proto)
     for tensor in structure.graph.initializer:
@@ -116,7 +116,7 @@ def same_structure_optimized_once(exported: ExportedModel) -> list[Optimized]:
     digest = hashlib.sha256(structure.SerializeToString(deterministic=True))
     digest.update(repr((large, sizes, paths.missing_library() or get_library_path())).encode())
     if any(found.problem for found in _optimized.get(digest.hexdigest(), ())):
-        return optimize_all(exported)  # which says where the file is
+        return optimize_all(exported)  # its errors name the file
     return _remembered(_optimized, digest.hexdigest(), lambda: optimize_all(exported))
 
 
@@ -168,6 +168,8 @@ def _apart(written: Written) -> Written:
 def _bytes_of(value: Tensor | NDArray[Any]) -> bytes:
     """Return the bytes of a tensor of any type, also of types that numpy lacks; texts are arrays of objects."""
     if isinstance(value, Tensor):
-        flat = value.detach().flatten().clone(memory_format=torch.contiguous_format)  # also of one number of stride 0
+        flat = (
+            value.detach().flatten().clone(memory_format=torch.contiguous_format)
+        )  # also for one number with stride 0
         return flat.view(torch.uint8).numpy().tobytes()
     return repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes()

@@ -288,9 +288,9 @@ def test_exported_file_gives_same_rows_with_and_without_library(exported: Path) 
     np.testing.assert_array_equal(with_library, without)
 
 
-@pytest.mark.parametrize("command", ["doctor", "export"])
-def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, command: str) -> None:
-    """ONNX Runtime 1.31 leaves a file there when it is loaded, for what it sends to its makers."""
+@pytest.mark.parametrize("command", ["doctor", pytest.param("export", marks=pytest.mark.slow)])
+def test_temporary_folder_is_empty_after_command(saved: Path, tmp_path: Path, command: str) -> None:
+    """ONNX Runtime 1.31 leaves a file of its telemetry there when it is loaded."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     arguments = {"doctor": [], "export": [saved, "--target", "onnx", "-o", tmp_path / "out.onnx"]}
@@ -300,6 +300,7 @@ def test_nothing_stays_in_the_temporary_folder(saved: Path, tmp_path: Path, comm
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_import_of_workflow_leaves_environment_unchanged() -> None:
     code = "import os; before = dict(os.environ); import edge_embed.workflow; assert dict(os.environ) == before"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

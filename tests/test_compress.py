@@ -69,7 +69,7 @@ def test_dense_model_is_compressed_exported_and_validated(saved: Path, tmp_path:
 
 
 @pytest.mark.parametrize("method", ["tt", "tr", "low_rank"])
-def test_counts_reach_the_decompositions(method: str, saved: Path, tmp_path: Path) -> None:
+def test_counts_reduce_weighted_error_of_decompositions(method: str, saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", 1e6 / np.arange(1.0, 401))
     counts = torch.from_numpy(np.load(tmp_path / "counts.npy"))[1:]  # without the padding row
     dense, errors = load(saved).module.weight("words.weight")[1:].double(), []

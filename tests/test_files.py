@@ -177,7 +177,7 @@ def test_error_in_body_leaves_target_unchanged(tmp_path: Path, error: BaseExcept
         (errno.EIO, "choose another path"),
     ],
 )
-def test_write_errors_name_the_remedy(tmp_path: Path, number: int, remedy: str) -> None:
+def test_write_errors_name_remedy(tmp_path: Path, number: int, remedy: str) -> None:
     target = tmp_path / "model.pt"
     with pytest.raises(OutputError, match=remedy) as caught:
         write(target, b"half", meanwhile=throw(OSError(number, os.strerror(number))))

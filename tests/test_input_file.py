@@ -29,7 +29,7 @@ def odd(tmp_path):
     (tmp_path / "linked").symlink_to("pipe")
     listening = socket.socket(socket.AF_UNIX)
     before = Path.cwd()
-    os.chdir(tmp_path)  # names of sockets are short
+    os.chdir(tmp_path)  # a socket needs a short path
     listening.bind("socket")
     os.chdir(before)
     yield {name: tmp_path / name for name in "pipe folder first linked socket".split()} | {

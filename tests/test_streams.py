@@ -114,7 +114,7 @@ def test_full_disk_behind_stderr_leaves_exit_code(arguments, code):
 
 
 @pytest.mark.parametrize("name", ["a\nError: b", "a\x1b[2J", b"a\xff", "ü\r"])
-def test_odd_names_are_escaped_in_messages_and_whole_in_json(tmp_path, name):
+def test_odd_names_are_escaped_in_messages_and_unchanged_in_json(tmp_path, name):
     done = subprocess.run([*COMMAND, "inspect", name, "--json"], capture_output=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.decode().splitlines()

@@ -21,7 +21,7 @@ from .endless import make_endless
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 COMMAND = [sys.executable, "-P", "-c", "import sys; from edge_embed.cli import run; run()"]
 
-# An operator library of the right version that ends the process, or never returns, when a session registers it.
+# An operator library of the package's version that ends the process, or never returns, when a session registers it.
 HOSTILE = """
 #include <stdio.h>
 #include <stdlib.h>

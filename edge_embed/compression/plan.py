@@ -27,19 +27,19 @@ from edge_embed.report.results.fidelity import Fidelity
 Progress = Callable[[str, int, int], None]
 
 _LOG = logging.getLogger(__name__)
-_TRIES = 3  # the most settings that are fitted on all rows after they met the goal in draft
+_TRIES = 3  # the largest number of settings that are fitted on all rows after they met the goal in draft
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The goal of a compression: a ratio, a least cosine, or given sizes.
+    """The goal of a compression: a ratio, a minimum cosine, or given sizes.
 
     Attributes:
         method: name of a method that fits dense tables, or ``auto``, which tries all of them; ``opq`` only if its
             rotation costs nothing.
-        ratio: least ratio of the bytes of each table to those of the packed one.
+        ratio: smallest compression ratio of each table, by bytes.
         budget: in place of a ratio: largest size of all packed tables together, in bytes; each has the same ratio.
-        min_cosine: least mean cosine of the rows with the dense ones.
+        min_cosine: smallest mean cosine of the rows with the dense ones.
         options: sizes and types of the method, in place of a ratio.
         trainable: whether the layers can be trained further.
         seed: random seed.
@@ -88,7 +88,7 @@ class Plan:
         return replace(self, budget=None, ratio=dense_bytes / self.budget)
 
     def most_bytes(self, dense_bytes: int) -> int:
-        """Return the most bytes of a packed table: by its ratio, or at least fewer than the dense one."""
+        """Return the largest allowed size of a packed table in bytes: by its ratio, or 1 below the dense size."""
         return dense_bytes - 1 if self.ratio is None else max(1, int(dense_bytes / self.ratio))
 
     def is_met(self, found: Fidelity) -> bool:

@@ -19,7 +19,7 @@ from edge_embed.program.program import Program
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.shown import shown_by_report
 
-_LARGEST = 3  # the most linear layers in a message
+_LARGEST = 3  # linear layers that a message names
 
 
 @shown_by_report

@@ -1,4 +1,4 @@
-"""Search for the best setting: the table with the highest cosine within a size, or the smallest with a least cosine.
+"""Search for the best setting: the highest cosine within a size, or the smallest table with a minimum cosine.
 
 Settings are fitted in draft, on the table itself or on a sample of its rows, and measured on a sample of rows. The
 measures are mean cosine and relative error, as in `edge_embed.fitting.fidelity`, which measures all rows of the chosen
@@ -25,7 +25,7 @@ from edge_embed.report.results.compressed import Trial
 
 AUTO = "auto"
 
-_FITTED = 1 << 15  # the most rows for a draft
+_FITTED = 1 << 15  # largest number of rows for a draft
 _MEASURED = 10_000  # rows to measure: the mean cosine of others differs by a few thousandths at most
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # halvings between the last ratio that meets the goal and the next one
@@ -41,8 +41,8 @@ class Goal:
     """The goal of a search: one of the two.
 
     Attributes:
-        nbytes: the most bytes.
-        min_cosine: the least mean cosine of its rows with the dense ones.
+        nbytes: largest size in bytes.
+        min_cosine: smallest mean cosine of its rows with the dense ones.
     """
 
     nbytes: int | None = None

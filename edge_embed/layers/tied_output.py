@@ -21,8 +21,12 @@ class TiedOutput(nn.Module):
     """Output layer that computes logits from a compressed table; the embedding layer holds the trainable parameters.
 
     With the model's input embedding, the two layers share one table, which both train and which is stored once. With
-    an embedding layer of its own, the output layer is compressed but not tied. The dense table is never whole in
-    memory, neither in training nor in the exported file. The logit of a padding row is 0 plus its bias.
+    an embedding layer of its own, the output layer is compressed but not tied. The logit of a padding row is 0 plus
+    its bias.
+
+    Eval mode and the exported file never materialise the dense table, nor does training with ANT. With other methods,
+    training computes blocks of rows. It keeps all rows in two cases: if the table has at most 2^20 numbers, and on
+    the CPU with at least d hidden states, as the logits are then no fewer numbers than the rows.
 
     Args:
         embedding: a `DPQEmbedding`, `ANTEmbedding`, `TTEmbedding` or `TREmbedding` (or one of their bags).

@@ -35,8 +35,8 @@ class TTEmbedding(CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is a product of a few small cores.
 
     The layer has two states. A trainable layer holds ``cores``, parameters [I_k, R_{k-1}, J_k, R_k]. A frozen layer
-    (after `freeze` or `from_packed`) holds the same numbers as buffers ``core_0`` ... and can no longer be trained. The
-    dense table is never materialised, neither in training nor later.
+    (after `freeze` or `from_packed`) holds the same numbers as buffers ``core_0`` ... and can no longer be trained.
+    Lookups never materialise the dense table, neither in training nor later.
 
     Rows whose ids share leading digits share cores, so the order of the vocabulary matters. The paper sorts the
     vocabulary by frequency. Other ids need a ``row_order``, which gives the rows of the table an order of their own.

@@ -32,6 +32,7 @@ def create_session(
     path = Path(path)
     if not path.is_file():
         raise BadInputError(f"{path}: no such file")
+    _check_kind(path)
     if options is None:
         options = ort.SessionOptions()
         options.log_severity_level = _FATAL_ONLY
@@ -43,3 +44,14 @@ def create_session(
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions have no common base class
         raise BadInputError(f"{path}: ONNX Runtime {ort.__version__} cannot open it: {error}") from error
+
+
+def _check_kind(path: Path) -> None:
+    """Raise `BadInputError` for files of which ONNX Runtime would speak as damaged."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    expected = "expected an .onnx file"
+    if start.startswith(b"PK"):
+        raise BadInputError(f"{path}: got a saved model or another archive, {expected}: edge-embed export writes one")
+    if start[4:] == b"TFL3":
+        raise BadInputError(f"{path}: got a TFLite file, {expected}: LiteRT runs this one")

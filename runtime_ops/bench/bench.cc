@@ -11,7 +11,8 @@
 
 namespace {
 
-constexpr size_t kAhead = 8;  // rows: enough to hide memory behind the copies, few enough to stay in L1
+constexpr size_t kAhead =
+    8;  // rows: enough to hide memory latency behind the copies, few enough to stay in L1
 constexpr size_t kLine = 64;
 
 void Prefetch(const float* row, size_t dim) {
@@ -21,7 +22,7 @@ void Prefetch(const float* row, size_t dim) {
   }
 }
 
-// Vectors of `kWidth` bytes, as wide as the registers of the function that they are inlined into.
+// Vectors of `kWidth` bytes, as wide as the registers of the function that inlines them.
 template <size_t kWidth>
 struct Vector {
   typedef float Type __attribute__((vector_size(kWidth)));
@@ -34,7 +35,7 @@ inline __attribute__((always_inline)) float Read(const void* buffer, size_t byte
   V sums[kSums] = {};
   for (size_t time = 0; time < times; ++time) {
     const V* data = static_cast<const V*>(buffer);
-    asm volatile("" : "+r"(data));  // else one time would do for all
+    asm volatile("" : "+r"(data));  // otherwise, a compiler could replace the loop by one pass
     for (size_t at = 0; at < bytes / kWidth; at += kSums) {
       for (size_t k = 0; k < kSums; ++k) {
         sums[k] += data[at + k];
@@ -51,11 +52,10 @@ inline __attribute__((always_inline)) float Read(const void* buffer, size_t byte
 template <size_t kWidth>
 inline __attribute__((always_inline)) double MultiplyAdd(size_t rounds) {
   using V = typename Vector<kWidth>::Type;
-  constexpr size_t kChains =
-      10;  // more than latency times units, and with the factors fewer than 16 registers
+  constexpr size_t kChains = 10;  // more than latency times units; with the factors fewer than 16 registers
   V chains[kChains] = {};
   V factor = {}, term = {};
-  // To the compiler all of them are unknown and different: else one chain would do for all.
+  // Hides the values from the compiler. Otherwise, one chain would serve for all.
   asm volatile("" : "+" EB_REGISTER(factor), "+" EB_REGISTER(term));
   for (V& chain : chains) {
     asm volatile("" : "+" EB_REGISTER(chain));

@@ -1,10 +1,10 @@
-// Bags of rows, reduced.
+// Sums, means and maxima of bags of rows.
 #include "c_api/call.h"
 
 namespace edge_embed::c_api {
 namespace {
 
-// *bad: the index of the first offset that is wrong.
+// On EE_BAD_OFFSETS, *bad is the index of the first wrong offset.
 ee_status ReadBags(const ee_bags* c, const Ids& ids, Bags* bags, size_t* bad) {
   if (c == nullptr) return EE_NULL_POINTER;
   if (c->num_bags < 0) return EE_BAD_SHAPE;

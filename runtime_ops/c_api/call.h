@@ -1,5 +1,5 @@
-// What all calls of the C ABI do alike: check the caller's buffers, and tell which element of the input is
-// bad.
+// The common part of all calls of the C interface: checks of the caller's buffers, and the position of a bad
+// element.
 #ifndef EDGE_EMBED_C_API_CALL_H_
 #define EDGE_EMBED_C_API_CALL_H_
 
@@ -8,7 +8,7 @@
 
 namespace edge_embed::c_api {
 
-// A buffer of the caller's.
+// A buffer of the caller.
 struct Buffer {
   void* data;
   size_t bytes;
@@ -23,7 +23,7 @@ inline ee_status ReadIds(const ee_ids* c, Ids* ids) {
   return EE_OK;
 }
 
-// Heads take so many states at a time, which bounds the memory they need.
+// An output layer processes this number of states at a time, which bounds its memory.
 constexpr size_t kStatesAtOnce = 16;
 
 template <class Table>
@@ -32,7 +32,7 @@ Size LogitsDoubles(const Table& table) {
   return head.scratch(table) + head.Prepared(table, kStatesAtOnce);
 }
 
-// The scratch of a head that gives the k best: what it prepares, its own, and the best of some states.
+// The scratch of top-k: the prepared data, the scratch of the kernel, and the candidates of some states.
 template <class Table>
 struct TopKDoubles {
   TopKDoubles(const TopK<Table>& kernel, const Table& table, size_t k)
@@ -40,7 +40,7 @@ struct TopKDoubles {
         best(own + kernel.scratch(table)),
         all(best + Size(kStatesAtOnce) * (k + 1)) {}
 
-  Size own, best, all;  // doubles before them, and in all
+  Size own, best, all;  // doubles before each part, and of all parts
 };
 
 inline ee_status ScratchBytes(Size doubles, size_t* bytes) {
@@ -58,7 +58,7 @@ inline ee_status CheckScratch(Size doubles, const Buffer& scratch) {
   return scratch.data == nullptr && needed > 0 ? EE_NULL_POINTER : EE_OK;
 }
 
-// EE_OK where rows of the output and the scratch fit.
+// Returns EE_OK if the rows of the output and the scratch fit.
 inline ee_status CheckBuffers(Size rows, Size columns, const Buffer& output, Size doubles,
                               const Buffer& scratch) {
   size_t needed;

@@ -1,4 +1,4 @@
-// What the library is, what it says of a table, and the scratch that uses need.
+// Version, variants, methods, table checks and scratch sizes.
 #include "c_api/edge_embed.h"
 #include "c_api/call.h"
 

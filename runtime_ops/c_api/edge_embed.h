@@ -1,11 +1,15 @@
-/* C ABI of the edge-embed operator library: for ctypes, for tests, for apps without an inference runtime.
+/* C interface of the edge-embed operator library: lookups, bags, logits and top-k without an inference
+ * runtime.
  *
- * No function allocates, prints, throws or keeps a pointer; all may be called from several threads at once.
- * A caller compares ee_version() with the version of the package or header that it was built with.
+ * No function allocates, prints, throws or keeps a pointer. All functions are thread-safe.
+ * Compare ee_version() with the version of the package that this header is from.
  *
- * Numbers are little-endian, tables stay the caller's and may lie at any alignment. Every struct is to be
- * zeroed before its fields are set. Every buffer comes with its length in bytes; a short one is an error, and
- * then nothing is written. */
+ * Set every struct to zero before you set its fields. Tables stay owned by the caller and may have any
+ * alignment. Numbers are little-endian.
+ *
+ * Every buffer has a length in bytes. If a buffer is too short, the function returns an error and writes
+ * nothing. Functions that return ee_status return EE_OK (0) on success. Every function with a table also
+ * returns the errors of ee_check, and EE_NULL_POINTER for a null pointer to data that it reads or writes. */
 #ifndef EDGE_EMBED_C_API_EDGE_EMBED_H_
 #define EDGE_EMBED_C_API_EDGE_EMBED_H_
 
@@ -22,98 +26,101 @@
 extern "C" {
 #endif
 
-/* The package version, such as "0.1.0". */
+/* Returns the package version, such as "0.1.0". */
 EE_API const char* ee_version(void);
 
-/* The instruction set whose kernels run here, such as "avx2": the best that the processor has, or the one
- * that the environment variable EDGE_EMBED_FORCE_ISA names. Found out once; not read where there is no libc.
- */
+/* Returns the instruction set of the selected kernels, such as "avx2". It is the best one of the processor,
+ * or the one that the environment variable EDGE_EMBED_FORCE_ISA names. The first call selects it.
+ * Freestanding builds do not read the variable. */
 EE_API const char* ee_isa(void);
 
-/* Those that this library has kernels for, best first; null from the last one on. Whether the processor has
- * it. */
+/* ee_isa_name returns the name of instruction set `index` of this library, best first, or null if there are
+ * no more. ee_isa_runs returns 1 if the processor supports it, else 0. */
 EE_API const char* ee_isa_name(int32_t index);
 EE_API int32_t ee_isa_runs(int32_t index);
 
-/* The methods that were built into this library, such as "dpq"; null from the last one on. */
+/* Returns the name of method `index` of this library, such as "dpq", or null if there are no more. */
 EE_API const char* ee_method_name(int32_t index);
 
-/* One English sentence for an ee_status; never null, also for an unknown value. */
+/* Returns an English sentence for an ee_status. It is never null, also for an unknown value. */
 EE_API const char* ee_status_message(int32_t status);
 
-/* A DPQ table in the packed form (kernels/dpq/dpq.h has the formula and the bit layout). A row has
- * num_groups * group_width numbers. */
+/* A DPQ table in the packed form. A row has num_groups * group_width numbers. kernels/dpq/dpq.h states the
+ * formula and the bit layout. */
 typedef struct ee_dpq_table {
   const uint8_t* codes;      /* uint8 [num_embeddings, ceil(num_groups * bits / 8)] */
-  size_t codes_bytes;        /* readable bytes at codes; too few is EE_SHORT_CODES */
-  const void* values;        /* [shared ? 1 : num_groups, num_codes, group_width] */
-  size_t values_bytes;       /* readable bytes at values; too few is EE_SHORT_VALUES */
-  const void* value_scales;  /* float32 [shared ? 1 : num_groups], where values are int8 */
-  size_t value_scales_bytes; /* readable bytes there; too few is EE_SHORT_VALUE_SCALES */
-  int64_t num_embeddings;    /* rows, at least 1 */
-  int64_t num_codes;         /* codes per group, EE_MIN_CODES .. EE_MAX_CODES */
+  size_t codes_bytes;        /* readable bytes at codes; too few: EE_SHORT_CODES */
+  const void* values;        /* codebook, [shared ? 1 : num_groups, num_codes, group_width] */
+  size_t values_bytes;       /* readable bytes at values; too few: EE_SHORT_VALUES */
+  const void* value_scales;  /* float32 [shared ? 1 : num_groups], for int8 values only */
+  size_t value_scales_bytes; /* readable bytes at value_scales; too few: EE_SHORT_VALUE_SCALES */
+  int64_t num_embeddings;    /* number of rows, at least 1 */
+  int64_t num_codes;         /* codes of a group, EE_MIN_CODES to EE_MAX_CODES; else EE_BAD_NUM_CODES */
   int64_t num_groups;        /* groups of a row, at least 1 */
-  int64_t group_width;       /* values of a group, at least 1 */
-  int64_t padding_idx;       /* this row comes out as exactly +0.0; -1: none */
-  int32_t bits;              /* ceil(log2(num_codes)) */
-  int32_t shared;            /* not 0: every group uses the same values */
+  int64_t group_width;       /* numbers of a group, at least 1 */
+  int64_t padding_idx;       /* row that is read as +0.0; -1: none */
+  int32_t bits;              /* bits of a code, ceil(log2(num_codes)); else EE_BAD_BITS */
+  int32_t shared;            /* 1: all groups share one codebook; 0: each group has its own */
   int32_t value_type;        /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
-  const void* blocks;        /* the codes once more, of ee_prepare; null: none */
-  size_t blocks_bytes;       /* readable bytes there, 0: none; too few is EE_SHORT_BLOCKS */
+  const void* blocks;        /* prepacked codes of ee_prepare; null: none */
+  size_t blocks_bytes;       /* readable bytes at blocks, 0: none; too few: EE_SHORT_BLOCKS */
 } ee_dpq_table;
 
-/* An ANT table in the packed form (kernels/ant/ant.h has the formula). A row has embedding_dim numbers. What
- * row_offsets and anchor_ids hold is checked for every row that is used. */
+/* An ANT table in the packed form, with the weights as a CSR matrix. A row has embedding_dim numbers.
+ * kernels/ant/ant.h states the formula. Contents of row_offsets and anchor_ids are checked when a row is
+ * read. */
 typedef struct ee_ant_table {
   const void* row_offsets;  /* int32 [num_embeddings + 1] */
-  size_t row_offsets_bytes; /* readable bytes there; too few is EE_SHORT_ROW_OFFSETS */
-  const void* anchor_ids;   /* [num_weights]; may be null where num_weights is 0 */
-  size_t anchor_ids_bytes;  /* readable bytes there; too few is EE_SHORT_ANCHOR_IDS */
-  const void* weights;      /* [num_weights]; may be null where num_weights is 0 */
-  size_t weights_bytes;     /* readable bytes there; too few is EE_SHORT_WEIGHTS */
+  size_t row_offsets_bytes; /* readable bytes at row_offsets; too few: EE_SHORT_ROW_OFFSETS */
+  const void* anchor_ids;   /* [num_weights]; may be null if num_weights is 0 */
+  size_t anchor_ids_bytes;  /* readable bytes at anchor_ids; too few: EE_SHORT_ANCHOR_IDS */
+  const void* weights;      /* [num_weights]; may be null if num_weights is 0 */
+  size_t weights_bytes;     /* readable bytes at weights; too few: EE_SHORT_WEIGHTS */
   const void* anchors;      /* [num_anchors, embedding_dim] */
-  size_t anchors_bytes;     /* readable bytes there; too few is EE_SHORT_ANCHORS */
-  int64_t num_embeddings;   /* rows, at least 1 */
-  int64_t num_weights;      /* weights of all rows together */
-  int64_t num_anchors;      /* at least 1 */
-  int64_t embedding_dim;    /* at least 1 */
-  int64_t padding_idx;      /* this row comes out as exactly +0.0; -1: none */
-  float weight_scale;       /* every weight is multiplied by it; 1 unless the weights are int8 */
+  size_t anchors_bytes;     /* readable bytes at anchors; too few: EE_SHORT_ANCHORS */
+  int64_t num_embeddings;   /* number of rows, at least 1 */
+  int64_t num_weights;      /* number of weights of all rows, at least 0 */
+  int64_t num_anchors;      /* number of anchors, at least 1 */
+  int64_t embedding_dim;    /* numbers of a row and of an anchor, at least 1 */
+  int64_t padding_idx;      /* row that is read as +0.0; -1: none */
+  float weight_scale;       /* factor of every weight; 1 unless the weights are int8 */
   int32_t anchor_id_type;   /* an ee_type: EE_UINT8, EE_UINT16 or EE_UINT32 */
   int32_t weight_type;      /* an ee_type: EE_FLOAT32, EE_FLOAT16 or EE_INT8 */
   int32_t anchor_type;      /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_ant_table;
 
-/* One core of a TT or TR table, in C order. */
+/* A core of a TT or TR table, in C order. Every size is at least 1. */
 typedef struct ee_tt_core {
   const void* data; /* [rows, rank_in, columns, rank_out] */
-  size_t bytes;     /* readable bytes there; too few is EE_SHORT_CORE */
-  int64_t rows;
-  int64_t rank_in; /* rank_out of the core before; of the first one, that of the last */
-  int64_t columns;
-  int64_t rank_out;
+  size_t bytes;     /* readable bytes at data; too few: EE_SHORT_CORE */
+  int64_t rows;     /* values of the digit of an id that this core reads */
+  int64_t rank_in;  /* rank_out of the previous core, of the last core for the first; else EE_BAD_RANKS */
+  int64_t columns;  /* this core's factor of the numbers of a row */
+  int64_t rank_out; /* rank_in of the next core; 1 for the last core of TT, the rank of the ring for TR */
 } ee_tt_core;
 
-/* A TT or TR table in the packed form (kernels/tt/tt.h has the formula). A row has as many numbers as the
- * product of the cores' columns. */
+/* A TT or TR table in the packed form. The product of the columns of all cores is the number of columns of a
+ * row. kernels/tt/tt.h states the formula. */
 typedef struct ee_tt_table {
-  ee_tt_core cores[EE_MAX_CORES]; /* the first num_cores count */
-  int64_t num_cores;              /* EE_MIN_CORES .. EE_MAX_CORES */
-  int64_t num_embeddings;         /* rows, at least 1 and at most the product of the cores' rows */
-  int64_t padding_idx;            /* this row comes out as exactly +0.0; -1: none */
+  ee_tt_core cores[EE_MAX_CORES]; /* the first num_cores are used */
+  int64_t num_cores;              /* EE_MIN_CORES to EE_MAX_CORES; else EE_BAD_NUM_CORES */
+  int64_t num_embeddings;         /* rows, 1 to the product of rows of all cores; else EE_FEW_CORE_ROWS */
+  int64_t padding_idx;            /* row that is read as +0.0; -1: none */
   int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_tt_table;
 
-/* Values are part of the ABI: append, never renumber. 0, which a zeroed struct has, is none. */
+/* Compression methods. Values are part of the ABI: append, never renumber. 0, the value of a zeroed struct,
+ * is no method. */
 typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3 } ee_method;
 
-/* Raised with every change of the structs below and above: a caller of another header is refused. */
+/* Version of the structs of this header. It increases with every change of a struct, so that the library can
+ * refuse a caller that was compiled with another header. */
 #define EE_TABLE_VERSION 1
 
-/* A table of any method. */
+/* A table of any method. `method` selects the member of the union. */
 typedef struct ee_table {
-  int32_t version; /* EE_TABLE_VERSION, else EE_BAD_VERSION */
-  int32_t method;  /* an ee_method: which of the following it is; else EE_BAD_METHOD */
+  int32_t version; /* EE_TABLE_VERSION; else EE_BAD_VERSION */
+  int32_t method;  /* an ee_method that this library was built with; else EE_BAD_METHOD */
   union {
     ee_dpq_table dpq;
     ee_ant_table ant;
@@ -121,90 +128,112 @@ typedef struct ee_table {
   };
 } ee_table;
 
+/* Ids of rows, each at least 0 and below num_embeddings. */
 typedef struct ee_ids {
-  const void* data; /* [count], at any alignment; may be null where count is 0 */
-  int64_t count;    /* at least 0 */
-  int32_t type;     /* an ee_type: EE_INT32 or EE_INT64 */
+  const void* data; /* [count], at any alignment; may be null if count is 0 */
+  int64_t count;    /* number of ids, at least 0 */
+  int32_t type;     /* an ee_type: EE_INT32 or EE_INT64; else EE_BAD_TYPE */
 } ee_ids;
 
-/* Bag b has the ids offsets[b] .. offsets[b+1]-1. Ids equal to padding_idx are skipped: they count neither in
- * a mean nor for a maximum. A bag of nothing is zero. */
+/* Bags of ids. Bag b contains the ids at positions offsets[b] to offsets[b+1]-1. Ids equal to padding_idx are
+ * skipped, also in the count of a mean. A bag without other ids is zero. */
 typedef struct ee_bags {
-  const int64_t* offsets;      /* [num_bags + 1]: begin with 0, never decrease, end with the number of ids */
-  int64_t num_bags;            /* at least 0 */
+  const int64_t*
+      offsets;      /* [num_bags + 1], from 0 to the number of ids, never decreasing; else EE_BAD_OFFSETS */
+  int64_t num_bags; /* number of bags, at least 0 */
   const float* sample_weights; /* [number of ids], with mode 0 only; null: all are 1 */
-  int32_t mode;                /* 0 sum, 1 mean, 2 maximum */
+  int32_t mode;                /* 0 sum, 1 mean, 2 maximum; else EE_BAD_MODE */
 } ee_bags;
 
-/* Where the k largest logits of each state go, largest first and equal ones by lowest row. */
+/* Output of ee_topk: the k largest logits of each state, in descending order, equal logits by lowest row. */
 typedef struct ee_best {
-  int64_t k;           /* 1 .. EE_MAX_K, at most the rows of the table */
+  int64_t k;           /* 1 to EE_MAX_K, and at most num_embeddings; else EE_BAD_K */
   const float* bias;   /* [num_embeddings], added to the logits; null: none */
   float* values;       /* [batch, k]: the logits */
-  size_t values_bytes; /* writable bytes there; too few is EE_SHORT_OUTPUT */
+  size_t values_bytes; /* writable bytes at values; too few: EE_SHORT_OUTPUT */
   int64_t* ids;        /* [batch, k]: their rows */
-  size_t ids_bytes;    /* writable bytes there; too few is EE_SHORT_OUTPUT */
+  size_t ids_bytes;    /* writable bytes at ids; too few: EE_SHORT_OUTPUT */
 } ee_best;
 
-/* EE_OK where every function below takes the table; the same few nanoseconds for any size, as no content is
- * read. Each of them checks it too. */
+/* Checks the sizes, types and buffer lengths of a table. It reads no contents, so it needs nanoseconds for
+ * any size. Every function below makes the same check.
+ *
+ * Errors: EE_NULL_POINTER, EE_BAD_VERSION, EE_BAD_METHOD, EE_BAD_SHAPE, EE_BAD_TYPE, EE_BAD_PADDING,
+ * EE_SIZE_OVERFLOW, and the errors of the fields in the structs above. */
 EE_API ee_status ee_check(const ee_table* table);
 
-/* What a table is used for: the functions of these names below. */
+/* Uses of a table: each is the function of this name below. */
 typedef enum ee_use { EE_GATHER = 0, EE_BAG = 1, EE_LOGITS = 2, EE_TOPK = 3 } ee_use;
 
-/* How much scratch a use of this table needs, for any number of ids or states, aligned for double; one buffer
- * for each thread that calls. It may be 0, and the scratch null. `k` counts for EE_TOPK alone. On an error
- * *bytes stays as it was, here and wherever bytes are told. */
+/* Writes the bytes of the scratch buffer of a use to *bytes. They suffice for any number of ids or states.
+ *
+ * A scratch buffer must be aligned for double, and each calling thread needs its own. If *bytes is 0, the
+ * scratch may be null. `k` is read for EE_TOPK only. On an error, *bytes stays unchanged.
+ *
+ * Errors: EE_BAD_USE, EE_BAD_K, EE_SIZE_OVERFLOW. */
 EE_API ee_status ee_scratch_bytes(const ee_table* table, int32_t use, int64_t k, size_t* bytes);
 
-/* rows[i, :] = row ids[i] of the table, float32 [number of ids, columns]; of DPQ bit-exact, else summed in
- * float64 and rounded once.
+/* Looks up rows: rows[i, :] = row ids[i] of the table.
  *
- * There may be no ids (rows may then be null). On EE_ID_OUT_OF_RANGE, and for a row that is damaged
- * (EE_BAD_ROW_OFFSETS, EE_LONG_ROW, EE_BAD_ANCHOR_ID), *bad_position (where not null) is the index in ids of
- * the first bad id, and only the rows before it are written; in every other case *bad_position is -1. */
+ * rows is float32 [number of ids, columns]; it may be null if there are no ids. Rows of DPQ are bit-exact.
+ * Rows of other methods are within the bound of kernels/use.h.
+ *
+ * Errors: EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, EE_BAD_SHAPE and EE_BAD_TYPE for ids, EE_ID_OUT_OF_RANGE, and
+ * for a damaged row of ANT EE_BAD_ROW_OFFSETS, EE_LONG_ROW or EE_BAD_ANCHOR_ID. For a wrong id or a damaged
+ * row, *bad_position is the index in ids of the first one, and only the rows before it are written. In every
+ * other case *bad_position is -1. bad_position may be null. */
 EE_API ee_status ee_gather(const ee_table* table, const ee_ids* ids, float* rows, size_t rows_bytes,
                            void* scratch, size_t scratch_bytes, int64_t* bad_position);
 
-/* out[b, :] = bag b, float32 [num_bags, columns].
+/* Reduces bags of rows: out[b, :] = sum, mean or maximum of the rows of bag b.
  *
- * As for gather, except that on a bad id out holds the bags before that id's. On EE_BAD_OFFSETS *bad_position
- * is the index of the first offset that is wrong, and nothing is written. */
+ * out is float32 [num_bags, columns]; it may be null if there are no bags. Errors are those of ee_gather,
+ * EE_BAD_MODE and EE_BAD_OFFSETS. For a wrong id or a damaged row, *bad_position is its index in ids, and
+ * only the bags before its bag are written. For EE_BAD_OFFSETS, *bad_position is the index of the first wrong
+ * offset, and nothing is written. */
 EE_API ee_status ee_bag(const ee_table* table, const ee_ids* ids, const ee_bags* bags, float* out,
                         size_t out_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_position);
 
-/* logits[b, i] = sum over c of hidden[b, c] * row i of the table [c], float32 [batch, num_embeddings].
+/* Computes logits: logits[b, i] = sum over c of hidden[b, c] * row i of the table [c].
  *
- * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
- * its index, and only the columns of logits before it are written; in every other case *bad_row is -1. */
+ * hidden is float32 [batch, columns], and logits is float32 [batch, num_embeddings]; batch may be 0.
+ *
+ * Errors: EE_BAD_SHAPE for a negative batch, EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, and those of a damaged row of
+ * ANT. For a damaged row, *bad_row is its index, and only the columns of logits before it are written. In
+ * every other case *bad_row is -1. bad_row may be null. */
 EE_API ee_status ee_logits(const ee_table* table, const float* hidden, int64_t batch, float* logits,
                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);
 
-/* The k largest of what the function above gives, plus bias, without all of it in memory. What is not a
- * number counts as the largest.
+/* Finds the k largest of logits plus bias, without all logits in memory. NaN counts as the largest value.
  *
- * hidden is float32 [batch, columns]; batch may be 0. For a row that is damaged *bad_row (where not null) is
- * its index, and what values and ids hold is undefined; in every other case *bad_row is -1. */
+ * hidden is float32 [batch, columns]; batch may be 0. Errors are those of ee_logits, and EE_BAD_K. For a
+ * damaged row, *bad_row is its index, and the contents of values and ids are undefined. In every other case
+ * *bad_row is -1. bad_row may be null. */
 EE_API ee_status ee_topk(const ee_table* table, const float* hidden, int64_t batch, const ee_best* best,
                          void* scratch, size_t scratch_bytes, int64_t* bad_row);
 
-/* What is made of a table once and makes uses faster, for memory:
+/* Writes the memory that ee_prepare needs to *bytes and *scratch_bytes. Preparation uses memory to make a
+ * table faster:
  *
- *   TT    the last cores multiplied in advance (kernels/tt/merge.h): fewer products for rows and bags
- *   DPQ   the codes once more, in an order that logits and top-k read faster (kernels/dpq/blocks.h)
+ *   TT    the product of the last cores (kernels/tt/merge.h): fewer products for rows and bags
+ *   DPQ   a second copy of the codes, in an order that is faster for logits and top-k (kernels/dpq/blocks.h)
  *
- * *bytes is how much memory serves best, of `most_bytes` at most; 0 where nothing is gained: other methods,
- * DPQ with other bits than 4, few rows, a processor without the instructions. *scratch_bytes is needed during
- * the call of ee_prepare only. */
+ * *bytes is the most useful size of at most `most_bytes`. It is 0 if nothing is gained: for other methods,
+ * for DPQ with other than 4 bits, for few rows, and on processors without the instructions. *scratch_bytes is
+ * needed only during the call of ee_prepare. On an error, both stay unchanged.
+ *
+ * Errors: EE_SIZE_OVERFLOW. */
 EE_API ee_status ee_prepare_bytes(const ee_table* table, size_t most_bytes, size_t* bytes,
                                   size_t* scratch_bytes);
 
-/* *prepared, which may be `table` itself, is a table with the same rows, of TT within rounding, and serves
- * wherever `table` does. It points into `memory`, of any alignment (a cache line's is best), and to what is
- * not made anew of `table`: both must stay. Makes what is best within `bytes`, which the function above tells
- * as well as the scratch for it, aligned for double; where nothing is gained within them, *prepared is
- * `table`. */
+/* Prepares a table in `memory`, and writes the faster table to *prepared, which may be `table` itself.
+ *
+ * The prepared table has the same rows, for TT within rounding, and is valid for every function. It points
+ * into `memory` and into the data of `table`, so keep both. `memory` may have any alignment; that of a cache
+ * line is fastest. `bytes` and `scratch_bytes` are those of ee_prepare_bytes, and the scratch must be aligned
+ * for double. If `bytes` is too small for any gain, *prepared is a copy of `table`.
+ *
+ * Errors: EE_SHORT_SCRATCH. On an error, *prepared stays unchanged. */
 EE_API ee_status ee_prepare(const ee_table* table, void* memory, size_t bytes, void* scratch,
                             size_t scratch_bytes, ee_table* prepared);
 

@@ -1,4 +1,4 @@
-// Rows of ids.
+// Lookups of rows.
 #include "c_api/call.h"
 
 namespace edge_embed::c_api {

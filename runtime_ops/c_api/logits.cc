@@ -1,4 +1,4 @@
-// Products of hidden states with every row.
+// Logits: products of hidden states with every row.
 #include "c_api/call.h"
 
 namespace edge_embed::c_api {

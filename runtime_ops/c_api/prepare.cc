@@ -1,4 +1,4 @@
-// Memory that makes uses faster: blocks of codes for heads of DPQ, cores of TT multiplied in advance.
+// Preparation with memory: blocks of codes for output layers of DPQ, prepacked cores of TT.
 #include "c_api/call.h"
 #include "kernels/dpq/blocks.h"
 #include "kernels/tt/merge.h"
@@ -6,7 +6,7 @@
 namespace edge_embed::c_api {
 namespace {
 
-// What is best made of a table within so many bytes; of most methods nothing.
+// The best preparation of a table within a number of bytes. Most methods have none.
 template <class Table>
 struct Preparation {
   Preparation(const Table&, uint64_t) {}
@@ -19,7 +19,7 @@ struct Preparation {
 
 template <>
 struct Preparation<dpq::Table> {
-  template <class Table>  // is compiled where the method was built in
+  template <class Table>  // compiled only if the method is built in
   Preparation(const Table& table, uint64_t most_bytes) : bytes(ChosenKernels(table).logits.Blocks(table)) {
     if (bytes.fits() && bytes.saturated() > most_bytes) bytes = 0;
   }

@@ -3,7 +3,7 @@
 namespace edge_embed::c_api {
 namespace {
 
-// A number that is no ee_type stays one: Validate refuses it.
+// A number that is not an ee_type becomes one that Validate refuses.
 ee_type ToType(int32_t type) {
   return type >= EE_FLOAT32 && type <= EE_INT64 ? static_cast<ee_type>(type) : EE_INT64;
 }
@@ -21,7 +21,7 @@ dpq::Table ToTable(const ee_dpq_table& c) {
   table.value_scales = ToBytes(c.value_scales);
   table.value_scales_bytes = c.value_scales_bytes;
   table.blocks =
-      c.blocks_bytes == 0 ? nullptr : ToBytes(c.blocks);  // some allocators give nothing an address
+      c.blocks_bytes == 0 ? nullptr : ToBytes(c.blocks);  // some allocators return an address for zero bytes
   table.blocks_bytes = c.blocks_bytes;
   table.num_embeddings = c.num_embeddings;
   table.num_codes = c.num_codes;

@@ -1,4 +1,4 @@
-// The tables of C callers as those of the kernels, and back.
+// Conversion of tables between the structs of the C interface and those of the kernels.
 #ifndef EDGE_EMBED_C_API_TABLES_H_
 #define EDGE_EMBED_C_API_TABLES_H_
 
@@ -12,7 +12,7 @@ ant::Table ToTable(const ee_ant_table& c);
 tt::Table ToTable(const ee_tt_table& c);
 ee_tt_table ToC(const tt::Table& table);
 
-// use(table of the kernels, its part of *c), where the table is sound.
+// Calls use(table of the kernels, its part of *c) if the table is valid.
 template <class CTable, class Use>
 ee_status WithSound(CTable& c, const Use& use) {
   const auto table = ToTable(c);

@@ -1,4 +1,4 @@
-// The k largest of the products with every row.
+// Top-k: the k largest products with every row.
 #include "c_api/call.h"
 
 namespace edge_embed::c_api {
@@ -12,7 +12,7 @@ ee_status CheckBest(const ee_best& best, Size batch) {
   return best.values == nullptr || best.ids == nullptr ? EE_NULL_POINTER : EE_OK;
 }
 
-// The best of the states from `state` on.
+// Writes the candidates of the states from `state` on, in descending order.
 void WriteBest(const TopKInput& input, size_t state, const ee_best& out) {
   for (size_t b = 0; b < input.head.batch; ++b) {
     const Best best = input.BestOf(b);

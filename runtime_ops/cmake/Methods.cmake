@@ -1,4 +1,4 @@
-# The methods that the library has: those of kernels/methods.h, or some of them.
+# The methods of the library: all of kernels/methods.h, or some of them.
 set(EDGE_EMBED_METHODS all CACHE STRING "Methods whose operators the library has, such as \"dpq;tt\"; or all")
 
 set(list_of_methods "${CMAKE_CURRENT_SOURCE_DIR}/kernels/methods.h")
@@ -19,7 +19,7 @@ if(unknown OR NOT EDGE_EMBED_CHOSEN_METHODS)
                       "\"${EDGE_EMBED_ALL_METHODS}\"")
 endif()
 
-# The list as C++ is to see it, where it is not the one of the file.
+# The list for C++, if it differs from that of the file.
 set(EDGE_EMBED_METHODS_OPTION "")
 if(NOT EDGE_EMBED_METHODS STREQUAL all)
   foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)

@@ -1,11 +1,11 @@
-# ONNXRUNTIME_INCLUDE_DIR: a folder with onnxruntime_c_api.h. Looked for, in this order:
+# Finds ONNXRUNTIME_INCLUDE_DIR, a folder with onnxruntime_c_api.h, in this order:
 #   1. -DONNXRUNTIME_INCLUDE_DIR=..., the environment variable of that name, the usual include folders;
-#   2. headers that an earlier build downloaded (the user's cache);
+#   2. headers that an earlier build downloaded (the cache of the user);
 #   3. Debian's package libonnxruntime-dev, downloaded and unpacked without root;
 #   4. the release archive of ONNX Runtime, by URL and hash.
-# 3 and 4 store what they find in the user's cache. The header is plain C and the same on every platform.
+# 3 and 4 store the header in the cache of the user. It is plain C and the same on every platform.
 
-# Only here to be compiled against: the library asks for API 17 at run time, so any header from 1.17 on does.
+# The header is only for compilation. The library requests API 17 at run time, so any header from 1.17 on is sufficient.
 set(EDGE_EMBED_MIN_ORT_API 17)
 set(ONNXRUNTIME_ARCHIVE_URL
     "https://github.com/microsoft/onnxruntime/releases/download/v1.22.0/onnxruntime-linux-x64-1.22.0.tgz"
@@ -13,7 +13,7 @@ set(ONNXRUNTIME_ARCHIVE_URL
 set(ONNXRUNTIME_ARCHIVE_SHA256 "8344d55f93d5bc5021ce342db50f62079daf39aaafb5d311a451846228be49b3"
     CACHE STRING "SHA-256 of ONNXRUNTIME_ARCHIVE_URL")
 
-# The API version of the header in `folder`; 0 where there is none.
+# The API version of the header in `folder`; 0 if there is no header.
 function(edge_embed_header_api folder out)
   set(line "")
   if(EXISTS "${folder}/onnxruntime_c_api.h")
@@ -36,8 +36,8 @@ function(edge_embed_header_cache out)
   endif()
 endfunction()
 
-# Puts the headers found in `folder` into the cache, by a rename, so that no build ever sees half of them.
-# `out` is where they then are: the folder itself when the cache cannot be written.
+# Moves the headers in `folder` to the cache by a rename, so that no build sees a part of them. `out` is their new
+# place, or `folder` itself if the cache cannot be written.
 function(edge_embed_store_headers folder out)
   edge_embed_header_api("${folder}" api)
   edge_embed_header_cache(cache)

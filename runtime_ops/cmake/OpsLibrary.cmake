@@ -1,9 +1,9 @@
-# How the library is compiled and linked. Everything that is target-specific in the build is here.
+# Compile and link options of the library, with all target-specific parts of the build.
 include(CheckCXXCompilerFlag)
 
 set(EDGE_EMBED_KERNEL_SOURCES kernels/element.cc kernels/status.cc kernels/topk.cc kernels/use.cc kernels/variant.cc
     kernels/vector.cc)
-# Each of the variants compiles all fast kernels for one instruction set.
+# Each variant compiles all fast kernels for one instruction set.
 set(EDGE_EMBED_VARIANTS portable)
 set(EDGE_EMBED_LEVEL_portable -O3)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -43,7 +43,7 @@ foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
 endforeach()
 set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/memory.cc")
 
-# Warnings, sanitizers and instruction sets: for the library and the tests alike.
+# Warnings, sanitizers and instruction sets, for the library and the tests.
 function(edge_embed_compile_options target)
   foreach(variant IN LISTS EDGE_EMBED_VARIANTS)  # a multiplication and an addition may become one instruction
     set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
@@ -67,27 +67,27 @@ endfunction()
 function(edge_embed_freestanding_options target)
   target_sources(${target} PRIVATE "${EDGE_EMBED_FREESTANDING_SOURCE}")
   target_compile_options(${target} PRIVATE -ffreestanding -fno-stack-protector)
-  # Else the compiler turns the loop inside memset into a call of memset.
+  # Otherwise, the compiler replaces the loop of memset by a call of memset.
   check_cxx_compiler_flag(-fno-tree-loop-distribute-patterns EDGE_EMBED_HAS_NO_LOOP_PATTERNS)
   if(EDGE_EMBED_HAS_NO_LOOP_PATTERNS)
     set_source_files_properties("${EDGE_EMBED_FREESTANDING_SOURCE}" PROPERTIES COMPILE_OPTIONS
                                 "-fno-tree-loop-distribute-patterns")
   endif()
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-    # Atomics inline instead of calls into libgcc; x18 belongs to the system on Android and Apple.
+    # Atomics are inlined, without calls of libgcc. Android and Apple reserve x18 for the system.
     target_compile_options(${target} PRIVATE -mno-outline-atomics -ffixed-x18)
   endif()
   target_link_options(${target} PRIVATE -nostdlib LINKER:-z,max-page-size=16384)  # Android's page size
 endfunction()
 
-# One shared library of all kernels and adapters.
+# A shared library of all kernels and adapters.
 function(edge_embed_add_ops_library target freestanding)
   add_library(${target} SHARED ${EDGE_EMBED_KERNEL_SOURCES} ${EDGE_EMBED_C_API_SOURCES}
                                ${EDGE_EMBED_ORT_SOURCES})
   edge_embed_compile_options(${target})
-  # SYSTEM: the header of another project is not ours to keep free of warnings.
+  # SYSTEM: warnings in the header of another project are not errors.
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
-  # Adapters check sizes and call kernels: no time to win there.
+  # Adapters only check sizes and call kernels, so size is more important than speed.
   set_source_files_properties(${EDGE_EMBED_C_API_SOURCES} ${EDGE_EMBED_ORT_SOURCES} PROPERTIES COMPILE_OPTIONS
                               "$<$<CONFIG:Release>:-Os>")
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -fno-threadsafe-statics
@@ -97,7 +97,7 @@ function(edge_embed_add_ops_library target freestanding)
     edge_embed_freestanding_options(${target})
   endif()
   if(UNIX AND NOT APPLE)
-    # Code beside constant data: padding each to pages of their own takes 8 kB of the file.
+    # Code and constant data share pages: separate pages would add 8 kB to the file.
     target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed LINKER:-z,noseparate-code
                                           $<$<CONFIG:Release>:LINKER:-s>)
     if(NOT EDGE_EMBED_SANITIZE)
@@ -106,7 +106,7 @@ function(edge_embed_add_ops_library target freestanding)
   endif()
 endfunction()
 
-# Kernels that a training process on the host calls by their C ABI.
+# Kernels that a training process on the host calls by their C interface.
 function(edge_embed_add_training_library target)
   add_library(${target} SHARED ${EDGE_EMBED_TRAINING_SOURCES})
   edge_embed_compile_options(${target})
@@ -114,7 +114,7 @@ function(edge_embed_add_training_library target)
 endfunction()
 
 # The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is
-# linked into it, so that it starts on any device of the processor it is for.
+# linked statically, so that the program starts on every device with this processor.
 function(edge_embed_add_runner target)
   add_executable(${target} "${PROJECT_SOURCE_DIR}/runner/count.cc" "${PROJECT_SOURCE_DIR}/runner/main.cc"
                            "${PROJECT_SOURCE_DIR}/runner/session.cc" "${PROJECT_SOURCE_DIR}/runner/tensors.cc")
@@ -126,7 +126,7 @@ function(edge_embed_add_runner target)
   endif()
 endfunction()
 
-# The delegate of TFLite: calls the operator library, which lies beside it, by the C ABI.
+# The TFLite delegate, which calls the operator library beside it by the C interface.
 function(edge_embed_add_tflite_library target ops_library)
   add_library(${target} SHARED ${EDGE_EMBED_TFLITE_SOURCES})
   edge_embed_compile_options(${target})

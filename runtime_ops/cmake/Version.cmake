@@ -1,4 +1,4 @@
-# EDGE_EMBED_VERSION: from the wheel build, else from pyproject.toml, which is the single source of it.
+# Sets EDGE_EMBED_VERSION from the wheel build, else from pyproject.toml, its only source.
 if(DEFINED SKBUILD_PROJECT_VERSION_FULL)
   set(EDGE_EMBED_VERSION "${SKBUILD_PROJECT_VERSION_FULL}")
 elseif(DEFINED SKBUILD_PROJECT_VERSION)

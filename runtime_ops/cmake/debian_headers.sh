@@ -1,7 +1,7 @@
 #!/bin/sh
 # Unpacks Debian's package libonnxruntime-dev into FOLDER, without root and without touching the system:
-# apt gets package lists and sources of its own, made from the machine's sources with the suite changed.
-# Usage: debian_headers.sh FOLDER [APT_FOLDER]        (APT_FOLDER: where the sources are, /etc/apt)
+# apt uses separate package lists and sources: those of the machine, with another suite.
+# Usage: debian_headers.sh FOLDER [APT_FOLDER]        (APT_FOLDER: folder of the sources, default /etc/apt)
 set -eu
 
 folder=$1
@@ -14,14 +14,14 @@ mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial" "$fold
 cd "$folder"
 trap 'rm -rf "$folder/apt"' EXIT
 
-# Both formats of sources; none of a kind leaves an empty file, which apt accepts.
+# Both formats of sources. A format without sources leaves an empty file, which apt accepts.
 cat "$apt_folder"/sources.list "$apt_folder"/sources.list.d/*.list 2>/dev/null |
   awk -v suite=$suite -f "$here/debian_sources_list.awk" >apt/sources/debian.list
 for file in "$apt_folder"/sources.list.d/*.sources; do
   if [ -e "$file" ]; then cat "$file"; echo; fi
 done | awk -v suite=$suite -f "$here/debian_sources_deb822.awk" >apt/sources/debian.sources
 
-# apt's own unprivileged user could not write here; timeouts keep a machine without network from waiting for minutes.
+# The unprivileged user of apt cannot write here. Timeouts keep a machine without network from waiting for minutes.
 apt() {
   apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$folder/apt/sources" \
     -o Dir::State::lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache" \

@@ -1,5 +1,5 @@
-# Paragraphs of deb822 sources ("Suites: bookworm bookworm-updates"): keeps those of a Debian release, with
-# the suite changed. Comments and switched-off paragraphs are dropped.
+# Paragraphs of deb822 sources ("Suites: bookworm bookworm-updates"): keeps those of a Debian release and
+# replaces the suite. Comments and disabled paragraphs are removed.
 function flush() {
   if (text != "" && packages && release && !off) print text
   text = ""

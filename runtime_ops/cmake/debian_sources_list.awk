@@ -1,4 +1,4 @@
-# One-line sources ("deb [options] URI bookworm main"): keeps those of a Debian release, with the suite changed.
+# One-line sources ("deb [options] URI bookworm main"): keeps those of a Debian release and replaces the suite.
 $1 == "deb" {
   at = 2
   if ($at ~ /^\[/) {

@@ -1,13 +1,13 @@
-// memcpy, memmove, memset and memcmp for the freestanding build. A compiler may emit calls to these four even
-// under -ffreestanding (for a copy of unknown length, for a large struct), and that build links no libc.
-// Hidden, so that the library neither imports nor exports them. Built with the flag that keeps the compiler
-// from recognising these loops as the very functions they define (see CMakeLists.txt).
+// memcpy, memmove, memset and memcmp for the freestanding build. A compiler may emit calls of these four even
+// under -ffreestanding (for a copy of unknown length, for a large struct), and that build links no libc. They
+// are hidden, so that the library neither imports nor exports them. A compiler flag keeps the compiler from
+// replacing these loops by calls of the same functions (see CMakeLists.txt).
 #include <stddef.h>
 #include <stdint.h>
 
 namespace {
 
-// Eight bytes at any address, whatever type lives there: the compiler picks what the target allows.
+// Eight bytes at any address, for any type: the compiler selects the instructions of the target.
 using Word __attribute__((may_alias, aligned(1))) = uint64_t;
 
 void CopyUp(unsigned char* to, const unsigned char* from, size_t count) {

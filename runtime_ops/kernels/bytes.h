@@ -1,5 +1,5 @@
-// Bytes of several rows as vectors, and tables of sixteen bytes that are looked up with them: where an
-// instruction set has the instruction for it.
+// Bytes of several rows as vectors, and lookups of bytes in tables of sixteen, for instruction sets with such
+// an instruction.
 #ifndef EDGE_EMBED_KERNELS_BYTES_H_
 #define EDGE_EMBED_KERNELS_BYTES_H_
 
@@ -10,7 +10,8 @@ namespace {
 
 #if (defined(__AVX2__) && !defined(__AVX512F__)) || defined(__aarch64__)
 
-// As many rows as a register has bytes are turned at once, so many bytes of each.
+// A transpose handles a square of rows and bytes: as many rows as a register has bytes, and as many bytes of
+// each row.
 constexpr size_t kColumnRows = kVectorBytes;
 constexpr size_t kColumns = 16;
 
@@ -20,11 +21,11 @@ typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
 
 typedef uint8_t Bytes __attribute__((vector_size(kVectorBytes)));
 
-// Of sixteen bytes in every half of a register: the first or last eight of a and b by turns.
+// Interleaves sixteen bytes of a and b in every half of a register: the first or the last eight bytes.
 inline Bytes LowBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpacklo_epi8((__m256i)a, (__m256i)b); }
 inline Bytes HighBytes(Bytes a, Bytes b) { return (Bytes)_mm256_unpackhi_epi8((__m256i)a, (__m256i)b); }
 
-// Sixteen bytes of row i, and of row i + 16.
+// Sixteen bytes of row i and of row i + 16.
 inline Bytes LoadColumns(const unsigned char* rows, size_t step, size_t i) {
   const auto half = [=](size_t row) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(rows + row * step));
@@ -32,14 +33,14 @@ inline Bytes LoadColumns(const unsigned char* rows, size_t step, size_t i) {
   return (Bytes)_mm256_inserti128_si256(_mm256_castsi128_si256(half(i)), half(i + 16), 1);
 }
 
-// Byte number index % 16 of a table, for every index below 128.
+// Element index % 16 of a table of bytes, for every index below 128.
 inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(table));
   return (Bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)index);
 }
 
-// columns[b][i] = byte b of row i, for kColumnRows rows, `step` bytes from each other: four times, the first
-// and second halves by turns.
+// Transposes kColumnRows rows that are `step` bytes apart: columns[b][i] = byte b of row i. Four rounds
+// interleave the first and the second halves.
 __attribute__((noinline)) inline void TurnBytes(const unsigned char* rows, size_t step,
                                                 Bytes (&columns)[kColumns]) {
   Bytes before[kColumns];

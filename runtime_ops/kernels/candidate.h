@@ -1,5 +1,5 @@
-// A candidate for the largest logits is one number: the bits of its logit, in the order of the numbers, above
-// the complement of its row. One comparison then orders by logit, and equal ones by lowest row.
+// A candidate for the largest logits is one integer. The high bits order like the logit, and the low bits are
+// the complement of its row. One comparison then orders by logit, and equal logits by lowest row.
 #ifndef EDGE_EMBED_KERNELS_CANDIDATE_H_
 #define EDGE_EMBED_KERNELS_CANDIDATE_H_
 
@@ -11,9 +11,9 @@ namespace edge_embed {
 
 using Candidate = uint64_t;
 
-constexpr Candidate kNone = 0;  // less than any: rows are below 2^32 - 1
+constexpr Candidate kNone = 0;  // below every candidate: rows are below 2^32 - 1
 
-// What is not a number is above infinity, and a negative zero is a zero.
+// NaN orders above infinity, and a negative zero counts as zero.
 __attribute__((always_inline)) inline Candidate MakeCandidate(float logit, size_t row) {
   const uint32_t bits = logit == logit ? BitsOfFloat(logit + 0.0F) : 0x7FC00000;
   const uint32_t ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000;
@@ -29,17 +29,18 @@ __attribute__((always_inline)) inline int64_t RowOf(Candidate candidate) {
   return int64_t{0xFFFFFFFF} - static_cast<int64_t>(candidate & 0xFFFFFFFF);
 }
 
-// The best of one state so far, which all threads share.
+// The largest logits of one state so far, shared by all threads.
 struct Best {
-  Candidate* heap;  // [k], the least of them first, all kNone at first
+  Candidate* heap;  // a heap [k] with the smallest candidate first; initially all kNone
   size_t k;
-  Candidate* lock;  // 0 while nobody changes the heap
+  Candidate* lock;  // 1 while a thread changes the heap
 
-  // Those of `logits` [count], of the rows from `first` on, that are more than the least take its place.
+  // Inserts those of `logits` [count], for the rows from `first` on, that are larger than the smallest
+  // candidate.
   void Offer(const float* logits, size_t count, size_t first) const;
 
-  // No logit up to that is among the best: what equals the least of them may be of a lower row. While there
-  // are fewer than k, what nothing compares with.
+  // Logits up to this value are not among the k largest. It is below the smallest candidate, because an equal
+  // logit may have a lower row. With fewer than k candidates it is NaN, which no logit compares with.
   float Threshold() const {
     const Candidate least = __atomic_load_n(heap, __ATOMIC_RELAXED);
     if (least == kNone) return FloatOfBits(0x7FC00000);

@@ -1,4 +1,4 @@
-// Reading and writing arrays whose element type is known at run time only. Arrays may lie at any alignment.
+// Reads and writes arrays whose element type is known at run time only. Arrays may have any alignment.
 #ifndef EDGE_EMBED_KERNELS_ELEMENT_H_
 #define EDGE_EMBED_KERNELS_ELEMENT_H_
 
@@ -14,7 +14,7 @@ namespace edge_embed {
 
 inline bool IsFloat(ee_type type) { return type == EE_FLOAT32 || type == EE_FLOAT16; }
 
-// Bytes of one element; 0 for a value that is not in the enum.
+// Bytes of an element; 0 for a value that is not in the enum.
 inline size_t SizeOf(ee_type type) {
   switch (type) {
     case EE_INT8:
@@ -33,7 +33,7 @@ inline size_t SizeOf(ee_type type) {
   return 0;
 }
 
-// Always inlined, like everything in a header that code for one instruction set calls (kernels/isa/).
+// Always inlined, like all header code that files of one instruction set call (kernels/isa/).
 template <typename T>
 __attribute__((always_inline)) inline T Load(const void* array, size_t index) {
   T value;
@@ -50,10 +50,10 @@ inline double ToDouble(float value) { return value; }
 inline double ToDouble(int8_t value) { return value; }
 inline double ToDouble(Half value) { return ToFloat(value); }
 
-// One float32, float16 or int8.
+// A float32, float16 or int8 element.
 double LoadNumber(const void* array, ee_type type, size_t index);
 
-// The rest takes float32 and float16 only.
+// The functions below support float32 and float16 only.
 
 // out[k] = array[first + k*step]
 void Widen(const void* array, ee_type type, size_t first, size_t step, size_t count, double* out);

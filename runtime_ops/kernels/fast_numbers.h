@@ -1,4 +1,5 @@
-// Any number of float32 numbers from and to float32 or float16, a vector at a time; arrays at any alignment.
+// Conversion of float32 arrays from and to float32 or float16, a vector at a time, for any length and
+// alignment.
 #ifndef EDGE_EMBED_KERNELS_FAST_NUMBERS_H_
 #define EDGE_EMBED_KERNELS_FAST_NUMBERS_H_
 

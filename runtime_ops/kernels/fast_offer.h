@@ -1,4 +1,4 @@
-// Most logits are not above the least of the best so far: they are compared many at a time.
+// Most logits are below the smallest of the k largest so far, so they are compared many at a time.
 #ifndef EDGE_EMBED_KERNELS_FAST_OFFER_H_
 #define EDGE_EMBED_KERNELS_FAST_OFFER_H_
 
@@ -8,7 +8,7 @@
 namespace edge_embed {
 namespace {
 
-// Offers logits of the rows first .. first+count-1.
+// Offers the logits of the rows first .. first+count-1.
 inline void OfferAll(const float* logits, size_t count, size_t first, const Best& best) {
   constexpr size_t kVectors = 4, kAtOnce = kVectors * kLanes;
   size_t i = 0;

@@ -1,8 +1,8 @@
 // out[p, c] = sum over r of state[p, r] * slice[r, c], in float32.
 //
-// Rounding: terms are added one by one in runs, and runs two by two like the nodes of a binary tree, so that
-// a term goes through run + ceil(log2(runs)) roundings, each 2^-24 of what has been added up. Who multiplies
-// says how long runs may be.
+// Rounding: a run adds terms one by one, and runs are added in pairs like a binary tree. A term therefore
+// passes run + ceil(log2(runs)) roundings, each 2^-24 of the partial sum. The caller states the length of a
+// run.
 #ifndef EDGE_EMBED_KERNELS_FAST_PRODUCT_H_
 #define EDGE_EMBED_KERNELS_FAST_PRODUCT_H_
 
@@ -13,7 +13,7 @@ namespace edge_embed {
 struct Product {
   const unsigned char* state;  // float32 [rows, inner], steps in bytes
   size_t row_step, inner_step;
-  const unsigned char* slice;  // float32 [inner, columns], one row after the other
+  const unsigned char* slice;  // float32 [inner, columns], rows contiguous
   size_t rows, inner, columns;
   size_t run;
   unsigned char* out;  // float32 [rows, columns]
@@ -21,7 +21,7 @@ struct Product {
 
 namespace {
 
-// Vectors narrower than a register, too: the last core of TT has few columns.
+// Vectors may be narrower than a register: the last core of TT has few columns.
 template <size_t kWidth>
 struct Vector {
   typedef float Type __attribute__((vector_size(kWidth * sizeof(float))));
@@ -43,8 +43,8 @@ __attribute__((always_inline)) inline void StoreVector(const V& value, unsigned 
   __builtin_memcpy(to, &value, sizeof(value));
 }
 
-// Sums of `kCount` vectors over many runs, two by two: where bit l of the number of runs is set, pending[l]
-// is the sum of 2^l of them. When all levels are full, their sum becomes the last level.
+// Sums of `kCount` vectors over many runs, added in pairs. If bit l of the number of runs is set, pending[l]
+// is the sum of 2^l runs. When all levels are full, their sum becomes the last level.
 template <class V, size_t kCount>
 class PairwiseSum {
  public:
@@ -60,7 +60,7 @@ class PairwiseSum {
     runs_ = level + 1 == kLevels ? size_t{1} << level : runs_ + 1;
   }
 
-  // Adds all others to the last run.
+  // Adds all other levels to the last run.
   __attribute__((always_inline)) void Finish(V (&run)[kCount]) const {
 #pragma GCC unroll 1
     for (size_t bits = runs_; bits != 0; bits &= bits - 1) AddPending(LowestBit(bits), run);
@@ -81,8 +81,8 @@ class PairwiseSum {
   size_t runs_ = 0;
 };
 
-// A tile takes a little of each row of a slice, and processors do not foresee such steps: each asks for what
-// the tile to its right will take.
+// A tile reads a few columns of each row of a slice, and processors do not predict such steps. Each tile
+// therefore prefetches the data of the tile to its right.
 template <size_t kBytes>
 __attribute__((always_inline)) inline void PrefetchRight(const unsigned char* slice) {
   constexpr size_t kLine = 64;
@@ -103,7 +103,7 @@ __attribute__((always_inline)) inline void AddTerm(const unsigned char* state, s
   }
 }
 
-// Some rows and columns of the product, all in registers during a run.
+// Some rows and columns of the product, which stay in registers during a run.
 template <size_t kWidth, size_t kRows, size_t kVectors>
 __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, size_t column) {
   using V = typename Vector<kWidth>::Type;
@@ -136,16 +136,16 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
   }
 }
 
-// As many sums side by side as there are registers for, and at best all rows of a small state, so that a
-// slice is read once.
+// A tile has as many sums as there are registers, and all rows of a small state if possible, so that a slice
+// is read once.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr size_t kWideVectors = 2, kWideRows = 8;
 #else
 constexpr size_t kWideVectors = 3, kWideRows = 4;
 #endif
 
-// All rows from `row` on. What is left after the last whole tile takes a tile that begins further back, over
-// rows that are made already, where smaller tiles would be no faster.
+// All rows from `row` on. The rows after the last whole tile use a tile that begins earlier and computes some
+// rows again, unless smaller tiles are as fast.
 template <size_t kWidth, size_t kVectors, size_t kRows = kVectors == 1 ? 8 : kWideRows>
 void MultiplyRows(const Product& product, size_t row, size_t column) {
   for (; row + kRows <= product.rows; row += kRows) {
@@ -162,13 +162,13 @@ void MultiplyRows(const Product& product, size_t row, size_t column) {
   }
 }
 
-// All columns from `column` on, likewise: the widest vectors first, and never past the end of a slice.
+// All columns from `column` on, in the same way: the widest vectors first, and never past the end of a slice.
 template <size_t kWidth = kLanes>
 __attribute__((noinline)) void Multiply(const Product& product, size_t column = 0) {
   const size_t columns = product.columns;
   if constexpr (kWidth == kLanes) {
     constexpr size_t kWide = kWideVectors * kWidth;
-    if constexpr (kSideBySide > 1) {  // as many sums, but of fewer rows
+    if constexpr (kSideBySide > 1) {  // as many sums, of fewer rows
       constexpr size_t kRows = kWideRows / kSideBySide, kVectors = kWideVectors * kSideBySide;
       for (; product.rows <= kRows && columns - column >= kVectors * kWidth; column += kVectors * kWidth) {
         MultiplyRows<kWidth, kVectors, kRows>(product, 0, column);
@@ -189,7 +189,7 @@ __attribute__((noinline)) void Multiply(const Product& product, size_t column = 
   }
 }
 
-// Multiply as a function that others may be given.
+// Multiply as a function that can be passed as an argument.
 inline void MultiplyAll(const Product& product) { Multiply(product); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// IEEE 754 binary16 by integer arithmetic: a compiler's own type calls a support library where the target has
-// no instruction for it, and the freestanding build links none.
+// IEEE 754 binary16 by integer arithmetic. A compiler's own type calls a support library if the target has no
+// instruction for it, and the freestanding build links none.
 #ifndef EDGE_EMBED_KERNELS_HALF_H_
 #define EDGE_EMBED_KERNELS_HALF_H_
 
@@ -29,8 +29,8 @@ inline uint64_t BitsOfDouble(double value) {
   return bits;
 }
 
-// Exact. All cases are computed and one is chosen by masks, so that loops over it become vector code; none
-// goes through a subnormal float, which a runtime may have set to count as zero.
+// Exact. The function computes all cases and selects one by masks, so that loops over it are vectorised. No
+// case uses a subnormal float, because a runtime may flush these to zero.
 inline float ToFloat(Half half) {
   constexpr uint32_t kRebias = (127 - 15) << 23;
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23;  // 2^-14
@@ -38,13 +38,14 @@ inline float ToFloat(Half half) {
   const uint32_t magnitude = static_cast<uint32_t>(half.bits & 0x7FFF) << 13;
   const uint32_t is_subnormal = 0 - static_cast<uint32_t>(magnitude < (1U << 23));
   const uint32_t is_not_finite = 0 - static_cast<uint32_t>(magnitude >= (31U << 23));
-  const uint32_t normal = magnitude + kRebias + (is_not_finite & kRebias);  // all ones stay all ones
+  const uint32_t normal =
+      magnitude + kRebias + (is_not_finite & kRebias);  // all ones stay all ones: infinity and NaN
   const uint32_t subnormal =
       BitsOfFloat(FloatOfBits(kSmallestNormal + magnitude) - FloatOfBits(kSmallestNormal));
   return FloatOfBits((is_subnormal & subnormal) | (~is_subnormal & normal) | sign);
 }
 
-// To nearest, ties to even, in one rounding: by way of float there would be two.
+// Rounds to nearest, ties to even, in a single rounding. A conversion via float would round twice.
 inline Half ToHalf(double value) {
   constexpr uint64_t kInfinity = uint64_t{0x7FF} << 52;
   const uint64_t bits = BitsOfDouble(value);
@@ -56,9 +57,9 @@ inline Half ToHalf(double value) {
   if (magnitude > kInfinity) {
     half = 0x7E00;  // NaN
   } else if (absolute >= 65520.0) {
-    half = 0x7C00;  // halfway from the largest half to the next power of two, and beyond
+    half = 0x7C00;  // at least halfway from the largest half to the next power of two
   } else if (absolute < 6.103515625e-05) {
-    // Below 2^-14 halves are multiples of 2^-24, which is the last place of a double near 2^28.
+    // Below 2^-14, halves are multiples of 2^-24, which is the last place of a double near 2^28.
     constexpr double kShift = 268435456.0;
     half = BitsOfDouble(absolute + kShift) - BitsOfDouble(kShift);
   } else {

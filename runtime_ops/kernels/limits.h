@@ -1,5 +1,5 @@
-// How large numbers of a table may be. Plain C, because the C ABI (c_api/edge_embed.h) hands them to its
-// callers; edge_embed/packed/ of the Python package has the same.
+// Limits of the sizes of a table. Plain C, because they are part of the C interface (c_api/edge_embed.h).
+// edge_embed/packed/ of the Python package has the same limits.
 #ifndef EDGE_EMBED_KERNELS_LIMITS_H_
 #define EDGE_EMBED_KERNELS_LIMITS_H_
 

@@ -1,6 +1,6 @@
-// The methods: the one list of them in C++. A method is a folder kernels/<method>/, ort/<method>.cc,
-// tflite/<method>.cc and a struct of the C ABI; tables, kernels, operators and functions of all methods are
-// looked up by this list.
+// The only list of methods in C++. A method has a folder kernels/<method>/, the files ort/<method>.cc and
+// tflite/<method>.cc, and a struct of the C interface. Tables, kernels, operators and functions of all
+// methods are generated from this list.
 #ifndef EDGE_EMBED_KERNELS_METHODS_H_
 #define EDGE_EMBED_KERNELS_METHODS_H_
 
@@ -8,8 +8,8 @@
 #include "kernels/dpq/dpq.h"
 #include "kernels/tt/tt.h"
 
-// X(name of the namespace and of files, name in EE_<NAME>) of each. A build may have fewer, which
-// cmake/Methods.cmake then defines.
+// X(name of the namespace and of the files, name in EE_<NAME>) for each method. cmake/Methods.cmake defines a
+// shorter list for a build with fewer methods.
 #ifndef EDGE_EMBED_METHODS
 #define EDGE_EMBED_METHODS(X) X(dpq, DPQ) X(ant, ANT) X(tt, TT)
 #endif

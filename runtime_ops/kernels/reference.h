@@ -1,8 +1,9 @@
-// Gather, bag and logits, written once for every method: the plain kernels that faster ones are tested
+// Gather, bag and logits as templates for every method: the plain kernels that the fast kernels are tested
 // against.
 //
-// A method has a struct Table with num_embeddings and padding_idx, and Columns, RowScratch and ReadRow for
-// it, which are found by its namespace. Its reference.cc includes this and instantiates the three.
+// A method provides a struct Table with num_embeddings and padding_idx. It also provides Columns, RowScratch
+// and ReadRow, which argument-dependent lookup finds. Its reference.cc includes this file and instantiates
+// the three templates.
 #ifndef EDGE_EMBED_KERNELS_REFERENCE_H_
 #define EDGE_EMBED_KERNELS_REFERENCE_H_
 
@@ -40,7 +41,7 @@ ee_status GatherReference(const Table& table, const Ids& ids, size_t begin, size
   return EE_OK;
 }
 
-// One bag: the ids [begin, end).
+// One bag: the ids at positions [begin, end).
 template <class Table>
 ee_status ReduceBag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                     double* result, double* scratch, size_t* bad_position) {

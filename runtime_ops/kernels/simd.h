@@ -1,5 +1,5 @@
-// Vectors of float32, as wide as a register of the instruction set that a file is compiled for, in the syntax
-// that GCC and Clang share: + - * and the comparisons work element by element. Arrays may lie at any
+// Vectors of float32, as wide as a register of the instruction set that a file is compiled for. They use the
+// vector syntax of GCC and Clang: + - * and comparisons work element by element. Arrays may have any
 // alignment.
 #ifndef EDGE_EMBED_KERNELS_SIMD_H_
 #define EDGE_EMBED_KERNELS_SIMD_H_
@@ -28,7 +28,7 @@ constexpr size_t kVectorBytes = 16;
 #endif
 constexpr size_t kLanes = kVectorBytes / sizeof(float);
 
-// Registers that do together what one does elsewhere: those of NEON are narrow, but there are 32 of them.
+// Registers that work together as one. Registers of NEON are narrow, but there are 32.
 #if defined(__aarch64__)
 constexpr size_t kSideBySide = 2;
 #else
@@ -37,36 +37,37 @@ constexpr size_t kSideBySide = 1;
 
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
 
-// Bytes of a vector in memory, wherever they lie.
+// Bytes of a vector in memory, at any alignment.
 typedef float UnalignedFloats __attribute__((vector_size(kVectorBytes), aligned(1), may_alias));
 
 inline Floats LoadFloats(const void* from) { return *static_cast<const UnalignedFloats*>(from); }
 inline void StoreFloats(Floats value, void* to) { *static_cast<UnalignedFloats*>(to) = value; }
 inline Floats Broadcast(float value) { return value - Floats{}; }
 
-// Nothing, but that a pointer that is moved on step by step stays one: compilers compute the next eight
-// addresses at once, for which registers are few.
+// Returns the pointer unchanged, and hides its value from the compiler. Compilers would otherwise compute the
+// next eight addresses at once, for which there are too few registers.
 __attribute__((always_inline)) inline void InOrder(const unsigned char** pointer) {
   __asm__ volatile("" : "+r"(*pointer));
 }
 
-// Asks for the cache line that lies `bytes` beyond `from`, to be read or written. Past the end of an array
-// that is no harm, but must not become a pointer. Always inlined: a function that does nothing else has no
-// effect for GCC 12, which drops calls of it.
+// Prefetches the cache line `bytes` beyond `from`, for reading or writing. The address may be past the end of
+// an array, but must not become a pointer. Always inlined: GCC 12 drops calls of a function that does nothing
+// else.
 template <bool kWrite = false>
 __attribute__((always_inline)) inline void PrefetchAt(const void* from, size_t bytes) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + bytes), kWrite);
 }
 
-// Rows that leave the cache before they are written again would wait for memory, as a processor asks for a
-// line only when it is written: asks for what is written `ahead` bytes later than `bytes` from `to` on.
+// Prefetches for writing: the line that is `ahead` bytes after `bytes` from `to` on. Rows that left the cache
+// would otherwise wait for memory, because a processor requests a line only when it is written.
 __attribute__((always_inline)) inline void PrefetchOutput(const unsigned char* to, size_t bytes,
                                                           size_t ahead = 2048) {
   constexpr size_t kLine = 64;
   for (size_t byte = 0; byte < bytes; byte += kLine) PrefetchAt<true>(to, ahead + byte);
 }
 
-// Memory that is told in doubles, from where vectors may lie on; kAlignment more of them than are used.
+// Scratch is counted in doubles, while vectors begin at a cache line. kAlignment is the number of additional
+// doubles.
 constexpr size_t kAlignment = kVectorBytes / sizeof(double);
 
 inline size_t ToAlignment(const double* memory) {
@@ -78,10 +79,10 @@ inline const float* AlignedFloats(const double* memory) {
   return reinterpret_cast<const float*>(memory + ToAlignment(memory));
 }
 
-// As many words as floats: indices, and bits of floats.
+// As many 32-bit words as floats: indices, and bits of floats.
 typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
 
-// Whether anything is set in a vector of integers.
+// True if any bit is set in a vector of integers.
 template <class Vector>
 __attribute__((always_inline)) inline bool Any(Vector vector) {
   uint64_t pairs[sizeof(Vector) / sizeof(uint64_t)], any = 0;
@@ -94,12 +95,12 @@ typedef uint16_t HalfBits __attribute__((vector_size(kVectorBytes / 2)));
 typedef uint16_t UnalignedHalfBits __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
 
 #if defined(__F16C__) || defined(__aarch64__)
-constexpr bool kHalvesAreFast = true;  // an instruction converts a vector
+constexpr bool kHalvesAreFast = true;  // one instruction converts a vector
 #else
 constexpr bool kHalvesAreFast = false;
 #endif
 
-#if defined(__AVX512F__)  // with a mask of all lanes, as GCC 12 warns of its own header without
+#if defined(__AVX512F__)  // with a mask of all lanes, because the header of GCC 12 causes warnings without it
 inline Floats LoadHalves(const void* from) {
   return (Floats)_mm512_maskz_cvtph_ps(0xFFFF, (__m256i) * static_cast<const UnalignedHalfBits*>(from));
 }
@@ -123,7 +124,7 @@ inline void StoreHalves(Floats value, void* to) {
 #else
 typedef uint32_t FloatBits __attribute__((vector_size(kVectorBytes)));
 
-// kLanes float16 numbers; what ToFloat does with one (kernels/half.h).
+// Converts kLanes float16 numbers, each as ToFloat does (kernels/half.h).
 inline Floats LoadHalves(const void* from) {
   const FloatBits bits =
       __builtin_convertvector((HalfBits) * static_cast<const UnalignedHalfBits*>(from), FloatBits);
@@ -135,8 +136,8 @@ inline Floats LoadHalves(const void* from) {
   const Floats shifted = (Floats)(magnitude + kSmallestNormal) - (Floats)(FloatBits{} + kSmallestNormal);
   return (Floats)((is_subnormal & (FloatBits)shifted) | (~is_subnormal & normal) | (bits & 0x8000) << 16);
 }
-// Rounded to nearest, ties to even; what ToHalf does with one. Below 2^-14 halves are multiples of 2^-24,
-// which is the last place of a float near 1/2.
+// Rounds to nearest, ties to even, each as ToHalf does. Below 2^-14, halves are multiples of 2^-24, which is
+// the last place of a float near 1/2.
 inline void StoreHalves(Floats value, void* to) {
   constexpr uint32_t kRebias = (127 - 15) << 23, kSmallestNormal = (127 - 14) << 23, kInfinity = 255U << 23;
   constexpr uint32_t kTooLarge = 0x477FF000;  // 65520, halfway from the largest half to the next power of two
@@ -155,7 +156,7 @@ typedef int32_t Integers __attribute__((vector_size(kVectorBytes)));
 typedef int16_t ShortIntegers __attribute__((vector_size(2 * kLanes)));
 typedef int8_t UnalignedInt8 __attribute__((vector_size(kLanes), aligned(1), may_alias));
 
-// kLanes int8 numbers.
+// Converts kLanes int8 numbers.
 inline Floats LoadInt8(const void* from) {
 #if defined(__AVX512F__)
   const auto bytes = (__m128i) * static_cast<const UnalignedInt8*>(from);
@@ -163,14 +164,14 @@ inline Floats LoadInt8(const void* from) {
 #elif defined(__AVX2__)
   const auto integers = (Integers)_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(from)));
   return __builtin_convertvector(integers, Floats);
-#else  // GCC 12 goes from 8 to 32 bits number by number, but to 16 and from there by vectors
+#else  // GCC 12 converts 8 to 32 bits element by element, but uses vectors for 8 to 16 and 16 to 32 bits
   const UnalignedInt8 bytes = *static_cast<const UnalignedInt8*>(from);
   const auto integers = __builtin_convertvector(__builtin_convertvector(bytes, ShortIntegers), Integers);
   return __builtin_convertvector(integers, Floats);
 #endif
 }
 
-// kLanes numbers as float16 or float32.
+// Loads kLanes numbers as float16 or float32.
 inline void StoreAs(Floats value, ee_type type, void* to) {
   if (type == EE_FLOAT16) {
     StoreHalves(value, to);

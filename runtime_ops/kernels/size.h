@@ -1,4 +1,4 @@
-// Products of sizes that may come from a damaged file.
+// Overflow-safe products of sizes, which may come from a damaged file.
 #ifndef EDGE_EMBED_KERNELS_SIZE_H_
 #define EDGE_EMBED_KERNELS_SIZE_H_
 
@@ -7,11 +7,11 @@
 
 namespace edge_embed {
 
-// A product that says whether it fits. Unsigned: compilers expand that check inline on every target, without
-// a support library.
+// A product that knows whether it overflowed. It is unsigned, because compilers inline that check on every
+// target, without a support library.
 class Size {
  public:
-  Size(uint64_t value) : value_(value) {}  // implicit: numbers are sizes
+  Size(uint64_t value) : value_(value) {}  // implicit, because numbers are sizes
 
   Size operator*(Size other) const {
     Size product(0);
@@ -25,10 +25,10 @@ class Size {
   }
 
   bool fits() const { return fits_; }
-  // For sums of work, where too much is simply a lot.
+  // The product, or the largest number on overflow: for estimates of work.
   uint64_t saturated() const { return fits_ ? value_ : UINT64_MAX; }
 
-  // False where the size is larger than any object can be.
+  // False if the size exceeds that of any object.
   bool Get(uint64_t* value) const {
     if (!fits_ || value_ > PTRDIFF_MAX) return false;
     *value = value_;

@@ -1,4 +1,4 @@
-// The one enum of errors. Plain C, because the C ABI (c_api/edge_embed.h) hands it to its callers.
+// The only enum of errors. Plain C, because it is part of the C interface (c_api/edge_embed.h).
 #ifndef EDGE_EMBED_KERNELS_STATUS_H_
 #define EDGE_EMBED_KERNELS_STATUS_H_
 
@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-// Values are part of the C ABI: append, never renumber. status.cc has a sentence for each.
+// Values are part of the C interface: append, never renumber. status.cc has a sentence for each value.
 typedef enum ee_status {
   EE_OK = 0,
   EE_NULL_POINTER = 1,
@@ -49,7 +49,7 @@ namespace edge_embed {
 
 constexpr int kLastStatus = EE_BAD_USE;
 
-// One sentence without a final stop, never null: also for a value that is not in the enum.
+// Returns a sentence without a full stop. It is never null, also for a value that is not in the enum.
 const char* StatusMessage(int status);
 
 }  // namespace edge_embed

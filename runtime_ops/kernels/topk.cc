@@ -3,7 +3,7 @@
 namespace edge_embed {
 namespace {
 
-// Puts `candidate` where it belongs in a heap whose root is free. Others may read the root meanwhile.
+// Inserts `candidate` into a heap whose root is free. Other threads may read the root meanwhile.
 void SiftDown(Candidate candidate, Candidate* heap, size_t count) {
   size_t at = 0;
   for (size_t child = 1; child < count; child = 2 * at + 1) {

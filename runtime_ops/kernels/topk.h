@@ -1,10 +1,10 @@
-// The k largest logits of every hidden state, largest first and equal ones by lowest row, while no more than
-// a block of logits is in memory.
+// The k largest logits of every hidden state, in descending order, equal logits by lowest row. At most a
+// block of logits is in memory.
 //
 //   values[b, 0] >= values[b, 1] >= ...      the k largest of    logit[b, i] = hidden[b] . row(i) (+ bias[i])
 //
-// In float16 a logit is rounded, bias is added, and the sum is rounded again, as separate operators would.
-// What is not a number counts as the largest.
+// In float16, a logit is rounded, the bias is added, and the sum is rounded again, as separate operators do.
+// NaN counts as the largest value.
 #ifndef EDGE_EMBED_KERNELS_TOPK_H_
 #define EDGE_EMBED_KERNELS_TOPK_H_
 
@@ -15,20 +15,20 @@ namespace edge_embed {
 
 constexpr int64_t kMaxTopKRows = 0xFFFFFFFE;
 
-// EE_BAD_K where the table has fewer rows than k, or more than a candidate has numbers for.
+// Returns EE_BAD_K if the table has fewer than k rows, or more rows than a candidate can hold.
 inline ee_status CheckK(int64_t k, int64_t rows) {
   return k >= 1 && k <= EE_MAX_K && k <= rows && rows <= kMaxTopKRows ? EE_OK : EE_BAD_K;
 }
 
-// A heap of the best, to largest first.
+// Sorts a heap of candidates in descending order.
 void Sort(Candidate* heap, size_t k);
 
-// What follows a logit: `logits` [count], of input.type, of the rows from `first` on, with bias and as
+// Applies rounding and bias to `logits` [count] of the rows from `first` on, in input.type. The results are
 // floats.
 void FinishLogits(const TopKInput& input, const void* logits, size_t first, size_t count, float* finished);
 
-// Finds candidates by the kernels of a variant: by its own way for such tables, or through logits, a block at
-// a time.
+// Finds candidates by the kernels of a variant: by a special kernel for some tables, or via logits, a block
+// at a time.
 template <class Table>
 class TopK {
  public:
@@ -58,7 +58,7 @@ class TopK {
   }
 
  private:
-  static constexpr size_t kBlockDoubles = 4096;  // of logits, and of one state's once more
+  static constexpr size_t kBlockDoubles = 4096;  // doubles of logits, and of the logits of one more state
   static constexpr size_t kBlockLogits = kBlockDoubles * 2;
 
   ee_status Scan(const Table& table, const TopKInput& input, size_t begin, size_t end, double* scratch,

@@ -1,8 +1,8 @@
-// The one enum of element types. Plain C, because the C ABI (c_api/edge_embed.h) hands it to its callers.
+// The only enum of element types. Plain C, because it is part of the C interface (c_api/edge_embed.h).
 #ifndef EDGE_EMBED_KERNELS_TYPE_H_
 #define EDGE_EMBED_KERNELS_TYPE_H_
 
-// Values are part of the C ABI: append, never renumber. 0 is what a zeroed struct has.
+// Values are part of the C interface: append, never renumber. 0 is the value of a zeroed struct.
 typedef enum ee_type {
   EE_FLOAT32 = 0,
   EE_FLOAT16 = 1,

@@ -1,12 +1,13 @@
-// What a table is used for, the same words for every method:
+// The uses of a table, with the same terms for every method:
 //
 //   gather   rows[i, :]   = row(ids[i])
 //   bag      out[b, :]    = sum | mean | max over i in [offsets[b], offsets[b+1]) of row(ids[i])
 //   logits   logits[b, i] = sum over c of hidden[b, c] * row(i)[c]
 //
-// The row padding_idx is zero, and a bag skips it: it counts neither in a mean nor for a maximum. A bag of
-// nothing is zero. Reference kernels sum everything in float64 and round once; fast ones stay within 4 units
-// in the last place of the sum of the terms' magnitudes, times terms/32 for sums of more than 32. Rows of DPQ
+// The row padding_idx is zero, and a bag skips it, also in the count of a mean. An empty bag is zero.
+//
+// Precision: reference kernels sum in float64 and round once. Fast kernels are within 4 ULP of the sum of the
+// absolute values of the terms. For sums of more than 32 terms, the bound is terms/32 times that. Rows of DPQ
 // and maxima are exact.
 #ifndef EDGE_EMBED_KERNELS_USE_H_
 #define EDGE_EMBED_KERNELS_USE_H_
@@ -29,20 +30,20 @@ struct Ids {
   }
 };
 
-// Where results go.
+// Destination of results.
 struct Output {
   void* data;
   ee_type type;  // float32 or float16
 };
 
-// What a head is given, and what its kernel has made of that before its first row.
+// Input of an output layer, and the part that its kernel prepared before the first row.
 struct HeadInput {
   const float* hidden;  // float32 [batch, d], any alignment
   size_t batch;
   const double* prepared;
 };
 
-// Where logits go: that of state b and row i is number b * step + i - first.
+// Destination of logits: state b and row i have index b * step + i - first.
 struct LogitsOutput {
   Output out;
   size_t step;
@@ -61,21 +62,20 @@ struct Bags {
   BagMode mode;
 };
 
-// EE_BAD_OFFSETS: *bad_position is the index of the first offset that is wrong.
+// For EE_BAD_OFFSETS, *bad_position is the index of the first wrong offset.
 ee_status CheckBags(const Bags& bags, size_t num_ids, size_t* bad_position);
 
-// The kernels. Table is a valid one of any method (kernels/<method>/<method>.h). A call does a part of the
-// work, begin .. end-1, and is given as many doubles of scratch as it asks for; it shares neither
-// with another call. Where an id is no row, or its row is damaged, the status says so, *bad_position is the
-// index of that id (logits: of the row), and what comes before it is written. *bad_position is untouched
-// otherwise.
+// The kernels. Table is a valid table of any method (kernels/<method>/<method>.h). A call does the part begin
+// .. end-1 of the work, with its own scratch of the required number of doubles. For an id out of range or a
+// damaged row, *bad_position is the index of that id (logits: of the row), and all results before it are
+// written. Otherwise, *bad_position is unchanged.
 
-// Rows of the output, whose row 0 is at rows.data.
+// Rows of the output. rows.data is the address of row 0.
 template <class Table>
 ee_status GatherReference(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                           double* scratch, size_t* bad_position);
 
-// Bags; CheckBags must have passed.
+// Bags, which must have passed CheckBags.
 template <class Table>
 ee_status BagReference(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                        const Output& out, double* scratch, size_t* bad_position);
@@ -85,11 +85,11 @@ template <class Table>
 ee_status LogitsReference(const Table& table, const HeadInput& input, size_t begin, size_t end,
                           const LogitsOutput& logits, double* scratch, size_t* bad_position);
 
-// What any of them needs: a row, a sum of rows, and what the method needs to make a row.
+// Scratch of any reference kernel: a row, a sum of rows, and the scratch of the method for a row.
 template <class Table>
 Size ScratchDoubles(const Table& table);
 
-// Bytes of count rows of an output; false where that is more than any object can have.
+// Bytes of `count` rows of an output; false if they exceed the size of any object.
 inline bool OutputBytes(Size count, Size columns, ee_type type, size_t* bytes) {
   uint64_t all;
   if (!(count * columns * SizeOf(type)).Get(&all)) return false;

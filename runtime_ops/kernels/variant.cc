@@ -24,7 +24,7 @@ bool Always() { return true; }
 constexpr Variant kReference{"reference", Always, OfferEach, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
 #undef EDGE_EMBED_KERNELS
 
-// A library without libc has no environment to read.
+// A library without libc has no environment.
 const char* ForcedName() {
 #if __STDC_HOSTED__
   const char* name = getenv("EDGE_EMBED_FORCE_ISA");
@@ -72,7 +72,7 @@ const size_t kNumVariants = sizeof(kVariants) / sizeof(kVariants[0]);
 
 const Variant& ChosenVariant() {
   const Variant* variant = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (variant == nullptr) {  // several threads may find out at once; all find the same
+  if (variant == nullptr) {  // several threads may select at the same time; all select the same variant
     variant = Choose();
     __atomic_store_n(&chosen, variant, __ATOMIC_RELAXED);
   }

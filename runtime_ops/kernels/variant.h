@@ -1,7 +1,7 @@
-// Kernels in variants, one for each instruction set: the list that dispatch, tests and benchmarks go through.
+// Variants of the kernels, one for each instruction set: the list that dispatch, tests and benchmarks use.
 //
 // Kernels of a method are templates in kernels/<method>/fast.h, written once. kernels/isa/<variant>.cc
-// compiles them for one instruction set, with flags of its own (cmake/OpsLibrary.cmake), and has the row of
+// compiles them for one instruction set, with its own flags (cmake/OpsLibrary.cmake). It defines an entry of
 // the list.
 #ifndef EDGE_EMBED_KERNELS_VARIANT_H_
 #define EDGE_EMBED_KERNELS_VARIANT_H_
@@ -11,16 +11,17 @@
 
 namespace edge_embed {
 
-// One kernel, and the doubles of scratch that any call of it needs.
+// A kernel, and the doubles of scratch of any call.
 template <class Table, class Run>
 struct Kernel {
   Run* run;
   Size (*scratch)(const Table&);
 };
 
-// A head's kernel may make something of the hidden states before the first row, once for all parts of the
-// work: as many doubles as `prepared` says, which may be none. Where it never makes anything, both are null.
-// `blocks`: how many bytes of blocks it reads where the table has them (dpq/blocks.h); null: none.
+// A kernel of an output layer may prepare data of the hidden states before the first row, once for all parts
+// of the work. `prepared` returns its size in doubles, which may be 0. Both functions are null if the kernel
+// never prepares anything. `blocks` returns the bytes of prepacked blocks that the kernel reads
+// (dpq/blocks.h); null: none.
 template <class Table>
 struct Head {
   decltype(LogitsReference<Table>)* run;
@@ -39,18 +40,18 @@ struct Head {
   }
 };
 
-// What the k largest logits are of (kernels/topk.h).
+// Input of top-k (kernels/topk.h).
 struct TopKInput {
   HeadInput head;
   size_t k;
   const void* bias;  // [n] of `type`, any alignment; null: none
-  ee_type type;      // float32 or float16, that logits are rounded to
+  ee_type type;      // float32 or float16, to which logits are rounded
   Candidate* best;   // [batch, k], then [batch] locks
 
   Best BestOf(size_t state) const { return {best + state * k, k, best + head.batch * k + state}; }
 };
 
-// A way to candidates that makes no logits, for some tables.
+// A kernel that finds candidates without logits, for some tables.
 template <class Table>
 struct TopKKernel {
   bool (*takes)(const Table&);
@@ -60,7 +61,7 @@ struct TopKKernel {
   void (*run)(const Table&, const TopKInput&, size_t begin, size_t end);
 };
 
-// What kernels/use.h says of the reference kernels holds for all of them, but for how sums are rounded.
+// The kernels of a variant. kernels/use.h describes them, except for the rounding of sums.
 template <class Table>
 struct Kernels {
   Kernel<Table, decltype(GatherReference<Table>)> gather;
@@ -72,22 +73,22 @@ struct Kernels {
 struct Variant {
   const char* name;
   bool (*runs_here)();
-  // Offers logits of the rows first .. first+count-1.
+  // Offers the logits of the rows first .. first+count-1.
   void (*offer_all)(const float* logits, size_t count, size_t first, const Best& best);
 #define EDGE_EMBED_KERNELS(method, NAME) const Kernels<method::Table>* method;
   EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)
 #undef EDGE_EMBED_KERNELS
 };
 
-// All that this build has, best first; the last one, "reference", runs everywhere.
+// All variants of this build, best first. The last one, "reference", runs on every processor.
 extern const Variant* const kVariants[];
 extern const size_t kNumVariants;
 
-// The best that runs here, or the one that EDGE_EMBED_FORCE_ISA names, found out at the first call. A name
-// that is not in the list, or does not run here, is no choice.
+// The best variant of this processor, or the one that EDGE_EMBED_FORCE_ISA names. The first call selects it.
+// An unknown or unsupported name is ignored.
 const Variant& ChosenVariant();
 
-// What EDGE_EMBED_FORCE_ISA asks for in vain, or null.
+// The value of EDGE_EMBED_FORCE_ISA if it is unknown or unsupported, else null.
 const char* RefusedVariant();
 
 #define EDGE_EMBED_KERNELS_OF(method, NAME)                                                      \
@@ -97,7 +98,7 @@ const char* RefusedVariant();
 EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS_OF)
 #undef EDGE_EMBED_KERNELS_OF
 
-// Those to use for a table.
+// The selected kernels for a table.
 template <class Table>
 const Kernels<Table>& ChosenKernels(const Table& table) {
   return KernelsOf(ChosenVariant(), table);

@@ -18,7 +18,7 @@ void KeepLargest(const double* vector, size_t count, double* largest) {
   }
 }
 
-// Eight sums side by side, so that an addition need not wait for the one before it.
+// Eight independent sums, so that an addition does not wait for the one before it.
 double Dot(const float* a, const double* b, size_t count) {
   constexpr size_t kLanes = 8;
   double sums[kLanes] = {};

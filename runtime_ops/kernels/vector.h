@@ -11,7 +11,7 @@ void Fill(double value, size_t count, double* out);
 // sum[k] += weight * vector[k]
 void AddVector(double weight, const double* vector, size_t count, double* sum);
 
-// largest[k] = max(largest[k], vector[k]); what is not a number stays, as in numpy.
+// largest[k] = max(largest[k], vector[k]); NaN stays, as in numpy.
 void KeepLargest(const double* vector, size_t count, double* largest);
 
 // sum over k of a[k] * b[k]; a at any alignment.

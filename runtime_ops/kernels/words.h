@@ -1,5 +1,5 @@
-// Words of several rows as vectors, and tables that are looked up with them: where an instruction set has the
-// instructions for it. With AVX2 and AVX-512 these are permutations of floats.
+// Words of several rows as vectors, and lookups of words in tables, for instruction sets with such
+// instructions. With AVX2 and AVX-512, these are permutations of floats.
 #ifndef EDGE_EMBED_KERNELS_WORDS_H_
 #define EDGE_EMBED_KERNELS_WORDS_H_
 
@@ -22,16 +22,16 @@ constexpr bool kTurnsWords = false;
 
 #if defined(__AVX2__)
 
-// Words of so many rows are turned at once, so many of each row.
+// A transpose handles a square: this number of rows, and as many words of each row.
 constexpr size_t kTurnedRows = kLanes;
 constexpr size_t kTurnedWords = 8;
 
-// One word, one nibble and one number of each of these rows.
+// A word, a nibble and a number of each of these rows.
 typedef Words TurnedWord;
 typedef Words TurnedNibble;
 typedef Floats TurnedFloats;
 
-// Tables of sixteen floats are what LookUp16 takes.
+// A table of sixteen floats, the argument of LookUp16.
 inline void MakeTables16(float*, size_t) {}
 inline void MakeFloats16(float*, size_t) {}
 
@@ -46,8 +46,8 @@ inline EightWords LoadEight(const unsigned char* from) {
   return *reinterpret_cast<const UnalignedEightWords*>(from);
 }
 
-// Of four words in every quarter or half of a register: the first or last two of a and b by turns, those in
-// pairs; and whole quarters of a and b.
+// Interleaves words of a and b in every quarter or half of a register: the first or last two of four words,
+// the same by pairs, and whole quarters.
 #if defined(__AVX512F__)
 inline Words LowWords(Words a, Words b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
@@ -68,16 +68,16 @@ inline Words OddFours(Words a, Words b) {
   return (Words)__builtin_shufflevector((Pairs)a, (Pairs)b, 2, 3, 6, 7, 10, 11, 14, 15);
 }
 
-// The high sixteen bits of products of sixteen bits, in both halves of every word.
+// The high sixteen bits of products of 16-bit numbers, in both halves of every word.
 inline Words HighHalves(Words words, uint16_t factor) {
   return (Words)_mm512_mulhi_epu16((__m512i)words, _mm512_set1_epi16(static_cast<int16_t>(factor)));
 }
 
-constexpr size_t kQuarters = 4;  // of the rows, four rows each
+constexpr size_t kQuarters = 4;  // words of the rows, four rows each
 
-// low, high = words 0 .. 3 and 4 .. 7 of a row of each quarter
+// low, high = words 0 .. 3 and 4 .. 7 of one row in each quarter
 inline void LoadFours(const unsigned char* const (&rows)[kQuarters], Words* low, Words* high) {
-  const auto two = [&](size_t k) {  // as a shuffle of vectors it would not be done on the way from memory
+  const auto two = [&](size_t k) {  // a shuffle of vectors would not be part of the load from memory
     const Words first = (Words)_mm512_castsi256_si512((__m256i)LoadEight(rows[k]));
     return (Words)_mm512_maskz_inserti64x4(0xFF, (__m512i)first, (__m256i)LoadEight(rows[k + 1]), 1);
   };
@@ -86,7 +86,7 @@ inline void LoadFours(const unsigned char* const (&rows)[kQuarters], Words* low,
   *high = OddFours(first, second);
 }
 
-// Number `index % 16` of a table, for every lane.
+// Element `index % 16` of a table, for every lane.
 inline Floats LookUp16(const float* table, Words index) {
   return (Floats)_mm512_maskz_permutexvar_ps(0xFFFF, (__m512i)index, (__m512)LoadFloats(table));
 }
@@ -118,7 +118,7 @@ inline void LoadFours(const unsigned char* const (&rows)[kQuarters], Words* low,
   *high = OddFours(first, second);
 }
 
-// A permutation has three bits of the index; the fourth one chooses between two.
+// A permutation uses three bits of the index; the fourth bit selects between two results.
 inline Floats LookUp16(const float* table, Words index) {
   const __m256 low = _mm256_permutevar8x32_ps((__m256)LoadFloats(table), (__m256i)index);
   const __m256 high = _mm256_permutevar8x32_ps((__m256)LoadFloats(table + kLanes), (__m256i)index);
@@ -126,9 +126,9 @@ inline Floats LookUp16(const float* table, Words index) {
 }
 #endif
 
-// The eight nibbles of every word, the lowest first; what is above the low four bits is anything. Shifts take
-// the place of permutations in a processor, multiplications do not: the high half of a product of two times
-// sixteen bits is the one shifted by what the other is a power of two of.
+// The eight nibbles of every word, the lowest first; bits above the low four are undefined. Shifts use the
+// same execution unit as permutations, while multiplications do not. The high half of a 16-bit product with a
+// power of two is a shifted number.
 inline void Nibbles(Words words, Words (&nibbles)[8]) {
   for (size_t half = 0; half < 8; half += 4) {
     nibbles[half] = words >> (4 * half);
@@ -137,7 +137,7 @@ inline void Nibbles(Words words, Words (&nibbles)[8]) {
   }
 }
 
-// words[k][i] = word k of row i, for kLanes rows of eight words, `step` bytes from each other.
+// words[k][i] = word k of row i, for kLanes rows of eight words that are `step` bytes apart.
 __attribute__((always_inline)) inline void TurnWords(const unsigned char* rows, size_t step,
                                                      Words (&words)[kTurnedWords]) {
   Words fours[8];
@@ -147,7 +147,7 @@ __attribute__((always_inline)) inline void TurnWords(const unsigned char* rows, 
     LoadFours(from, &fours[i], &fours[i + 4]);
     for (size_t q = 0; q < kQuarters; ++q) {
       from[q] += step;
-      InOrder(&from[q]);  // else every row's place is kept, in more registers than there are
+      InOrder(&from[q]);  // otherwise, the addresses of all rows would need more registers than there are
     }
   }
   for (size_t half = 0; half < 8; half += 4) {

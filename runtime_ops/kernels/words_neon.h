@@ -1,5 +1,5 @@
-// The same as words.h has, of bytes: a permutation of NEON is of sixteen bytes, so that a table of sixteen
-// floats is four tables of their bytes, and four lookups give the numbers of sixteen rows.
+// The functions of words.h, by bytes. A permutation of NEON has sixteen bytes. A table of sixteen floats is
+// therefore four tables of bytes, and four lookups return the numbers of sixteen rows.
 #ifndef EDGE_EMBED_KERNELS_WORDS_NEON_H_
 #define EDGE_EMBED_KERNELS_WORDS_NEON_H_
 
@@ -8,7 +8,7 @@
 namespace edge_embed {
 namespace {
 
-// Words of so many rows are turned at once, so many of each row.
+// A transpose handles a square: this number of rows, and as many words of each row.
 constexpr size_t kTurnedRows = 16;
 constexpr size_t kTurnedWords = 4;
 
@@ -20,11 +20,11 @@ struct TurnedWord {
 };
 typedef Bytes TurnedNibble;  // [row]
 struct TurnedFloats {
-  Floats parts[4];  // of rows 0 .. 3, 4 .. 7 and so on
+  Floats parts[4];  // rows 0 .. 3, 4 .. 7 and so on
 };
 
-// Sums and lookups in the order in which they are written: compilers would load many tables first, for which
-// registers are few.
+// Keeps sums and lookups in source order. Compilers would otherwise load many tables first, for which there
+// are too few registers.
 __attribute__((always_inline)) inline TurnedFloats operator+(TurnedFloats a, const TurnedFloats& b) {
   for (size_t i = 0; i < 4; ++i) a.parts[i] += b.parts[i];
   __asm__ volatile("" : "+w"(a.parts[0]), "+w"(a.parts[1]), "+w"(a.parts[2]), "+w"(a.parts[3]));
@@ -37,8 +37,8 @@ inline void SetRow(float number, size_t row, TurnedFloats* numbers) {
 
 inline Bytes LoadBytes(const void* from) { return *static_cast<const UnalignedBytes*>(from); }
 
-// What LookUp16 takes, in the place of sixteen floats each: the lowest byte of all, then the next of all, and
-// so on; and the floats again.
+// Sixteen floats as tables for LookUp16: the lowest bytes of all, then the next bytes, and so on; and the
+// inverse.
 inline void MakeTables16(float* tables, size_t floats) {
   for (float* table = tables; table < tables + floats; table += 16) {
     const uint8x16x4_t bytes = vld4q_u8(reinterpret_cast<const uint8_t*>(table));
@@ -53,7 +53,7 @@ inline void MakeFloats16(float* tables, size_t floats) {
   }
 }
 
-// Number `index` of a table, for every row.
+// Element `index` of a table, for every row.
 __attribute__((always_inline)) inline TurnedFloats LookUp16(const float* table, TurnedNibble index) {
   __asm__ volatile("" : "+r"(table), "+w"(index));
   const auto bytes = [&](size_t i) __attribute__((always_inline)) {
@@ -74,9 +74,9 @@ __attribute__((always_inline)) inline void Nibbles(const TurnedWord& word, Turne
   }
 }
 
-// words[k].bytes[i][row] = byte 4k + i of a row, for rows that are `step` bytes from each other. To take the
-// vectors i and i + 8 by turns is to move the bits of the number of a byte, row * 16 + column, up by one and
-// the highest down to the lowest; four times exchange row and column.
+// words[k].bytes[i][row] = byte 4k + i of a row, for rows that are `step` bytes apart. Interleaving the
+// vectors i and i + 8 rotates the bits of a byte's number, row * 16 + column, by one. Four rounds exchange
+// row and column.
 __attribute__((always_inline)) inline void TurnWords(const unsigned char* rows, size_t step,
                                                      TurnedWord (&words)[kTurnedWords]) {
   Bytes turned[kTurnedRows];

@@ -1,7 +1,7 @@
-// The ONNX operators of ANT, version 1. The table is
+// The ONNX operators of ANT, version 1. The tensors of a table are
 //   row_offsets int32 [n+1], anchor_ids uint8 | uint16 | uint32 [nnz], weights float32 | float16 | int8
-//   [nnz], weight_scale float32 [1], anchors float32 | float16 [A, d]
-// with the attributes format_version and padding_idx (-1: none).
+//   [nnz], weight_scale float32 [1], anchors float32 | float16 [A, d].
+// Its attributes are format_version and padding_idx (-1: none).
 #include "ort/bag.h"
 #include "ort/logits.h"
 #include "ort/methods.h"

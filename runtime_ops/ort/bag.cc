@@ -35,7 +35,7 @@ OrtStatus* ReadSampleWeights(const Node& node, const OrtKernelContext* context, 
             << "] (one for each id) in the type of the rows: give one weight for each id, cast to that type";
     return Fail(node, message);
   }
-  // An empty tensor may have no address; there is then nothing to read either.
+  // An empty tensor may have no address, and nothing is read then.
   bags->sample_weights = weights.count == 0 ? nullptr : weights.data;
   bags->sample_weight_type = type;
   return nullptr;

@@ -1,8 +1,8 @@
 // edge_embed.<X>EmbeddingBag: ids (int32 | int64) [N], offsets int64 [B+1], sample_weights, the table -> [B,
 // d].
 //
-// Bag b has the ids offsets[b] .. offsets[b+1]-1. `mode` is 0 (sum), 1 (mean) or 2 (max). sample_weights [N]
-// have the type of the rows and are read only where `weighted` is 1, which needs mode 0.
+// Bag b contains the ids at positions offsets[b] .. offsets[b+1]-1. `mode` is 0 (sum), 1 (mean) or 2 (max).
+// sample_weights [N] have the type of the rows. They are read only if `weighted` is 1, which requires mode 0.
 #ifndef EDGE_EMBED_ORT_BAG_H_
 #define EDGE_EMBED_ORT_BAG_H_
 
@@ -16,7 +16,7 @@ struct BagAttributes {
   bool weighted;
 };
 
-// One call: the inputs before the table, checked.
+// The checked inputs of one call, without the table.
 struct BagInputs {
   Ids ids;
   Bags bags;
@@ -24,7 +24,7 @@ struct BagInputs {
 
 OrtStatus* ReadBagAttributes(const Node& node, const OrtKernelInfo* info, BagAttributes* attributes);
 
-// `type` is that of the rows, which sample weights share.
+// `type` is the type of the rows and of the sample weights.
 OrtStatus* ReadBagInputs(const Node& node, const BagAttributes& attributes, const OrtKernelContext* context,
                          ee_type type, BagInputs* inputs);
 

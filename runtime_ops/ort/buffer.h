@@ -1,4 +1,4 @@
-// Memory for the time of one call, from the runtime's allocator.
+// Memory for the duration of one call, from the allocator of the runtime.
 #ifndef EDGE_EMBED_ORT_BUFFER_H_
 #define EDGE_EMBED_ORT_BUFFER_H_
 
@@ -14,7 +14,7 @@ class Buffer {
 
   ~Buffer() { Free(api_, allocator_, memory_); }
 
-  // Once only. `size` times `item` bytes, aligned for any number.
+  // Call it only once. It allocates `size` times `item` bytes, aligned for any type of number.
   OrtStatus* Allocate(const Node& node, Size size, size_t item) {
     uint64_t bytes;
     if ((size * item).Get(&bytes)) {

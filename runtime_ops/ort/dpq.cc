@@ -1,9 +1,9 @@
-// The ONNX operators of DPQ, version 1. The table is
+// The ONNX operators of DPQ, version 1. The tensors of a table are
 //   codes uint8 [n, row_bytes], values float32 | float16 | int8 [num_groups or 1, num_codes, s],
-//   and value_scales float32 [num_groups or 1] where values are int8
-// with the attributes format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
-// num_groups*s. Heads may have another, memory_bytes: so much memory may hold blocks of the codes
-// (kernels/dpq/blocks.h); without it, as much as they take.
+//   and value_scales float32 [num_groups or 1] if values are int8.
+// Its attributes are format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
+// num_groups*s. Output layers may have the attribute memory_bytes, the limit for blocks of the codes
+// (kernels/dpq/blocks.h). Without it, there is no limit.
 #include "kernels/dpq/blocks.h"
 #include "ort/bag.h"
 #include "ort/logits.h"
@@ -75,7 +75,7 @@ OrtStatus* CheckValues(const Node& node, const Dpq::Attributes& attributes, cons
   return Fail(node, message);
 }
 
-// int8 values need them, one for each group of values; others have none.
+// int8 values require one scale for each group of values; other values have none.
 OrtStatus* CheckScales(const Node& node, const Tensor* tensors, size_t num_tensors) {
   const Tensor &values = tensors[1], &scales = tensors[2];
   const bool needed = values.type == EE_INT8, given = num_tensors > 2;
@@ -140,7 +140,7 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
 OrtStatus* Dpq::PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
   dpq::Table& table = kernel->table;
   const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
-  uint64_t most_bytes = UINT64_MAX;  // they are as large as the codes
+  uint64_t most_bytes = UINT64_MAX;  // blocks are as large as the codes
   if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
   if (bytes == 0 || bytes > most_bytes || !AllocatePrepared(kernel, bytes)) return nullptr;
   auto* const blocks = static_cast<unsigned char*>(kernel->prepared);

@@ -1,7 +1,7 @@
 // edge_embed.<X>Logits: hidden (float32 | float16) [*, d], the table -> logits [*, n], hidden @ rows
 // transposed.
 //
-// The table is never whole in memory: every row is made, multiplied with all of hidden, and forgotten.
+// The table is never materialised: each row is computed, multiplied with all hidden states, and discarded.
 #ifndef EDGE_EMBED_ORT_LOGITS_H_
 #define EDGE_EMBED_ORT_LOGITS_H_
 
@@ -10,7 +10,7 @@
 
 namespace edge_embed::ort {
 
-// Reads hidden [*, columns] as float32 [batch, columns]; `buffer` keeps it where it had another type.
+// Reads hidden [*, columns] as float32 [batch, columns]. `buffer` holds it if it has another type.
 struct Hidden {
   Tensor tensor;
   const float* data;
@@ -19,10 +19,10 @@ struct Hidden {
 OrtStatus* ReadHidden(const Node& node, const OrtKernelContext* context, size_t columns, Buffer* buffer,
                       Hidden* hidden);
 
-// So many states share what is prepared and the reading of codes; it bounds the memory for that.
+// This number of states shares the prepared data and one pass over the codes. It bounds their memory.
 constexpr size_t kStatesAtOnce = 64;
 
-// Calls some(first state, prepared input) until all states are done.
+// Calls some(first state, prepared input) until all states are processed.
 template <class Table, class Kernel, class Some>
 OrtStatus* ForStates(const Node& node, const Table& table, const Kernel& kernel, const Hidden& hidden,
                      const Some& some) {

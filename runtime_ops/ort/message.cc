@@ -12,7 +12,8 @@ Message& Message::operator<<(const char* text) {
 }
 
 Message& Message::operator<<(int64_t number) {
-  // Digits come out last first. The magnitude is unsigned because -INT64_MIN is not an int64_t.
+  // Digits are computed from the last to the first. The magnitude is unsigned because -INT64_MIN is not an
+  // int64_t.
   char digits[20];
   size_t count = 0;
   uint64_t magnitude = number < 0 ? 0 - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);

@@ -1,4 +1,4 @@
-// Error texts, built on the stack without libc: numbers are formatted here.
+// Error messages, built on the stack without libc.
 #ifndef EDGE_EMBED_ORT_MESSAGE_H_
 #define EDGE_EMBED_ORT_MESSAGE_H_
 
@@ -7,7 +7,7 @@
 
 namespace edge_embed::ort {
 
-// A short text that is cut, never overrun, when it does not fit.
+// A short text. Append truncates a text that does not fit.
 class Message {
  public:
   Message& operator<<(const char* text);
@@ -19,7 +19,7 @@ class Message {
   void Append(char character);
 
   size_t size_ = 0;
-  char text_[768] = {};  // always ends in a zero: Append never touches the last one
+  char text_[768] = {};  // always ends in a zero: Append never writes the last element
 };
 
 }  // namespace edge_embed::ort

@@ -1,4 +1,4 @@
-// The operators of each method, in the file of its name beside this.
+// The operators of each method, defined in the file of its name in this folder.
 #ifndef EDGE_EMBED_ORT_METHODS_H_
 #define EDGE_EMBED_ORT_METHODS_H_
 

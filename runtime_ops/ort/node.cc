@@ -91,10 +91,10 @@ OrtStatus* CheckInputType(const Node& node, const OrtKernelInfo* info, size_t in
   OrtTypeInfo* type_info = nullptr;
   if (OrtStatus* status = api.KernelInfo_GetInputTypeInfo(info, index, &type_info)) {
     api.ReleaseStatus(status);
-    return FailMissing(node, spec.name);  // an optional input that is left out before one that is there
+    return FailMissing(node, spec.name);  // an optional input that is absent before one that is present
   }
   ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  const OrtTensorTypeAndShapeInfo* tensor = nullptr;  // stays null for what is no tensor
+  const OrtTensorTypeAndShapeInfo* tensor = nullptr;  // stays null if the value is no tensor
   OrtStatus* status = api.CastTypeInfoToTensorInfo(type_info, &tensor);
   if (status == nullptr && tensor != nullptr) status = api.GetTensorElementType(tensor, &type);
   api.ReleaseTypeInfo(type_info);
@@ -112,7 +112,7 @@ OrtStatus* ReadTensor(const Node& node, const OrtValue* value, const char* name,
   api.ReleaseTensorTypeAndShapeInfo(shape);
   if (status != nullptr) return status;
 
-  // The C API has no const form of this call; we only read.
+  // The C API has no const form of this call, which only reads.
   void* data = nullptr;
   if (OrtStatus* failed = api.GetTensorMutableData(const_cast<OrtValue*>(value), &data)) return failed;
   tensor->data = data;
@@ -168,7 +168,7 @@ OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info) {
 
 void Free(const OrtApi& api, OrtAllocator* allocator, void* memory) {
   if (memory == nullptr) return;
-  // Nobody is left to hear of a failure.
+  // No caller is left that could report a failure.
   if (OrtStatus* status = api.AllocatorFree(allocator, memory)) api.ReleaseStatus(status);
 }
 

@@ -1,5 +1,5 @@
-// What every operator of ours asks of its node: attributes, input tensors, the version of the file format.
-// Functions that return OrtStatus* give null on success; the caller passes anything else on to the runtime.
+// Access of an operator to its node: attributes, input tensors, the version of the file format. Functions
+// that return OrtStatus* return null on success. The caller passes any other value to the runtime.
 #ifndef EDGE_EMBED_ORT_NODE_H_
 #define EDGE_EMBED_ORT_NODE_H_
 
@@ -10,9 +10,9 @@
 
 namespace edge_embed::ort {
 
-// The lowest API with all that we call; KernelContext_ParallelFor is its newest function. One library serves
-// every ONNX Runtime from 1.17 on. Raise it before calling anything newer: the header declares functions that
-// an older runtime's table does not have.
+// The lowest API version that has all functions used here; KernelContext_ParallelFor is the newest. One
+// library serves every ONNX Runtime from 1.17 on. Increase this before you call a newer function: the header
+// declares functions that the table of an older runtime lacks.
 constexpr uint32_t kOrtApiVersion = 17;
 constexpr const char* kDomain = "edge_embed";
 constexpr int64_t kFormatVersion = 1;
@@ -20,13 +20,13 @@ constexpr size_t kMaxRank = 32;
 constexpr const char* kDamaged =
     ": the file is damaged or was not made by edge-embed, export the model again";
 
-// Who is speaking, for error texts.
+// The node that an error message names.
 struct Node {
   const OrtApi* api;
   const char* op;
 };
 
-// Types that an input may have, one bit each.
+// Types of an input, one bit each.
 using TypeSet = uint32_t;
 constexpr TypeSet Only(ee_type type) { return TypeSet{1} << type; }
 constexpr TypeSet kFloats = Only(EE_FLOAT32) | Only(EE_FLOAT16);
@@ -37,7 +37,7 @@ struct InputSpec {
   TypeSet types;
 };
 
-// One tensor where the runtime keeps it: `data` is never copied and may be misaligned.
+// A tensor in the memory of the runtime: `data` is never copied and may be misaligned.
 struct Tensor {
   const void* data;
   ee_type type;
@@ -46,33 +46,33 @@ struct Tensor {
   int64_t dims[kMaxRank];
 };
 
-// "edge_embed.<op>: ", the beginning of every error text.
+// Writes "edge_embed.<op>: ", the prefix of every error message.
 Message Begin(const Node& node);
 
 OrtStatus* Fail(const Node& node, const Message& message);
 
-// Refuses a node whose input has another type than the kernel reads, when the session is made.
+// Refuses a node whose input has a type that the kernel cannot read, when the session is created.
 OrtStatus* CheckInputType(const Node& node, const OrtKernelInfo* info, size_t index, const InputSpec& spec);
 
-// `name` is what the error text calls the tensor.
+// `name` is the name of the tensor in error messages.
 OrtStatus* ReadTensor(const Node& node, const OrtValue* value, const char* name, Tensor* tensor);
 
 OrtStatus* ReadInput(const Node& node, const OrtKernelContext* context, size_t index, const char* name,
                      Tensor* tensor);
 
-// Allocated by the runtime.
+// Memory that the runtime allocates.
 OrtStatus* MakeOutput(const Node& node, OrtKernelContext* context, size_t index, const int64_t* dims,
                       size_t rank, ee_type type, Output* output);
 
 OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
 
-// As ReadInt, but false and *value as it was where the node has no such attribute.
+// As ReadInt, but returns false and keeps *value if the node has no such attribute.
 bool ReadOptionalInt(const Node& node, const OrtKernelInfo* info, const char* attribute, int64_t* value);
 
-// Refuses a node that was written for another version of the packed form.
+// Refuses a node of another version of the packed form.
 OrtStatus* CheckFormatVersion(const Node& node, const OrtKernelInfo* info);
 
-// Null is nothing to free.
+// Accepts null.
 void Free(const OrtApi& api, OrtAllocator* allocator, void* memory);
 
 ONNXTensorElementDataType OnnxType(ee_type type);

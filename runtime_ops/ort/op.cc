@@ -7,7 +7,7 @@ const Op& OpOf(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
 
 ee_type OutputType(ee_type deciding) { return deciding == EE_FLOAT16 ? EE_FLOAT16 : EE_FLOAT32; }
 
-// Who forces kernels wants to measure or test them, and no others in their place.
+// If a variant is forced, it must run: a measurement or a test of another one would be wrong.
 OrtStatus* CheckVariant(const Node& node) {
   const char* refused = RefusedVariant();
   if (refused == nullptr) return nullptr;
@@ -20,7 +20,8 @@ OrtStatus* CheckVariant(const Node& node) {
   return Fail(node, message);
 }
 
-// How many tensors the table has. The runtime has compared the number of inputs with the operator's.
+// The number of tensors of the table. The runtime has compared the number of inputs with that of the
+// operator.
 OrtStatus* CheckInputs(const OrtKernelInfo* info, KernelBase* kernel) {
   size_t count = 0;
   if (OrtStatus* status = kernel->node.api->KernelInfo_GetInputCount(info, &count)) return status;
@@ -109,7 +110,7 @@ bool AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
   return kernel->prepared != nullptr;
 }
 
-// The runtime reads only the fields that kOrtApiVersion has, however new the header is.
+// The runtime reads only the fields of kOrtApiVersion, even if the header is newer.
 Op MakeOp(const OpSpec& spec, ee_type deciding) {
   Op op{};
   op.spec = &spec;
@@ -135,7 +136,7 @@ Op MakeOp(const OpSpec& spec, ee_type deciding) {
   };
   op.GetOutputCharacteristic = [](const OrtCustomOp*, size_t) { return INPUT_OUTPUT_REQUIRED; };
   op.GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
-  // The runtime asks for these even though nothing here is variadic.
+  // The runtime calls these although no operator is variadic.
   const auto not_variadic = [](const OrtCustomOp*) { return 0; };
   op.GetVariadicInputMinArity = not_variadic;
   op.GetVariadicInputHomogeneity = not_variadic;

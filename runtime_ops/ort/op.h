@@ -1,29 +1,30 @@
-// One ONNX operator from a method and a use: twelve operators, each registered once for every type that the
-// input may have which decides the output's type: float32 and float16, and for rows and bags of DPQ int8,
-// which gives float32.
+// An ONNX operator, made from a method and a use. There are twelve operators. Each is registered once for
+// every type of the input that decides the output type: float32 and float16. Rows and bags of DPQ are also
+// registered for int8, with float32 output.
 //
-// A method (ort/<method>.cc) is
+// A method (ort/<method>.cc) has
 //   Table, Attributes
 //   kRows, kBag, kLogits, kTopK     names of its four operators
-//   kTensors                        its inputs, in order; from kRequired on they may be left out
-//   kFloatTensor                    the one whose type the rows have, or float32 where it is int8
+//   kTensors                        its inputs, in order; those from kRequired on are optional
+//   kFloatTensor                    the input whose type the rows have; float32 if it is int8
 //   ReadAttributes(node, info, Attributes*)
 //   MakeTable(node, attributes, tensors, number of tensors, Table*)    checks everything
-//   Prepare<Use>(info, TableKernel*)    may make more of a constant table, in memory of the kernel
-// and a use (ort/rows.h, bag.h, logits.h, topk.h) is
+//   Prepare<Use>(info, TableKernel*)    prepares a constant table in memory of the kernel
+// and a use (ort/rows.h, bag.h, logits.h, topk.h) has
 //   Name<Method>()
-//   kInputs                         what comes before the table
-//   kFloatInput                     the one whose type the output has; none: the table's
-//   kOutputs                        1, or 2 where int64 [...] follows the first
-//   kMakesRows                      whether it makes rows, or takes them apart as heads do
+//   kInputs                         the inputs before the table
+//   kFloatInput                     the input whose type the output has; none: that of the table
+//   kOutputs                        1, or 2 if int64 [...] is the second output
+//   kMakesRows                      true for rows and bags, false for output layers
 //   Attributes, ReadAttributes(node, info, Attributes*)
 //   Compute(node, attributes, context, table, type of the output)
-// Here is what differs between operators; what they share, such as all that the runtime asks of them, is
-// compiled once (ort/op.cc).
+// This header contains the parts that differ between operators. The common part, such as all callbacks of the
+// runtime, is compiled once (ort/op.cc).
 //
-// The runtime chooses the registration by the input that decides the output's type. It is told nothing of the
-// others' types, which CheckInputType compares when the session is made: one registration for every mixture
-// would be dozens, and the runtime's own text for a type that none of them has does not say what is wrong.
+// The runtime selects the registration by the input that decides the output type. All other types are
+// unspecified for the runtime. CheckInputType compares them when the session is created. One registration for
+// each combination would need dozens. The error of the runtime for an unknown combination also names no
+// cause.
 #ifndef EDGE_EMBED_ORT_OP_H_
 #define EDGE_EMBED_ORT_OP_H_
 
@@ -33,7 +34,7 @@
 namespace edge_embed::ort {
 
 constexpr size_t kNoFloatInput = SIZE_MAX;
-constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8};  // all that any operator has
+constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8};  // the limit of any operator
 
 template <typename T, size_t count>
 constexpr size_t CountOf(const T (&)[count]) {
@@ -42,18 +43,18 @@ constexpr size_t CountOf(const T (&)[count]) {
 
 struct KernelBase;
 
-// One operator, for all types that it is registered for.
+// An operator, for all types that it is registered for.
 struct OpSpec {
   const char* name;
-  const InputSpec* inputs;   // [num_inputs], of the use
-  const InputSpec* tensors;  // [num_tensors], of the method, after those
+  const InputSpec* inputs;   // [num_inputs], inputs of the use
+  const InputSpec* tensors;  // [num_tensors], tensors of the method, after those inputs
   size_t num_inputs;
   size_t num_tensors;
-  size_t num_required;  // of the tensors
+  size_t num_required;  // number of required tensors
   size_t num_outputs;
   size_t deciding_input;
   size_t kernel_bytes;
-  // Makes the kernel in `memory` out of its base and what is the method's and the use's own.
+  // Creates the kernel in `memory` from its base and the parts of method and use.
   OrtStatus* (*fill)(const OrtKernelInfo* info, const KernelBase& base, void* memory);
   OrtStatus* (*compute)(void* kernel, OrtKernelContext* context);
 
@@ -62,7 +63,7 @@ struct OpSpec {
   }
 };
 
-// An operator for one type of the deciding input, as the runtime knows it.
+// An operator for one type of the deciding input, as the runtime registers it.
 struct Op : OrtCustomOp {
   const OpSpec* spec;
   ee_type deciding;
@@ -70,15 +71,15 @@ struct Op : OrtCustomOp {
 
 Op MakeOp(const OpSpec& spec, ee_type deciding);
 
-// Kernels are immutable after creation, so any number of threads may run them.
+// Kernels are immutable after creation, so several threads may run them.
 struct KernelBase {
   Node node;
   const OpSpec* spec;
-  OrtAllocator* allocator;  // where the kernel itself lives
-  void* prepared;           // what its method made of the table, there too; null: nothing
-  ee_type type;             // of the output
+  OrtAllocator* allocator;  // the allocator of the kernel itself
+  void* prepared;           // prepared data of the method, from the same allocator; null: none
+  ee_type type;             // type of the output
   size_t num_tensors;
-  bool table_is_constant;  // the runtime keeps constants in place: checked once, `table` stays valid
+  bool table_is_constant;  // the runtime keeps constants in place, so `table` is checked once and stays valid
 };
 
 template <class Method>
@@ -95,14 +96,15 @@ struct Kernel : TableKernel<Method> {
 // The tensors of the table in one call.
 OrtStatus* ReadTensors(const KernelBase& kernel, const OrtKernelContext* context, Tensor* tensors);
 
-// The same when the session is made. Notes whether all are constant: if not, `tensors` lacks some.
+// The same when the session is created. It records whether all tensors are constant: if not, `tensors` lacks
+// some.
 OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Tensor* tensors);
 
-// The attribute memory_bytes: how much memory a session may take to be faster, for each node. *bytes stays
-// where there is none.
+// The attribute memory_bytes, the limit of the session memory of each node. *bytes is unchanged if the node
+// has no such attribute.
 OrtStatus* ReadMemoryBytes(const Node& node, const OrtKernelInfo* info, uint64_t* bytes);
 
-// False where there is no such memory: the kernel works without it.
+// False if the allocation fails: the kernel works without this memory.
 bool AllocatePrepared(KernelBase* kernel, uint64_t bytes);
 
 template <class Method>

@@ -3,16 +3,16 @@
 namespace edge_embed::ort {
 namespace {
 
-// Multiplications or copied numbers that outweigh waking a thread (some microseconds).
+// Number of multiplications or copied numbers that outweighs waking a thread (some microseconds).
 constexpr uint64_t kBlockWork = 1 << 16;
-// Every block has its own scratch for the whole run, so there is a limit to their number. Rows of one block
-// share work, which is worth more than a finer division, from some number of blocks on.
+// Every block has its own scratch for the whole run, so their number is limited. Rows of one block share
+// work, so above some number of blocks, larger blocks are faster than a finer division.
 constexpr size_t kMaxBlocks = 64, kManyBlocks = 16, kManyRows = 256;
-// Up to this many doubles of scratch are on the stack where one thread does it all.
+// Up to this number of doubles, scratch is on the stack if one thread does all work.
 constexpr size_t kStackDoubles = 1024;
 constexpr size_t kCacheLine = 128 / sizeof(double);
 
-// A block pays where its rows outweigh waking a thread.
+// A block is useful if its rows outweigh waking a thread.
 size_t CountBlocks(size_t rows, uint64_t row_work) {
   const uint64_t block = row_work < kBlockWork ? kBlockWork / (row_work == 0 ? 1 : row_work) : 1;
   if (rows / 2 <= block) return 1;
@@ -32,8 +32,8 @@ struct Job {
   size_t stride;  // doubles from the scratch of one block to that of the next
 };
 
-// Where a block begins, and the one before it ends. Heads make sixteen rows at once, the first of which is
-// best a multiple of sixteen; blocks of few rows are to be equal first.
+// The first row of a block, and the end of the previous block. Output layers compute sixteen rows at once, so
+// a multiple of sixteen is best. For blocks of few rows, equal sizes are more important.
 size_t FirstRow(const Job& job, size_t index) {
   constexpr size_t kAtOnce = 16;
   if (index == job.blocks) return job.rows;
@@ -58,7 +58,7 @@ OrtStatus* RunRows(const Node& node, const OrtKernelContext* context, size_t row
     return nullptr;
   }
   Buffer buffer(*node.api);
-  const Size stride = scratch_doubles + kCacheLine;  // no two blocks write to one cache line
+  const Size stride = scratch_doubles + kCacheLine;  // no two blocks write to the same cache line
   if (OrtStatus* status = buffer.Allocate(node, stride * blocks, sizeof(double))) return status;
   Job job{do_rows,
           work,

@@ -1,4 +1,4 @@
-// Splits the rows of a result over the runtime's own threads.
+// Splits the rows of a result over the threads of the runtime.
 #ifndef EDGE_EMBED_ORT_PARALLEL_H_
 #define EDGE_EMBED_ORT_PARALLEL_H_
 
@@ -6,8 +6,8 @@
 
 namespace edge_embed::ort {
 
-// The first thing that went wrong, by its position: every block runs to its own first error, so the lowest of
-// them is the first of all.
+// The first error by position. Every block stops at its own first error, so the lowest of these is the first
+// of all.
 class FirstError {
  public:
   void Note(ee_status status, size_t position) {
@@ -18,7 +18,7 @@ class FirstError {
     }
   }
 
-  // Once all blocks are done.
+  // Call it after all blocks.
   bool none() const { return first_ == UINT64_MAX; }
   ee_status status() const { return static_cast<ee_status>(first_ & 0xFF); }
   size_t position() const { return static_cast<size_t>(first_ >> 8); }
@@ -27,15 +27,15 @@ class FirstError {
   uint64_t first_ = UINT64_MAX;
 };
 
-// Does the rows begin .. end-1 of some work.
+// Computes the rows begin .. end-1 of some work.
 using DoRows = void(const void* work, size_t begin, size_t end, double* scratch);
 
 OrtStatus* RunRows(const Node& node, const OrtKernelContext* context, size_t rows, uint64_t row_work,
                    Size scratch_doubles, DoRows* do_rows, const void* work);
 
-// Calls work(begin, end, scratch) until every row of [0, rows) is done, from several threads where that pays.
-// Work must be callable from several threads at once and must not throw; no two calls share scratch, which
-// has the number of doubles asked for. Works are multiplications or copied numbers.
+// Calls work(begin, end, scratch) until every row of [0, rows) is done, from several threads if that is
+// faster. Calls may run at the same time and must not throw. Each has its own scratch of the required number
+// of doubles. The unit of work is one multiplication or one copied number.
 template <typename Work>
 OrtStatus* ForRows(const Node& node, const OrtKernelContext* context, size_t rows, uint64_t row_work,
                    Size scratch_doubles, const Work& work) {

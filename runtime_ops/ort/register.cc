@@ -1,4 +1,4 @@
-// Entry points that ONNX Runtime calls when the library is registered with its session options.
+// Entry points that ONNX Runtime calls when session options register the library.
 #include <onnxruntime_c_api.h>
 
 #include "ort/message.h"
@@ -14,11 +14,11 @@ namespace {
 constexpr const OpSpec* kMethods[] = {EDGE_EMBED_METHODS(EDGE_EMBED_OPS)};
 #undef EDGE_EMBED_OPS
 
-// They live as long as the library. The first registration makes them: as constants they would take a
-// relocation for each of their pointers, over half a kilobyte an operator.
+// They live as long as the library. The first registration creates them: as constants, each of their pointers
+// would need a relocation, over half a kilobyte for each operator.
 Op ops[CountOf(kMethods) * kNumUses * CountOf(kDecidingTypes)];
 size_t num_ops = 0;
-unsigned char ops_lock = 0;  // 1 while a thread makes them, or finds that they are there
+unsigned char ops_lock = 0;  // 1 while a thread creates them or checks that they exist
 
 void MakeOps(const OpSpec& spec) {
   const TypeSet types = spec.Input(spec.deciding_input).types;
@@ -27,7 +27,7 @@ void MakeOps(const OpSpec& spec) {
   }
 }
 
-// Threads may register at the same time.
+// Several threads may register at the same time.
 void MakeOpsOnce() {
   while (__atomic_exchange_n(&ops_lock, 1, __ATOMIC_ACQUIRE) != 0) {
   }
@@ -41,7 +41,7 @@ void MakeOpsOnce() {
 
 OrtStatus* FailOldRuntime(const OrtApiBase& base) {
   const OrtApi* oldest = base.GetApi(1);
-  if (oldest == nullptr) return nullptr;  // no API at all: nothing to make a status with
+  if (oldest == nullptr) return nullptr;  // without an API, no status can be created
   Message message;
   message << "edge_embed: got ONNX Runtime " << base.GetVersionString()
           << ", expected 1.17 or newer: upgrade onnxruntime, or run the model without this library";
@@ -56,8 +56,8 @@ OrtStatus* AddOps(const OrtApi& api, OrtCustomOpDomain* domain) {
   return nullptr;
 }
 
-// The options keep a pointer to the domain for as long as they and their sessions live, and say nothing when
-// they end: a registered domain (a few hundred bytes for each SessionOptions) is never released.
+// The options keep a pointer to the domain as long as they and their sessions live, and do not report their
+// end. A registered domain (a few hundred bytes for each SessionOptions) is therefore never released.
 OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) {
   const OrtApi* api = base->GetApi(kOrtApiVersion);
   if (api == nullptr) return FailOldRuntime(*base);
@@ -72,12 +72,12 @@ OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) {
 }  // namespace
 }  // namespace edge_embed::ort
 
-// The name that ONNX Runtime looks for in a library given by path.
+// The name that ONNX Runtime looks up in a library given by path.
 EE_ORT_EXPORT OrtStatus* ORT_API_CALL RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
   return edge_embed::ort::Register(options, base);
 }
 
-// The same under a name of our own, for apps that link us statically beside other operator libraries.
+// The same function under another name, for apps that link it statically beside other operator libraries.
 EE_ORT_EXPORT OrtStatus* ORT_API_CALL RegisterEdgeEmbedOps(OrtSessionOptions* options,
                                                            const OrtApiBase* base) {
   return edge_embed::ort::Register(options, base);

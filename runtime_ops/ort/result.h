@@ -1,4 +1,4 @@
-// What the uses have in common: sizes of results, and the texts for ids and rows that cannot be used.
+// Common functions of the uses: sizes of results, and messages for invalid ids and damaged rows.
 #ifndef EDGE_EMBED_ORT_RESULT_H_
 #define EDGE_EMBED_ORT_RESULT_H_
 
@@ -9,10 +9,10 @@ namespace edge_embed::ort {
 
 OrtStatus* FailResultSize(const Node& node, size_t rows, size_t columns);
 
-// `where` says which position it is, such as "of the flattened ids".
+// `where` describes the position, such as "of the flattened ids".
 OrtStatus* FailId(const Node& node, int64_t id, size_t position, const char* where, int64_t num_embeddings);
 
-// A row that cannot be read because the table is damaged.
+// The error for a row that cannot be read because the table is damaged.
 OrtStatus* FailTableRow(const Node& node, ee_status status, int64_t id);
 
 template <class Table>

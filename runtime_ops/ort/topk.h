@@ -1,7 +1,8 @@
 // edge_embed.<X>TopK: hidden (float32 | float16) [*, d], bias [n], the table -> values [*, k] and ids int64
-// [*, k]: the k largest of hidden @ rows transposed + bias, largest first and equal ones by lowest id.
+// [*, k]. They are the k largest of hidden @ rows transposed + bias, in descending order, equal values by
+// lowest id.
 //
-// bias has the type of hidden and is read only where `biased` is 1. The logits are never all in memory.
+// bias has the type of hidden and is read only if `biased` is 1. The logits are never all in memory.
 #ifndef EDGE_EMBED_ORT_TOPK_H_
 #define EDGE_EMBED_ORT_TOPK_H_
 
@@ -17,14 +18,14 @@ struct TopKAttributes {
 
 OrtStatus* ReadTopKAttributes(const Node& node, const OrtKernelInfo* info, TopKAttributes* attributes);
 
-// Refuses a table with fewer rows than k, and one with too many.
+// Refuses a table with fewer rows than k, and one with too many rows.
 OrtStatus* CheckRows(const Node& node, const TopKAttributes& attributes, int64_t rows);
 
-// Null where there is none.
+// Null if there is no bias.
 OrtStatus* ReadBias(const Node& node, const TopKAttributes& attributes, const OrtKernelContext* context,
                     int64_t rows, ee_type type, const void** bias);
 
-// Writes what was found for the states from `state` on.
+// Writes the candidates of the states from `state` on.
 void WriteBest(const TopKInput& input, size_t state, const Output& values, int64_t* ids);
 
 struct BestOf {

@@ -1,8 +1,8 @@
-// The ONNX operators of TT and TR, version 1. The table is
-//   core_0 .. core_{N-1}, N = 2 .. 6, each [I_k, R_{k-1}, J_k, R_k], all float32 or all float16
-// with the attributes format_version, num_embeddings and padding_idx (-1: none); d = J_1 * ... * J_N. Rows
-// and bags may have another, memory_bytes: so much memory may hold products of the last cores
-// (kernels/tt/merge.h); without it, none.
+// The ONNX operators of TT and TR, version 1. The tensors of a table are
+//   core_0 .. core_{N-1}, N = 2 .. 6, each [I_k, R_{k-1}, J_k, R_k], all float32 or all float16.
+// Its attributes are format_version, num_embeddings and padding_idx (-1: none); d = J_1 * ... * J_N. Rows and
+// bags may have the attribute memory_bytes, the limit for products of the last cores (kernels/tt/merge.h).
+// Without it, no product is made.
 #include "kernels/tt/merge.h"
 #include "ort/bag.h"
 #include "ort/buffer.h"

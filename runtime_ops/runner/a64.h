@@ -1,6 +1,6 @@
-// Which A64 instructions read or write memory (Arm Architecture Reference Manual, "Loads and Stores").
-// QEMU's own callbacks for accesses are not used: 7.2 calls them for code that was not asked for, and takes
-// an access of 16 bytes for two. SVE, which the operator library does not use, is left out.
+// Selects the A64 instructions that read or write memory (Arm Architecture Reference Manual, "Loads and
+// Stores"). QEMU's own callbacks for accesses are not used: version 7.2 calls them for unselected code, and
+// counts an access of 16 bytes twice. SVE, which the operator library does not use, is not included.
 #ifndef EDGE_EMBED_RUNNER_A64_H_
 #define EDGE_EMBED_RUNNER_A64_H_
 
@@ -31,7 +31,7 @@ inline Access AccessOf(uint32_t instruction) {
       return {load_bit, !load_bit};
     default:  // one register
       if (!vector && bits(24, 24) == 0 && atomic_bit && bits(11, 10) == 0) {
-        const bool ordered_load = bits(15, 12) == 12;  // LDAPR, among what adds or swaps
+        const bool ordered_load = bits(15, 12) == 12;  // LDAPR, in the class of atomic additions and swaps
         return {true, !ordered_load};
       }
       if (!vector && bits(31, 30) == 3 && bits(23, 22) == 2) return {};  // prefetch

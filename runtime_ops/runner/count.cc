@@ -14,7 +14,8 @@ namespace edge_embed::runner {
 namespace {
 
 struct Range {
-  uint64_t inside, begin, end;  // from begin up to end lies the library that has the address `inside`
+  uint64_t inside, begin,
+      end;  // the library that contains the address `inside` has the addresses from begin to end
 };
 
 int FindLibrary(dl_phdr_info* library, size_t, void* data) {
@@ -35,7 +36,7 @@ int FindLibrary(dl_phdr_info* library, size_t, void* data) {
 }  // namespace
 
 void CountLibrary(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays loaded, so its place stays the same
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // stays loaded, so its address stays the same
   if (library == nullptr) return;
   Range range{reinterpret_cast<uint64_t>(dlsym(library, "RegisterCustomOps")), 0, 0};
   if (dl_iterate_phdr(FindLibrary, &range) != 0) CountRange(range.begin, range.end);

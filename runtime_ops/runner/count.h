@@ -1,4 +1,4 @@
-// Tells an emulator that counts (count_plugin.cc) what to count.
+// Marks the code that an emulator counts (count_plugin.cc).
 #ifndef EDGE_EMBED_RUNNER_COUNT_H_
 #define EDGE_EMBED_RUNNER_COUNT_H_
 
@@ -6,8 +6,8 @@
 
 namespace edge_embed::runner {
 
-// Counts the code of a shared library from now on; it must not have run yet. One that cannot be loaded is
-// left to whoever loads it next.
+// Counts the code of a shared library from now on. Its code must not have run yet. A library that cannot be
+// loaded is ignored; its next loader reports the error.
 void CountLibrary(const std::string& path);
 
 }  // namespace edge_embed::runner

@@ -1,5 +1,5 @@
-// What a program says to the emulator that counts it (count_plugin.cc). No file has these numbers, so closing
-// them does nothing, and nobody listens anywhere else.
+// Marks from a program to the emulator that counts it (count_plugin.cc). A mark closes a file descriptor that
+// does not exist, so it has no effect without the emulator.
 #ifndef EDGE_EMBED_RUNNER_COUNT_MARK_H_
 #define EDGE_EMBED_RUNNER_COUNT_MARK_H_
 
@@ -22,10 +22,10 @@ inline void Tell([[maybe_unused]] int what, [[maybe_unused]] uint64_t first,
 #endif
 }
 
-// "Note how much you have counted so far."
+// Writes the counts so far.
 inline void Mark() { Tell(kMark, 0, 0); }
 
-// "From now on count what is executed from `begin` up to `end`": code that runs for the first time.
+// Counts the instructions at addresses from `begin` to `end` from now on; this code must not have run yet.
 inline void CountRange(uint64_t begin, uint64_t end) { Tell(kRange, begin, end); }
 
 }  // namespace edge_embed::runner

@@ -1,7 +1,6 @@
-// A plugin of QEMU (user mode, plugin API 1): counts instructions, and those among them that load or store,
-// in the range that the program names (count_mark.h), and at each of its marks writes the three sums so far
-// as a line of the file that the option out=FILE names. QEMU's header is not packaged, so what is used of it
-// is declared here.
+// A plugin of QEMU (user mode, plugin API 1). It counts instructions, and the loads and stores among them, in
+// the address range that the program names (count_mark.h). At each mark, it writes the three sums as a line
+// of the file of the option out=FILE. QEMU's header is not packaged, so the used part is declared here.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +13,7 @@ extern "C" {
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 struct qemu_info_t {
-  const char* target_name;  // more follows, which is not used
+  const char* target_name;  // further fields are not used
 };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
@@ -32,7 +31,7 @@ void qemu_plugin_register_vcpu_tb_exec_inline(qemu_plugin_tb* block, qemu_plugin
                                               uint64_t number);
 const void* qemu_plugin_insn_data(const qemu_plugin_insn* instruction);
 
-// What QEMU looks up in a plugin.
+// Symbols that QEMU looks up in a plugin.
 __attribute__((visibility("default"))) extern const int qemu_plugin_version = 1;
 __attribute__((visibility("default"))) int qemu_plugin_install(uint64_t plugin, const qemu_info_t* info,
                                                                int argc, char** argv);
@@ -44,8 +43,8 @@ namespace {
 using edge_embed::runner::kMark;
 using edge_embed::runner::kRange;
 
-uint64_t begin = 0, end = 0;  // the range
-bool arm64 = false;           // others have no loads and stores here
+uint64_t begin = 0, end = 0;  // the address range
+bool arm64 = false;           // on other targets, loads and stores are not counted
 uint64_t instructions = 0, loads = 0, stores = 0;
 std::FILE* out = nullptr;
 

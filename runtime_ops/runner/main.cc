@@ -1,13 +1,14 @@
 // edge_embed_runner ONNXRUNTIME MODEL FOLDER ITERATIONS THREADS [LIBRARY...]
 //
-// Runs a model on the cases in FOLDER, as an app would by the C interface of ONNX Runtime: on this machine,
-// under an emulator or on a device. FOLDER holds 0.in, 1.in, ... (tensors.h); 0.out, 1.out, ... and
-// result.json are written there. Each LIBRARY has operators of the model: ours, or else the portable bodies
-// run, and that of onnxruntime-extensions for a tokenizer.
+// Runs a model on the cases in FOLDER, as an app does by the C interface of ONNX Runtime: on this machine,
+// under an emulator or on a device. FOLDER contains 0.in, 1.in, ... (tensors.h). The program writes 0.out,
+// 1.out, ... and result.json there. Each LIBRARY contains operators of the model: the operator library,
+// without which the portable bodies run, and that of onnxruntime-extensions for a tokenizer.
 //
-// Times: making the session, the first call (of case 0, cold), then ITERATIONS calls of case 0 again; wall
-// time of each, and processor time of the whole process. An emulator that counts is told where the first
-// library lies and when each of the calls ends. Exit status 0, or 1 with one line on stderr.
+// Times are those of creating the session, of the first call (of case 0, cold), and of ITERATIONS further
+// calls of case 0. They are wall time of each, and processor time of the process. The program marks the
+// addresses of the first library and the end of each call for a counting emulator. The exit status is 0, or 1
+// with one line on stderr.
 #ifdef __linux__
 #include <signal.h>
 #include <sys/prctl.h>
@@ -118,7 +119,7 @@ int main(int count, char** arguments) {
     return 1;
   }
 #ifdef __linux__
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a model may never end, and whoever waits for it may be killed
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a model may never end, and the waiting process may be killed
 #endif
   try {
     edge_embed::runner::Run({arguments[1],

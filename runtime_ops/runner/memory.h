@@ -1,4 +1,4 @@
-// Memory of this process as Linux and Android tell it, in bytes; 0 where the system does not.
+// Memory of this process as Linux and Android report it, in bytes; 0 on other systems.
 #ifndef EDGE_EMBED_RUNNER_MEMORY_H_
 #define EDGE_EMBED_RUNNER_MEMORY_H_
 
@@ -8,7 +8,7 @@
 
 namespace edge_embed::runner {
 
-// A line of /proc/self/status: "VmRSS" is what is resident now, "VmHWM" what was at the most.
+// A line of /proc/self/status: "VmRSS" is the current resident memory, "VmHWM" the peak.
 inline int64_t MemoryBytes(const std::string& line) {
   std::ifstream status("/proc/self/status");
   for (std::string name; status >> name;) {

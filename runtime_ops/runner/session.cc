@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kOldestApi = 17;
 
-// Strings as lengths and bytes, one after the other.
+// Strings as lengths and bytes, one after another.
 std::vector<std::string> SplitStrings(const NamedTensor& tensor) {
   std::vector<std::string> strings;
   const std::vector<uint8_t>& data = tensor.data;
@@ -41,7 +41,7 @@ std::vector<uint8_t> JoinStrings(const std::vector<uint8_t>& text, const std::ve
   return data;
 }
 
-// Bytes of one element; throws for what no runner has asked for yet.
+// Bytes of an element; throws for an element type that the runner does not support.
 size_t ElementSize(uint32_t type) {
   switch (type) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
@@ -179,7 +179,7 @@ Session::Session(const Runtime& runtime, const std::string& model, const std::ve
     : runtime_(runtime) {
   const OrtApi& api = runtime.api();
   runtime.Check(api.CreateEnv(ORT_LOGGING_LEVEL_FATAL, "edge_embed_runner", &env_));
-  runtime.Check(api.DisableTelemetryEvents(env_));  // what runs here is nobody else's business
+  runtime.Check(api.DisableTelemetryEvents(env_));  // a measurement sends no telemetry
   OrtSessionOptions* options = nullptr;
   runtime.Check(api.CreateSessionOptions(&options));
   runtime.Check(api.SetIntraOpNumThreads(options, threads));

@@ -1,5 +1,5 @@
-// A model in ONNX Runtime, by its C interface, which is loaded at run time: the program needs no library to
-// be built or started, and runs with whichever version is beside the app.
+// A model in ONNX Runtime, by its C interface, which is loaded at run time. The program therefore builds and
+// starts without the library, and runs with the version beside the app.
 #ifndef EDGE_EMBED_RUNNER_SESSION_H_
 #define EDGE_EMBED_RUNNER_SESSION_H_
 
@@ -14,10 +14,10 @@ namespace edge_embed::runner {
 
 class Runtime {
  public:
-  // Throws std::runtime_error where the library cannot be loaded or is older than 1.17.
+  // Throws std::runtime_error if the library cannot be loaded or is older than 1.17.
   explicit Runtime(const std::string& path);
 
-  // Throws std::runtime_error with the message of a status that is no success, and releases it.
+  // Throws std::runtime_error with the message of a failed status, and releases it.
   void Check(OrtStatus* status) const;
 
   const OrtApi& api() const { return *api_; }
@@ -28,7 +28,7 @@ class Runtime {
   std::string version_;
 };
 
-// The inputs of one case, ready to run, and the outputs of its last run.
+// The inputs of a case, ready to run, and the outputs of its last run.
 class Case {
  public:
   Case(const Runtime& runtime, std::vector<NamedTensor> inputs, const std::vector<std::string>& output_names);
@@ -36,13 +36,13 @@ class Case {
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
-  // The outputs of the first run are written into again by all later ones.
+  // Later runs write into the outputs of the first run.
   void Run(OrtSession* session);
   std::vector<NamedTensor> Outputs() const;
 
  private:
   const Runtime& runtime_;
-  std::vector<NamedTensor> inputs_;  // their data is what the values below point to
+  std::vector<NamedTensor> inputs_;  // the data of the values below
   std::vector<std::string> output_names_;
   std::vector<const char*> input_pointers_, output_pointers_;
   std::vector<OrtValue*> values_, results_;
@@ -50,7 +50,7 @@ class Case {
 
 class Session {
  public:
-  // `libraries` have operators of the model; `threads` 0 leaves their number to the runtime.
+  // `libraries` contain operators of the model. The runtime selects the number of threads if `threads` is 0.
   Session(const Runtime& runtime, const std::string& model, const std::vector<std::string>& libraries,
           int threads);
   ~Session();

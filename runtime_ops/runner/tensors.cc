@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kMagic[8] = "EETENS1";
 
-// Takes one value after the other from the bytes of a file.
+// Reads one value after another from the bytes of a file.
 class Reader {
  public:
   Reader(const std::string& path, const std::vector<char>& bytes) : path_(path), bytes_(bytes) {}
@@ -31,7 +31,7 @@ class Reader {
     return number;
   }
 
-  // A buffer of as many bytes as are said to follow; they are there, whatever the file says.
+  // A buffer of `size` bytes, which is allocated only if the file has that many.
   template <typename Buffer>
   Buffer TakeBuffer(uint64_t size) {
     Buffer buffer;

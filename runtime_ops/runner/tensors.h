@@ -1,11 +1,11 @@
-// Tensors with names, as the runner and the program that starts it hand them to each other:
+// Named tensors, as the runner and the calling program exchange them:
 //
 //   file    "EETENS1\0", number of tensors u32, then one after the other:
 //   tensor  length of the name u32, the name in UTF-8, element type u32 (as ONNX numbers them), rank u32,
 //           dimensions u64 each, bytes of the data u64, data
 //   data    little-endian, in C order; of strings: length u64 and bytes of each
 //
-// Both sides come from the same package, so there is one version. A file that is cut or makes no sense is
+// Both programs come from the same package, so there is only one version. A truncated or invalid file is
 // refused.
 #ifndef EDGE_EMBED_RUNNER_TENSORS_H_
 #define EDGE_EMBED_RUNNER_TENSORS_H_
@@ -23,7 +23,7 @@ struct NamedTensor {
   std::vector<uint8_t> data;
 };
 
-// Throws std::runtime_error with the path and what is wrong.
+// Throws std::runtime_error with the path and the cause.
 std::vector<NamedTensor> ReadTensors(const std::string& path);
 void WriteTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 

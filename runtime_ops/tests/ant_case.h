@@ -1,5 +1,5 @@
-// An ANT table made from a dense transform, with what its rows must be. The expected rows come straight from
-// the transform and never from row_offsets.
+// An ANT table made from a dense transform, with its expected rows. They are computed from the transform and
+// never from row_offsets.
 #ifndef EDGE_EMBED_TESTS_ANT_CASE_H_
 #define EDGE_EMBED_TESTS_ANT_CASE_H_
 
@@ -71,7 +71,7 @@ class AntCase {
   size_t columns() const { return static_cast<size_t>(shape_.columns); }
   int64_t rows() const { return shape_.rows; }
 
-  // The row, or with `absolute` the sum of the terms' magnitudes.
+  // The row, or with `absolute` the sum of the absolute values of the terms.
   std::vector<double> Row(int64_t id, bool absolute = false) const {
     std::vector<double> row(columns());
     if (id == shape_.padding_idx) return row;
@@ -104,7 +104,7 @@ class AntCase {
     return values;
   }
 
-  // 0 or a weight for every row and anchor; row 1 is empty, the padding row too.
+  // 0 or a weight for every row and anchor. Row 1 and the padding row are empty.
   std::vector<double> Transform() {
     std::uniform_real_distribution<double> draw;
     std::vector<double> transform(static_cast<size_t>(shape_.rows * shape_.anchors));
@@ -133,7 +133,7 @@ class AntCase {
     return weights;
   }
 
-  // For each row the number of weights before its own, counted in the transform.
+  // For each row, the number of weights before it, counted in the transform.
   std::vector<size_t> StoredBefore() const {
     std::vector<size_t> before;
     size_t stored = 0;

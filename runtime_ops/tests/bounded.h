@@ -1,6 +1,6 @@
-// Numbers in double precision that carry how far float32 arithmetic may be from them: every operation passes
-// on the errors of its operands and rounds once, every sum once a term, in whatever order. So tolerances
-// follow from a formula.
+// Numbers in double precision with an error bound for float32 arithmetic. Every operation propagates the
+// errors of its operands and rounds once, and a sum rounds once for each term, in any order. Tolerances
+// therefore follow from a formula.
 #ifndef EDGE_EMBED_TESTS_BOUNDED_H_
 #define EDGE_EMBED_TESTS_BOUNDED_H_
 
@@ -9,8 +9,8 @@
 
 namespace edge_embed::testing {
 
-constexpr double kUnit = 0x1p-24, kDoubleUnit = 0x1p-53;  // half a unit in the last place of 1
-constexpr double kLeast = 0x1p-149;                       // the least float32: what a rounding near 0 may be
+constexpr double kUnit = 0x1p-24, kDoubleUnit = 0x1p-53;  // half a ULP of 1
+constexpr double kLeast = 0x1p-149;  // the smallest float32: a rounding near 0 may be as large
 
 struct Value {
   double exact, error = 0;
@@ -33,7 +33,7 @@ inline Value SquareRoot(Value a) {
   const double root = std::sqrt(a.exact);
   return Rounded(root, root - std::sqrt(std::fmax(a.exact - a.error, 0)));
 }
-// Within two units in the last place, four roundings; 2^-100 is as small as it gets.
+// Within 2 ULP, four roundings; at least 2^-100.
 inline Value Exponential(Value a) {
   const double power = std::exp(a.exact), error = power * std::expm1(a.error);
   return {power, error + 4 * kUnit * (power + error) + 0x1p-99};
@@ -46,7 +46,8 @@ class Total {
     error_ += value.error;
     magnitude_ += std::fabs(value.exact) + value.error;
   }
-  // Each rounding is at most a unit of all magnitudes; the last one of what it is stored as.
+  // Each rounding is at most one ULP of the sum of the absolute values; the last one is that of the stored
+  // number.
   Value After(size_t roundings, double unit = kUnit) const {
     return {exact_, error_ + static_cast<double>(roundings) * (unit * magnitude_ + kLeast)};
   }

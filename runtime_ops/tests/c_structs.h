@@ -1,4 +1,4 @@
-// Structs of the C ABI as tests begin with them.
+// Structs of the C interface with the fields that all tests need.
 #ifndef EDGE_EMBED_TESTS_C_STRUCTS_H_
 #define EDGE_EMBED_TESTS_C_STRUCTS_H_
 
@@ -8,7 +8,7 @@
 
 namespace edge_embed::testing {
 
-// A table of this method, all of whose fields are still zero.
+// A table of this method; all further fields are zero.
 inline ee_table Tagged(ee_method method) {
   ee_table c{};
   c.version = EE_TABLE_VERSION;

@@ -1,4 +1,4 @@
-// The tables of cases as C callers have them.
+// The tables of cases as structs of the C interface.
 #ifndef EDGE_EMBED_TESTS_C_TABLES_H_
 #define EDGE_EMBED_TESTS_C_TABLES_H_
 
@@ -61,7 +61,7 @@ inline ee_table ToC(const tt::Table& t) {
   return tagged;
 }
 
-// Scratch of exactly the size that a use needs.
+// Scratch of exactly the size of a use.
 class UseScratch {
  public:
   UseScratch(const ee_table& table, ee_use use, int64_t k = 0)

@@ -1,4 +1,4 @@
-// Calling kernels in tests: ids, outputs and scratch of exactly the size that they are said to have.
+// Calls of kernels in tests, with ids, outputs and scratch of exactly the stated size.
 #ifndef EDGE_EMBED_TESTS_CALL_H_
 #define EDGE_EMBED_TESTS_CALL_H_
 
@@ -23,7 +23,7 @@ inline const Variant*& Tested() {
 }
 inline bool TestsReference() { return Tested() == kVariants[kNumVariants - 1]; }
 
-// Runs the tests of every variant that this processor has; the others are named.
+// Runs the tests with every variant that this processor supports, and prints the names of the others.
 template <typename Tests>
 void ForEachVariant(const Tests& tests) {
   for (size_t i = 0; i < kNumVariants; ++i) {
@@ -64,7 +64,7 @@ ee_status RunLogits(const Table& table, const float* hidden, size_t batch, size_
   return head.run(table, input, begin, end, logits, scratch, bad);
 }
 
-// float32 or float16 numbers, encoded without the code under test.
+// float32 or float16 numbers, encoded without the tested code.
 inline uint16_t EncodeHalf(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double absolute = std::fabs(value);
@@ -91,7 +91,7 @@ inline double DecodeHalf(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
-// Numbers as an array of `type`, and what they are then.
+// Numbers as an array of `type`, and their values after rounding to it.
 class Encoded {
  public:
   Encoded(std::vector<double> values, ee_type type)
@@ -142,7 +142,7 @@ class Encoded {
   std::vector<unsigned char> bytes_;
 };
 
-// Bytes that end `misalign` bytes before a page that no one may touch.
+// Bytes that end `misalign` bytes before a page without access.
 class Placed {
  public:
   explicit Placed(const std::vector<unsigned char>& bytes, size_t misalign = 0)
@@ -170,8 +170,8 @@ inline double ReadOutput(const unsigned char* output, ee_type type, size_t index
   return static_cast<double>(value);
 }
 
-// Reference kernels: half a unit in the last place of the exact number, and what float64 may have lost of the
-// terms. Others: 4 units in the last place of the sum of the terms' magnitudes.
+// Reference kernels: half a ULP of the exact number, and the error of float64. Others: 4 ULP of the sum of
+// the absolute values of the terms.
 inline bool Rounded(double got, double exact, double magnitude, ee_type type) {
   const double half_unit = type == EE_FLOAT16 ? std::ldexp(1.0, -11) : std::ldexp(1.0, -24);
   const double tiny = type == EE_FLOAT16 ? std::ldexp(1.0, -25) : std::ldexp(1.0, -149);

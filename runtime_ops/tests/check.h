@@ -1,4 +1,4 @@
-// The whole test framework: a failed check says where and ends the program.
+// The test framework: a failed check prints its place and ends the program.
 #ifndef EDGE_EMBED_TESTS_CHECK_H_
 #define EDGE_EMBED_TESTS_CHECK_H_
 
@@ -8,7 +8,7 @@
 
 namespace edge_embed::testing {
 
-// What is being tested now, printed when a check fails.
+// The current test case, printed if a check fails.
 inline std::string& Context() {
   static std::string context;
   return context;
@@ -25,7 +25,7 @@ inline std::string& Context() {
 
 namespace edge_embed::testing {
 
-// What Validate says of the table of a sound case once `change` has been at it.
+// The status of Validate for the table of a valid case after `change`.
 template <typename Case, typename Change>
 auto ValidateAfter(const Case& made, const Change& change) {
   auto table = made.table();

@@ -1,6 +1,6 @@
-// Runs kernels of the chosen variant between marks, for an emulator to count their instructions
-// (runner/count_plugin.cc), and prints what was run: name, number of rows, bytes of output, with tabs
-// between.
+// Runs kernels of the selected variant between marks, so that an emulator counts their instructions
+// (runner/count_plugin.cc). It prints name, number of rows and bytes of output of each run, separated by
+// tabs.
 #include <string>
 
 #include "runner/count_mark.h"
@@ -11,7 +11,7 @@
 namespace edge_embed::testing {
 namespace {
 
-constexpr size_t kRows = 1024;  // of every table, of every call
+constexpr size_t kRows = 1024;  // rows of every table, ids of every call
 constexpr size_t kBagIds = 32;
 constexpr size_t kBags = kRows / kBagIds;
 
@@ -65,7 +65,7 @@ class Counts {
     });
   }
 
-  // Without what is prepared once for all rows of the table.
+  // Without the preparation, which runs once for all rows of the table.
   void Head(size_t batch) {
     const std::vector<float> hidden(batch * columns_, 0.5F);
     uint64_t doubles;

@@ -1,5 +1,5 @@
-// A DPQ table made from plain integer codes, with what its rows must be. The expected rows come straight from
-// the integers and never from packed bytes, so that the kernel's unpacking has nothing in common with them.
+// A DPQ table made from plain integer codes, with its expected rows. They are computed from the integers and
+// never from packed bytes, so they share no code with the tested unpacking.
 #ifndef EDGE_EMBED_TESTS_DPQ_CASE_H_
 #define EDGE_EMBED_TESTS_DPQ_CASE_H_
 
@@ -21,9 +21,9 @@ struct DpqShape {
   int64_t width;
   bool shared = false;
   int64_t padding_idx = kNoPadding;
-  // Bytes by which codes and values are moved away from the end page: sets their alignment.
+  // Bytes between the end of codes and values and the page at their end, which sets their alignment.
   size_t misalign = 0;
-  bool hostile = false;  // codes up to 2^bits - 1, beyond num_codes
+  bool hostile = false;  // codes up to 2^bits - 1, above num_codes
   ee_type type = EE_FLOAT32;
   bool blocked = false;  // the table has blocks
 };
@@ -116,13 +116,12 @@ class DpqCase {
     std::uniform_int_distribution<int64_t> draw(0, top);
     std::vector<int64_t> codes(static_cast<size_t>(shape_.rows * shape_.groups));
     for (int64_t& code : codes) code = draw(random_);
-    codes.front() = top;  // the extremes are always there
+    codes.front() = top;  // the extremes are always included
     codes.back() = top;
     return codes;
   }
 
-  // Drawn once for a few thousand, which follow each other again and again: drawing takes longer than most
-  // tests.
+  // Drawn once for a few thousand, and then repeated: drawing would be slower than most tests.
   std::vector<double> MakeValues() {
     constexpr size_t kDrawn = 4099;
     const int64_t books = shape_.shared ? 1 : shape_.groups;
@@ -139,7 +138,7 @@ class DpqCase {
     return values;
   }
 
-  // Another one for each group, so that none can stand for another.
+  // Each group has another scale, so that a wrong group is detected.
   std::vector<double> MakeScales() {
     std::vector<double> scales(static_cast<size_t>(shape_.shared ? 1 : shape_.groups));
     std::uniform_real_distribution<double> draw(0.001, 0.1);
@@ -147,14 +146,14 @@ class DpqCase {
     return scales;
   }
 
-  // As a row has it: that of int8 is a product rounded to float32.
+  // The value in a row: for int8, a product rounded to float32.
   double Value(int64_t book, int64_t index) const {
     const double stored = values_.values()[static_cast<size_t>(index)];
     if (shape_.type != EE_INT8) return stored;
     return static_cast<float>(stored * scales_.values()[static_cast<size_t>(book)]);
   }
 
-  // One bit after the other, from the definition of the layout.
+  // Reads bit by bit, from the definition of the layout.
   std::vector<unsigned char> Pack() const {
     const size_t row_bytes = static_cast<size_t>((shape_.groups * bits_ + 7) / 8);
     std::vector<unsigned char> packed(static_cast<size_t>(shape_.rows) * row_bytes, 0);
@@ -169,7 +168,7 @@ class DpqCase {
     return packed;
   }
 
-  // From the definition: words of four bytes, sixteen rows side by side, zeros where there is nothing.
+  // From the definition: words of four bytes, of sixteen rows each, with zeros for missing rows and bytes.
   std::vector<unsigned char> Blocks() const {
     const size_t rows = static_cast<size_t>(shape_.rows), blocks = (rows + 15) / 16;
     const size_t row_bytes = static_cast<size_t>(shape_.groups + 1) / 2, words = (row_bytes + 3) / 4;
@@ -199,7 +198,7 @@ class DpqCase {
   Placed block_buffer_;
 };
 
-// Calls check(case) for the table, and again for one with blocks where a table may have them.
+// Calls check(case) for the table, and again with blocks if the table may have them.
 template <class Check>
 void WithAndWithoutBlocks(DpqShape shape, const Check& check) {
   check(DpqCase(shape));

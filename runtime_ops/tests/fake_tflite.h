@@ -1,5 +1,6 @@
-// A runtime of TFLite as far as a delegate sees one: tensors, operators that are never run, and metadata.
-// Data of tensors are heap blocks of exactly their size, so that AddressSanitizer sees one byte too far.
+// A fake runtime of TFLite with the parts that a delegate uses: tensors, operators that never run, and
+// metadata. Data of tensors are heap blocks of exactly their size, so that AddressSanitizer detects any
+// access outside them.
 #ifndef EDGE_EMBED_TESTS_FAKE_TFLITE_H_
 #define EDGE_EMBED_TESTS_FAKE_TFLITE_H_
 
@@ -15,7 +16,7 @@ namespace edge_embed::testing {
 
 using Ints = std::vector<int>;
 
-// An IntArray is the number of integers and they, in one piece.
+// An IntArray is the number of integers, followed by the integers.
 inline tflite::IntArray* AsArray(Ints& ints) { return reinterpret_cast<tflite::IntArray*>(ints.data()); }
 inline Ints WithSize(Ints ints) {
   ints.insert(ints.begin(), static_cast<int>(ints.size()));
@@ -77,7 +78,7 @@ class FakeTflite {
     return static_cast<int>(tensors_.size()) - 1;
   }
 
-  // A constant with just these bytes.
+  // A constant with these bytes.
   int AddConstant(const char* name, tflite::TensorType type, const Block& content) {
     const int index = AddTensor(name, type, {}, tflite::kConstant);
     tflite::Tensor& tensor = tensors_.back();

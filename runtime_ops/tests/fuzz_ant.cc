@@ -1,6 +1,5 @@
-// Fuzz target: hostile row offsets, anchor ids, sizes and types through the C ABI. Whatever the bytes say,
-// the call must return, and must not touch anything outside the buffers, which are heap blocks of exactly the
-// announced size.
+// Fuzz target: hostile row offsets, anchor ids, sizes and types through the C interface. For any input, the
+// call must return and stay inside the buffers, which are heap blocks of exactly the stated size.
 #include "tests/fuzz_input.h"
 
 namespace {
@@ -12,7 +11,7 @@ int64_t SizeOfType(int32_t type) {
   return type == EE_FLOAT16 || type == EE_UINT16 ? 2 : 4;
 }
 
-// Row offsets that are mostly sound: rows of 0 to 3 weights, and now and then any number.
+// Row offsets that are mostly valid: rows of 0 to 3 weights, and sometimes any number.
 void FillRowOffsets(Reader& in, Block* block) {
   int32_t offset = 0;
   for (size_t i = 0; (i + 1) * sizeof(offset) <= block->size; ++i) {
@@ -23,7 +22,7 @@ void FillRowOffsets(Reader& in, Block* block) {
   }
 }
 
-// Anchor ids that mostly exist.
+// Anchor ids that are mostly valid.
 void FillAnchorIds(Reader& in, int64_t num_anchors, int64_t size, Block* block) {
   for (size_t i = 0; i < block->size; ++i) {
     const bool lowest = static_cast<int64_t>(i) % size == 0;
@@ -45,7 +44,7 @@ void SetBlocks(const Block& row_offsets, const Block& anchor_ids, const Block& w
   table->anchors_bytes = anchors.size;
 }
 
-// Rows of all anchors, which are made by a product, some of them damaged.
+// Rows of all anchors, which are computed by a product. Some of them are damaged.
 void FuzzDense(Reader& in) {
   constexpr int64_t kRows = 5, kColumns = 56;
   ee_table tagged = Tagged(EE_ANT);

@@ -1,6 +1,5 @@
-// Fuzz target: hostile shapes, buffers and ids through the C ABI. Whatever the bytes say, the call must
-// return, and must not touch anything outside the buffers, which are heap blocks of exactly the announced
-// size.
+// Fuzz target: hostile shapes, buffers and ids through the C interface. For any input, the call must return
+// and stay inside the buffers, which are heap blocks of exactly the stated size.
 #include "tests/fuzz_input.h"
 
 namespace {
@@ -15,7 +14,7 @@ int32_t SmallestBits(int64_t num_codes) {
 
 int64_t BytesOf(int32_t value_type) { return value_type == EE_INT8 ? 1 : value_type == EE_FLOAT16 ? 2 : 4; }
 
-// Half of the small tables get buffers that fit exactly, so that one byte too far is seen.
+// Half of the small tables have buffers that fit exactly, so that an access outside them is detected.
 void FitBuffers(ee_dpq_table* table) {
   if (!Small(table->num_embeddings) || !Small(table->num_codes) || !Small(table->num_groups) ||
       !Small(table->group_width) || !Small(table->bits)) {
@@ -35,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Reader in(data, size);
   ee_table tagged = Tagged(EE_DPQ);
   ee_dpq_table& table = tagged.dpq;
-  // Half of the tables have enough rows for every way to their logits.
+  // Half of the tables have enough rows for every kernel of logits.
   table.num_embeddings = Number(in, (in.Take<uint8_t>() & 1) != 0 ? 12 : 90);
   table.num_codes = Number(in, (in.Take<uint8_t>() & 1) != 0 ? 40 : 17);
   table.num_groups = Number(in, 10);
@@ -57,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.values = values.data.get();
   table.value_scales = scales.data.get();
 
-  // Blocks of the table where it is one, or anything.
+  // Blocks of the table if it is valid, else any bytes.
   size_t blocks_bytes = 0, none = 0;
   const bool made =
       ee_prepare_bytes(&tagged, kMaxScratch, &blocks_bytes, &none) == EE_OK && (in.Take<uint8_t>() & 1) != 0;

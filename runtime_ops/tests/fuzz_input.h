@@ -1,4 +1,4 @@
-// What the fuzz targets share: fields out of the input, and the uses of a table through the C ABI.
+// Common parts of the fuzz targets: fields from the input, and the uses of a table through the C interface.
 #ifndef EDGE_EMBED_TESTS_FUZZ_INPUT_H_
 #define EDGE_EMBED_TESTS_FUZZ_INPUT_H_
 
@@ -11,7 +11,7 @@
 
 namespace edge_embed::testing {
 
-// Takes fields off the front of the input; zeros when it runs out.
+// Reads fields from the front of the input, and zeros at its end.
 class Reader {
  public:
   Reader(const uint8_t* data, size_t size) : data_(data), size_(size) {}
@@ -36,20 +36,20 @@ class Reader {
   size_t size_;
 };
 
-// Mostly small, so that many tables are valid; sometimes anything at all.
+// Mostly small numbers, so that many tables are valid; sometimes any number.
 inline int64_t Number(Reader& in, int64_t small) {
   const uint8_t kind = in.Take<uint8_t>();
   return kind < 240 ? kind % small : in.Take<int64_t>();
 }
 
-// A heap block of exactly `size` bytes, so that AddressSanitizer sees one byte too far.
+// A heap block of exactly `size` bytes, so that AddressSanitizer detects any access outside it.
 struct Block {
   explicit Block(size_t bytes) : data(std::make_unique<uint8_t[]>(bytes)), size(bytes) {}
   std::unique_ptr<uint8_t[]> data;
   size_t size;
 };
 
-// Half of the blocks fit exactly, where `needed` is small; the others have any size.
+// Half of the blocks fit exactly, if `needed` is small; the others have any size.
 inline Block TakeBlock(Reader& in, int64_t needed) {
   const uint8_t kind = in.Take<uint8_t>();
   const size_t size = needed >= 0 && needed < 4096 && kind < 200 ? static_cast<size_t>(needed) : kind;
@@ -58,10 +58,10 @@ inline Block TakeBlock(Reader& in, int64_t needed) {
   return block;
 }
 
-// Fields small enough to be multiplied.
+// Numbers small enough for products of them.
 inline bool Small(int64_t number) { return number >= 0 && number < 96; }
 
-// The status says which id or row is at fault, and only then.
+// Checks that the position is set exactly for statuses of an id or a row.
 inline bool NamesAPosition(ee_status status) {
   return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
          status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS;
@@ -74,12 +74,12 @@ inline void CheckPosition(ee_status status, int64_t bad, int64_t count) {
 
 constexpr size_t kMaxScratch = size_t{1} << 20;
 
-// How much scratch a use needs; false where the table is unsound, or that is more than a test has.
+// The scratch of a use; false if the table is invalid, or the scratch exceeds that of a test.
 inline bool ScratchOf(const ee_table& table, ee_use use, int64_t k, size_t* bytes) {
   return ee_scratch_bytes(&table, use, k, bytes) == EE_OK && *bytes <= kMaxScratch;
 }
 
-// Gather, also of unsound tables, with a scratch of exactly the size asked for.
+// Gather, also of invalid tables, with a scratch of exactly the required size.
 template <typename Id>
 void FuzzGather(Reader& in, const ee_table& table, int64_t num_embeddings) {
   size_t scratch_size = 0;
@@ -127,7 +127,7 @@ inline void FuzzBag(Reader& in, const ee_table& table) {
   CheckPosition(status, bad, static_cast<int64_t>(num_ids > num_bags ? num_ids : num_bags + 1));
 }
 
-// Logits, and the k best of them.
+// Logits and top-k.
 inline void FuzzHeads(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
   const int64_t k = in.Take<uint8_t>() % 8, batch = in.Take<uint8_t>() % 3;
   size_t logits_size = 0, topk_size = 0;
@@ -156,7 +156,7 @@ inline void FuzzHeads(Reader& in, const ee_table& table, int64_t num_embeddings,
   for (size_t i = 0; status == EE_OK && i < count; ++i) CHECK(ids[i] >= 0 && ids[i] < num_embeddings);
 }
 
-// All uses of a table, whose sizes are those of its struct; `columns` counts where it is sound.
+// All uses of a table, whose sizes are those of its struct. `columns` is used only for a valid table.
 inline void FuzzUses(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
   FuzzGather<int64_t>(in, table, num_embeddings);
   FuzzGather<int32_t>(in, table, num_embeddings);

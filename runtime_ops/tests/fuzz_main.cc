@@ -1,4 +1,4 @@
-// Runs the fuzz target without libFuzzer: on the files given, else on random inputs, the same in every run.
+// Runs the fuzz target without libFuzzer: on the given files, else on random inputs, the same in every run.
 // Usage: fuzz_x [FILE...]        or: fuzz_x --iterations N
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr long kIterations = 20000;  // each takes several times as long
+constexpr long kIterations = 20000;  // sanitizers are several times slower
 #else
 constexpr long kIterations = 200000;
 #endif

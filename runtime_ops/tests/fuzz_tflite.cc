@@ -1,5 +1,5 @@
-// Fuzz target: hostile manifests, tables and inputs through the TFLite delegate. Whatever the bytes say, it
-// must return, report what it refuses, and must not touch anything outside the tensors.
+// Fuzz target: hostile manifests, tables and inputs through the TFLite delegate. For any input, it must
+// return, report what it refuses, and stay inside the tensors.
 #include "tests/fake_tflite.h"
 
 extern "C" edge_embed::tflite::Delegate* tflite_plugin_create_delegate(const char* const*, const char* const*,
@@ -12,7 +12,7 @@ using namespace edge_embed::testing;
 using edge_embed::tflite::Allocation;
 using edge_embed::tflite::TensorType;
 
-// Mostly the field as it should be; sometimes without it, or with another value.
+// Mostly the correct field; sometimes no field, or another value.
 void AddField(Reader& in, const char* key, const std::string& value, std::string* line) {
   static constexpr const char* kOthers[] = {"codes", "ids", "output", "", "-1", "1,2", "9223372036854775807",
                                             "x",     "=,"};
@@ -25,7 +25,7 @@ void AddInteger(Reader& in, const char* key, int64_t value, std::string* line) {
   AddField(in, key, std::to_string(value), line);
 }
 
-// A tensor whose field has its own name.
+// A tensor whose field has the same name.
 void AddConstant(Reader& in, const char* name, TensorType type, int64_t bytes, FakeTflite* model,
                  std::string* line) {
   const bool other = in.Take<uint8_t>() < 4;
@@ -96,7 +96,7 @@ int64_t AddTt(Reader& in, FakeTflite* model, std::string* line) {
   return dim;
 }
 
-// Inputs and outputs of the four uses; whatever is not asked for is not looked at.
+// Inputs and outputs of the four uses. A use ignores tensors that it does not need.
 void AddUse(Reader& in, int64_t dim, FakeTflite* model, std::string* line) {
   const int rows = in.Take<uint8_t>() % 4, columns = 1 + in.Take<uint8_t>() % 4;
   const Allocation allocation =

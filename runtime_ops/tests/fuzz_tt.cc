@@ -1,6 +1,5 @@
-// Fuzz target: hostile shapes, ranks and buffers of cores through the C ABI. Whatever the bytes say, the call
-// must return, and must not touch anything outside the buffers, which are heap blocks of exactly the
-// announced size.
+// Fuzz target: hostile shapes, ranks and buffers of cores through the C interface. For any input, the call
+// must return and stay inside the buffers, which are heap blocks of exactly the stated size.
 #include <vector>
 
 #include "tests/fuzz_input.h"
@@ -30,8 +29,7 @@ int64_t ColumnsOf(const ee_tt_table& table) {
   return columns;
 }
 
-// The same uses of the table with cores multiplied in advance, if anything is gained within any number of
-// bytes.
+// The same uses of the prepared table, with any limit of bytes.
 void FuzzMerged(Reader& in, const ee_table& table) {
   const size_t most = in.Take<uint8_t>() < 200 ? kMaxScratch : in.Take<size_t>();
   size_t bytes = 0, scratch_size = 0;

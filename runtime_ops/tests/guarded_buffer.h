@@ -1,5 +1,5 @@
-// Memory whose last byte is followed by a page that no one may touch: one byte read or written past the end
-// ends the process. AddressSanitizer sees one byte before the beginning as well.
+// Memory that ends at a page without access: reading or writing one byte past the end ends the process.
+// AddressSanitizer also detects accesses before the beginning.
 #ifndef EDGE_EMBED_TESTS_GUARDED_BUFFER_H_
 #define EDGE_EMBED_TESTS_GUARDED_BUFFER_H_
 

@@ -1,4 +1,4 @@
-// Faults that sanitizers must end this process for (CMakeLists.txt has their reports).
+// Planted faults, for which sanitizers must end this process (CMakeLists.txt has their reports).
 // Usage: planted before|after|overflow
 #include <cstdio>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 const DpqShape kShape = {3, 256, 8, 4};
 
-// One row by a kernel, of codes that lie where they are said to.
+// A row by a kernel, with codes of the stated place and size.
 void Gather(const unsigned char* codes, int64_t id) {
   const DpqCase made(kShape);
   dpq::Table table = made.table();
@@ -25,21 +25,21 @@ void Gather(const unsigned char* codes, int64_t id) {
                         &bad) == EE_OK);
 }
 
-// The last code of the last row lies behind a heap block.
+// The last code of the last row is behind a heap block.
 void ReadAfter() {
   const size_t size = static_cast<size_t>(kShape.rows * kShape.groups) - 1;
   const std::unique_ptr<unsigned char[]> codes(new unsigned char[size]());
   Gather(codes.get(), kShape.rows - 1);
 }
 
-// The first code of the first row lies before a buffer that ends at a page.
+// The first code of the first row is before a buffer that ends at a page.
 void ReadBefore() {
   const GuardedBuffer codes(static_cast<size_t>(kShape.rows * kShape.groups));
   std::memset(codes.data(), 0, static_cast<size_t>(kShape.rows * kShape.groups));
   Gather(codes.data() - 1, 0);
 }
 
-// A table that nobody validated has more columns than fit.
+// A table without validation has more columns than fit.
 void Overflow() {
   dpq::Table table{};
   table.num_groups = table.group_width = int64_t{1} << 40;

@@ -25,7 +25,7 @@ void TestLongBags() {
   }
 }
 
-// An anchor that a bag has no weight for may hold anything.
+// An anchor without a weight in the bag may contain NaN.
 void TestABagIgnoresAnchorsThatItHasNoWeightFor() {
   AntCase made({3, 4, 20, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
   for (size_t t = 0; t < made.anchor_id_buffer().size(); ++t) {
@@ -51,8 +51,8 @@ BagCase EvenBags(size_t count, size_t size, int64_t rows) {
   return bags;
 }
 
-// So many bags of so many terms that several are made by one product: around its tiles of columns and of
-// bags, and as many as one product takes, with fewer and more.
+// Enough bags and terms for a product of several bags: around its tiles of columns and bags, and around the
+// number of bags of a product.
 void TestBagsByProducts() {
   const auto check = [](int64_t anchors, int64_t columns, const BagCase& bags) {
     for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
@@ -66,7 +66,7 @@ void TestBagsByProducts() {
   for (const size_t count : std::vector<size_t>{8, 9, 17}) check(1000, 17, EvenBags(count, 2, 20));
   for (const int64_t anchors : {1, 2, 15, 16, 17}) check(anchors, 17, EvenBags(9, 12, 20));
   for (const int64_t anchors : {100, 1024, 1025}) check(anchors, 17, EvenBags(9, 2, 20));
-  // Int8 weights, weighted bags, float16 results of float32 anchors.
+  // Int8 weights, weighted bags, and float16 results of float32 anchors.
   const AntCase made({20, 30, 40, EE_UINT8, EE_INT8, EE_FLOAT32, 3, 0.6});
   BagCase bags = EvenBags(21, 9, 20);
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) CheckBag(made, bags, BagMode::kMean, type);
@@ -74,7 +74,7 @@ void TestBagsByProducts() {
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) CheckBag(made, bags, BagMode::kSum, type);
 }
 
-// Bags of few terms, of none and of nothing but padding between those that are made by products.
+// Bags of few terms, empty bags and bags of padding only, between those of a product.
 void TestBagsOfAnySizeByProducts() {
   const AntCase made({20, 16, 33, EE_UINT8, EE_FLOAT32, EE_FLOAT32, 3, 0.6});
   BagCase bags;
@@ -89,12 +89,12 @@ void TestBagsOfAnySizeByProducts() {
   }
 }
 
-// What is not a number in an anchor is in the bags that name the anchor, and in no other.
+// NaN in an anchor reaches the bags that name the anchor, and no other bag.
 void TestProductsKeepWhatIsNoNumber() {
   constexpr size_t kBags = 19, kColumns = 37, kSize = 30;
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
     AntCase made({3, 6, kColumns, EE_UINT8, EE_FLOAT32, type, kNoPadding, 1.0});
-    // Row 0 has the anchors 0 to 4 and 0 again, row 2 all six.
+    // Row 0 names the anchors 0 to 4 and 0 again, row 2 all six.
     made.anchor_id_buffer().mutable_data()[5] = 0;
     const size_t size = Encoded::Bytes(type), column = 19;
     const Encoded infinity({std::numeric_limits<double>::infinity()}, type);
@@ -118,8 +118,8 @@ void TestProductsKeepWhatIsNoNumber() {
   }
 }
 
-// A large term, then small ones that would each be rounded up if they were added to it one by one: several
-// equal bags of one row of all anchors, of which 8 roundings for every 32 terms are allowed.
+// A large term, followed by small ones that would each be rounded up if added one by one. Several equal bags
+// of one row name all anchors; the bound is 8 roundings for every 32 terms.
 void TestRoundingsOfProducts() {
   constexpr size_t kColumns = 20, kBags = 9, kLast = 64;
   for (const size_t anchors : std::vector<size_t>{2, 8, 16, 17, 32, 33, 64, 100, 128, 256, 600, 1024}) {
@@ -152,7 +152,7 @@ void TestRoundingsOfProducts() {
   }
 }
 
-// A damaged row after bags that wait for a product: these are written, and nothing else.
+// A damaged row after bags that wait for a product: these bags are written, and nothing else.
 void TestDamageBetweenProducts() {
   AntCase made({20, 9, 17, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
   made.anchor_id_buffer().mutable_data()[static_cast<size_t>(made.row_offsets()[19]) + 3] = 9;

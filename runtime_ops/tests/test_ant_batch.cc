@@ -1,5 +1,5 @@
-// Many rows of ANT at once, which are summed together: around the sizes from which on that is done, and each
-// row as it comes out alone.
+// Many rows of ANT, which are summed together: around the sizes from which on this happens. Each row must
+// equal the same row alone.
 #include "tests/ant_case.h"
 #include "tests/use_checks.h"
 
@@ -33,7 +33,7 @@ void TestSizes() {
   }
 }
 
-// Rows of none to fifteen terms, and row 10, which takes those of the eight rows after it.
+// Rows of zero to fifteen terms, and row 10, which has the terms of the next eight rows.
 void TestEachRowIsAsItIsAlone() {
   AntCase made({600, 100, 80, EE_UINT8, EE_FLOAT32, EE_FLOAT32, 3, 0.07});
   const int32_t last = static_cast<int32_t>(made.row_offsets()[19]);
@@ -55,7 +55,7 @@ void TestEachRowIsAsItIsAlone() {
   CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
 }
 
-// What comes before the first row that is damaged is written, and nothing from there on.
+// The rows before the first damaged one are written, and no others.
 void TestADamagedRow() {
   for (const size_t damaged : std::vector<size_t>{0, 63, 64, 300, 511, 512, 590}) {
     AntCase made({600, 100, 80, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 0.07});

@@ -1,5 +1,5 @@
-// Rows of ANT that name most anchors, which are a product: around the sizes from which on that is done, and
-// what must not be made by one.
+// Rows of ANT that name most anchors and are computed as a product: around the sizes from which on this
+// happens, and rows that must not use it.
 #include "tests/ant_case.h"
 #include "tests/use_checks.h"
 
@@ -18,7 +18,7 @@ AntShape Shape(int64_t anchors, int64_t columns) {
   return {kRows, anchors, columns, EE_UINT16, EE_FLOAT32, EE_FLOAT32, 3, 0.99};
 }
 
-// Of the fast kernels, products take more scratch than a number for each column.
+// In fast kernels, products need more scratch than a number for each column.
 bool TakesProducts(const ant::Table& table) {
   uint64_t doubles;
   CHECK(TestedKernels(table).gather.scratch(table).Get(&doubles));
@@ -33,7 +33,7 @@ bool MayTakeProducts() {
   return true;
 }
 
-// A table that takes them wherever it can.
+// A table that uses products if the variant has them.
 struct DenseCase : AntCase {
   explicit DenseCase(const AntShape& shape) : AntCase(shape) {
     CHECK(TestsReference() || TakesProducts(table()) == MayTakeProducts());
@@ -97,7 +97,7 @@ void TestTypes() {
   }
 }
 
-// Rows of any number of terms, in a table whose average is that of a product.
+// Rows of any number of terms, in a table with the average of a product.
 void TestRowsOfFewTerms() {
   DenseCase made(Shape(80, 64));
   for (const int32_t kept : {0, 1, 32, 33, 49, 50, 51}) {
@@ -118,7 +118,7 @@ void TestRowsOfFewTerms() {
   }
 }
 
-// An anchor that a row does not name may hold anything; a row that names it has it.
+// An anchor that a row does not name may contain NaN; a row that names it is NaN.
 void TestAnchorsThatAreNoNumbers() {
   constexpr size_t kColumns = 70, kAnchors = 50, kColumn = 67;
   for (const double number : {std::numeric_limits<double>::infinity(), std::nan("")}) {
@@ -129,7 +129,7 @@ void TestAnchorsThatAreNoNumbers() {
     const Encoded encoded({number}, EE_FLOAT32);
     std::memcpy(made.anchor_buffer().mutable_data() + ((kAnchors - 1) * kColumns + kColumn) * 4,
                 encoded.bytes().data(), 4);
-    for (size_t row = 8; row < 100; row += 4) {  // the last anchor of some rows is the one before: twice
+    for (size_t row = 8; row < 100; row += 4) {  // the last anchor of some rows repeats the one before
       unsigned char* const last =
           made.anchor_id_buffer().mutable_data() + (static_cast<size_t>(made.row_offsets()[row + 1]) - 1) * 2;
       last[0] = kAnchors - 2;
@@ -146,7 +146,7 @@ void TestAnchorsThatAreNoNumbers() {
   }
 }
 
-// All terms of a row are of one anchor: their weights add up.
+// All terms of a row have one anchor, so their weights are added.
 void TestAnchorsThatAreNamedTwice() {
   constexpr size_t kColumns = 64;
   DenseCase made(Shape(48, kColumns));
@@ -166,7 +166,7 @@ void TestAnchorsThatAreNamedTwice() {
   }
 }
 
-// A large term, then small ones that would each be rounded up if they were added to it one by one.
+// A large term, followed by small ones that would each be rounded up if added one by one.
 void TestRoundings() {
   constexpr size_t kColumns = 64;
   for (const size_t anchors : std::vector<size_t>{34, 36, 44, 45, 52, 64, 80, 100, 128, 256, 600, 1024}) {
@@ -191,8 +191,7 @@ void TestRoundings() {
   }
 }
 
-// What comes before the first id that is no row, or whose row is damaged, is written, and nothing from there
-// on.
+// The rows before the first invalid id or damaged row are written, and no others.
 void TestErrors() {
   for (const int64_t anchors : {48, 600}) {
     DenseCase made(Shape(anchors, 64));

@@ -1,5 +1,5 @@
-// Rows of ANT, and what all its uses do alike, against the definition, for every mixture of types. Every
-// buffer ends at a page that no one may touch.
+// Rows of ANT, and the common parts of all its uses, against the definition, for every combination of types.
+// Every buffer ends at a page without access.
 #include "tests/ant_case.h"
 #include "tests/use_checks.h"
 
@@ -72,7 +72,7 @@ void TestRowsOfAnyLength() {
   }
 }
 
-// Rows of more weights than are decoded at a time, between shorter ones.
+// Rows of more weights than are decoded at a time, between shorter rows.
 void TestLongRows() {
   for (const double density : {1.0, 0.3}) {
     for (const int64_t anchors : {511, 512, 513, 1300}) {
@@ -85,8 +85,8 @@ void TestLongRows() {
   }
 }
 
-// A large term, then small ones that would each be rounded up if they were added to it one by one; from the
-// eighth term on, every step-th is one of them, and the rest is zero.
+// A large term, followed by small ones that would each be rounded up if added one by one. From the eighth
+// term on, every step-th is a small term, and the others are zero.
 void CheckRoundings(size_t anchors, float small, size_t step) {
   constexpr size_t kColumns = 20;
   AntCase made(

@@ -1,12 +1,12 @@
-// Damaged rows of ANT give a status and never an access outside the buffers, each of which ends at a page
-// that no one may touch.
+// Damaged rows of ANT return a status and cause no access outside the buffers, each of which ends at a page
+// without access.
 #include "tests/ant_case.h"
 #include "tests/use_checks.h"
 
 namespace edge_embed::testing {
 namespace {
 
-// All rows before the first damaged one are written, and none from there on.
+// All rows before the first damaged one are written, and no others.
 template <typename Damage>
 void CheckDamage(const AntShape& shape, size_t bad_row, ee_status expected, Damage damage) {
   AntCase made(shape);
@@ -48,7 +48,7 @@ void TestTheFirstDamagedRowIsNamed() {
     std::memcpy(made.row_offset_buffer().mutable_data() + 4 * index, &offset, sizeof(offset));
   };
   for (const size_t row : std::vector<size_t>{2, 55, 56, 57, 63, 64, 65, 111, 112, 149}) {
-    for (const int offset : {0, 4, 8}) {  // in another row of the same block there is damage of another kind
+    for (const int offset : {0, 4, 8}) {  // another row of the same block has damage of another kind
       CheckDamage(shape, row, EE_BAD_ANCHOR_ID, [&](AntCase& made) {
         set_anchor(made, row, offset);
         if (row < 149) set_offset(made, row + 2, -1);
@@ -68,7 +68,7 @@ void TestTheFirstDamagedRowIsNamed() {
   }
 }
 
-// Both uses of row `id` give the status and the position of its id.
+// Both uses of row `id` return the status and the position of its id.
 void CheckRow(const AntCase& made, int64_t id, ee_status expected) {
   const ant::Table table = made.table();
   CHECK(ant::Validate(table) == EE_OK);

@@ -5,7 +5,7 @@
 namespace edge_embed::testing {
 namespace {
 
-// Enough rows that products with the anchors pay, and too few.
+// Enough rows for products with the anchors, and too few.
 void TestLogits() {
   for (const size_t batch : std::vector<size_t>{1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 67}) {
     for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
@@ -14,7 +14,7 @@ void TestLogits() {
       CheckLogits(AntCase({5, 40, 65, EE_UINT8, EE_FLOAT16, EE_FLOAT32, kNoPadding, 0.2}), batch, type);
     }
   }
-  // So many anchors that fewer states fit the table of products, or none.
+  // So many anchors that the table of products has room for fewer states, or none.
   const auto check = [](int64_t rows, int64_t anchors, int64_t columns, size_t batch) {
     const AntCase made({rows, anchors, columns, EE_UINT32, EE_FLOAT32, EE_FLOAT32, kNoPadding, 0.9});
     CheckLogits(made, batch, EE_FLOAT32);

@@ -1,4 +1,4 @@
-// Sizes of an ANT table that are wrong.
+// Wrong sizes of an ANT table.
 #include "tests/ant_case.h"
 
 namespace edge_embed::testing {

@@ -1,4 +1,4 @@
-// The C ABI: checks first, then the kernel.
+// The C interface: checks first, then the kernel.
 #include "c_api/edge_embed.h"
 
 #include <limits>
@@ -10,7 +10,7 @@ namespace {
 
 const DpqShape kShape{5, 10, 3, 2, false, 1};
 
-// Rows 4, 1 (padding) and 0 of DPQ are what is stored, bit by bit, whatever the type of ids.
+// Rows 4, 1 (padding) and 0 of DPQ equal the stored values, bit by bit, for both types of ids.
 void TestRows(ee_type type) {
   DpqShape shape = kShape;
   shape.type = type;
@@ -64,7 +64,7 @@ void TestBadIds() {
   }
 }
 
-// Every function refuses a table that it does not know, before it looks at anything else.
+// Every function refuses an unknown table before it reads other arguments.
 void TestTablesOfAnotherKind() {
   const DpqCase made(kShape);
   const ee_table sound = ToC(made.table());
@@ -113,7 +113,7 @@ void TestTypesThatAreNone() {
 
 void TestADamagedRowIsNamed() {
   AntCase made({5, 4, 3, EE_UINT8, EE_FLOAT32, EE_FLOAT32, kNoPadding, 1.0});
-  made.anchor_id_buffer().mutable_data()[9] = 4;  // of row 3, as row 1 is empty
+  made.anchor_id_buffer().mutable_data()[9] = 4;  // weights of row 3, as row 1 is empty
   const ee_table table = ToC(made.table());
   const UseScratch scratch(table, EE_LOGITS);
   std::vector<float> logits(5), hidden(3);
@@ -138,7 +138,7 @@ void TestTexts() {
   CHECK(ee_method_name(-1) == nullptr && ee_method_name(3) == nullptr);
 }
 
-// A change of one of these is a change of EE_TABLE_VERSION.
+// A change of one of these sizes requires a change of EE_TABLE_VERSION.
 static_assert(EE_TABLE_VERSION == 1 && sizeof(void*) == 8, "sizes are those of this version");
 static_assert(sizeof(ee_dpq_table) == 120 && sizeof(ee_ant_table) == 120 && sizeof(ee_tt_table) == 320, "");
 static_assert(sizeof(ee_table) == 328 && sizeof(ee_ids) == 24 && sizeof(ee_bags) == 32, "");

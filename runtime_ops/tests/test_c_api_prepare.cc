@@ -1,4 +1,4 @@
-// What the C ABI makes of a table to make uses faster.
+// Preparation of a table by the C interface.
 #include "tests/c_tables.h"
 
 namespace edge_embed::testing {
@@ -38,7 +38,7 @@ void TestMergedCores() {
   CHECK(in_place.tt.num_cores == 2 && AllRows(in_place, 24) == same);
 }
 
-// With too few bytes the table stays as it is; what else is wrong is told, and nothing is written.
+// With too few bytes, the table stays the same. Other errors return a status, and nothing is written.
 void TestBadArguments() {
   const TtCase made({{2, 3, 2}, {3, 2, 4}, {1, 4, 5, 1}, 11, EE_FLOAT16, 3});
   const ee_table table = ToC(made.table());
@@ -92,12 +92,12 @@ void TestBlocks() {
   CHECK(logits(blocked, &with) == EE_OK && with == without);
   blocked.dpq.blocks = memory.data() + 1;
   blocked.dpq.blocks_bytes = 0;
-  CHECK(logits(blocked, &with) == EE_OK && with == without);  // of no bytes
+  CHECK(logits(blocked, &with) == EE_OK && with == without);  // a block of no bytes
   blocked.dpq.blocks_bytes = 6 * 2 * 64 - 1;
   CHECK(logits(blocked, &with) == EE_SHORT_BLOCKS);
 }
 
-// A method of which nothing is made.
+// A method without preparation.
 void TestNothingToGain() {
   const AntCase made({5, 4, 3});
   const ee_table table = ToC(made.table());

@@ -1,4 +1,4 @@
-// The uses of a table through the C ABI, for tables of all methods alike.
+// The uses of a table through the C interface, for all methods.
 #include <limits>
 
 #include "tests/c_tables.h"
@@ -46,7 +46,7 @@ class Uses {
     }
   }
 
-  // More states than are done at a time, with a bias that decides.
+  // More states than are processed at a time, with a bias that decides the order.
   void TestTopK() {
     constexpr size_t kStates = 35, kBest = 3;
     const std::vector<float> hidden(kStates * made_.columns(), 0.0F), bias = {0.5F, 2, -1, 2, 1};
@@ -109,7 +109,7 @@ class Uses {
       CHECK(BagAfter([&](ee_bags& b) { b.offsets = wrong.data(); }) == EE_BAD_OFFSETS);
       CHECK(bad_ == (wrong[0] == 0 ? 1 : 0));
     }
-    for (const int32_t mode : {-1, 3, 1, 2}) {  // weights need mode 0
+    for (const int32_t mode : {-1, 3, 1, 2}) {  // weights require mode 0
       CHECK(BagAfter([=](ee_bags& b) { b.mode = mode; }) == EE_BAD_MODE);
     }
     const ee_ids ids = ToC(ids64_);

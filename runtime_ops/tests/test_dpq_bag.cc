@@ -1,4 +1,5 @@
-// Bags around the sizes of blocks, of tables that are added from codes and of those whose rows are made.
+// Bags around the sizes of blocks, for tables whose values are added from codes and tables whose rows are
+// computed.
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
 
@@ -31,9 +32,9 @@ void CheckModes(const DpqShape& shape) {
 
 void TestBagsOfAllSizes() {
   CheckModes({11, 16, 8, 4, false, 3});
-  CheckModes({11, 16, 3, 3, false, 3});                         // rows are made
-  CheckModes({11, 13, 9, 4, true, 0, 1, true});                 // hostile codes
-  CheckModes({11, 16, 5, 8, false, 10, 1, false, EE_FLOAT16});  // halves
+  CheckModes({11, 16, 3, 3, false, 3});                         // rows are computed
+  CheckModes({11, 13, 9, 4, true, 0, 1, true});                 // codes above num_codes-1
+  CheckModes({11, 16, 5, 8, false, 10, 1, false, EE_FLOAT16});  // float16
   CheckModes({11, 16, 5, 8, false, 10, 1, false, EE_INT8});
   CheckModes({11, 13, 9, 3, true, 0, 2, true, EE_INT8});
 }
@@ -48,14 +49,14 @@ void TestGroupsAndWidths() {
   };
   for (const int64_t groups : {1, 2, 7, 8, 9, 15, 16, 17, 33}) {
     for (const int64_t width : {1, 2, 3, 4, 5, 8, 12, 16, 20, 24, 28, 32, 36, 64}) {
-      if (groups * width > 300) continue;  // would only take longer
+      if (groups * width > 300) continue;  // would only be slower
       check({6, 4, groups, width, false, 2});
       check({6, 4, groups, width, true, 2, 1, false, EE_FLOAT16});
       check({6, 4, groups, width, false, 2, 1, false, EE_INT8});
     }
   }
   for (int bits = 1; bits <= 16; ++bits) check({6, int64_t{1} << bits, 19, 4, true, 2, 3});
-  check({6, 65536, 253, 4, true});  // more bytes in a row than are staged
+  check({6, 65536, 253, 4, true});  // more bytes in a row than the stage holds
 }
 
 BagCase OneBag(size_t count) {
@@ -90,7 +91,7 @@ std::vector<float> RunBag(const std::vector<float>& values, size_t width, const 
   return out;
 }
 
-// What rounding loses is kept: the terms of a long bag that cancel leave what is left exactly.
+// Rounding errors are kept: if the terms of a long bag cancel, the rest is exact.
 void TestNothingIsLost() {
   for (const size_t width : {size_t{3}, size_t{4}, size_t{16}}) {
     std::vector<float> values(2 * width, 1.0F);
@@ -100,7 +101,7 @@ void TestNothingIsLost() {
   }
 }
 
-// Sums and maxima of numbers that are none.
+// Sums and maxima of NaN and infinity.
 void TestNotANumber() {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   for (const size_t width : {size_t{3}, size_t{4}}) {
@@ -123,7 +124,7 @@ void TestNotANumber() {
   }
 }
 
-// The first wrong id is named wherever it is, and the bags before its own are written.
+// The first wrong id is reported at any place, and the bags before its bag are written.
 void TestBadIdInAnyBlock() {
   for (const int64_t width : {4, 3}) {
     const DpqCase made({9, 16, 4, width, false, 5});

@@ -1,4 +1,5 @@
-// The reference kernel gives exactly the rows of the definition, for every size around a vector's width.
+// The reference kernel returns exactly the rows of the definition, for every size around the width of a
+// vector.
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
 
@@ -77,7 +78,7 @@ void TestPaddingRowIsPositiveZero() {
   for (const int64_t padding : {0, 3, 6}) CheckShape({7, 16, 5, 3, false, padding});
 }
 
-// A part of the rows is written where the whole output has it, and nothing else is touched.
+// A part of the rows is written to its place in the whole output, and nothing else is changed.
 void TestPartOfTheRows() {
   const DpqCase dpq_case({6, 8, 3, 2});
   const std::vector<int64_t> ids = {5, 4, 3, 2, 1, 0};
@@ -93,7 +94,7 @@ void TestPartOfTheRows() {
   }
 }
 
-// float16 values: copied where the output has their type, widened where it is float32, both exactly.
+// float16 values are copied to a float16 output and widened for float32, both exactly.
 void TestHalfValues() {
   for (const bool shared : {false, true}) {
     const DpqCase dpq_case({7, 11, 5, 3, shared, 2, 1, false, EE_FLOAT16});
@@ -122,10 +123,10 @@ void TestInt8Values() {
   for (size_t misalign = 0; misalign < 8; ++misalign) {
     CheckShape({70, 300, 40, 4, false, 69, misalign, true, EE_INT8});
   }
-  CheckShape({3, 4, 2500, 3, false, 2, 0, true, EE_INT8});  // more bytes in a row than are staged
+  CheckShape({3, 4, 2500, 3, false, 2, 0, true, EE_INT8});  // more bytes in a row than the stage holds
 }
 
-// A zero is +0.0, and a scale that is damaged gives what its product is.
+// A zero is +0.0, and a damaged scale returns its product.
 void TestInt8Scales() {
   const float infinity = std::numeric_limits<float>::infinity(), tiny = std::ldexp(1.0F, -149);
   const std::vector<unsigned char> codes(40, 0x02), values = {0x81, 0x00, 0x7F};  // -127, 0, 127
@@ -177,7 +178,7 @@ void TestUses() {
   CheckBadIds(DpqCase({5, 16, 4, 2}));
 }
 
-// More rows than a block has, and rows of more bytes than are staged at once.
+// More rows than a block, and rows of more bytes than the stage holds.
 void TestBlocksOfRows() {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < 100; ++i) ids.push_back(i * 37 % 71);
@@ -191,7 +192,7 @@ void TestBlocksOfRows() {
   CheckBits(DpqCase({71, 33, 2500, 4, true, 5, 0, true, EE_FLOAT16}), ids);
 }
 
-// The wrong id is in the first block, at its end, or in a later one.
+// The wrong id is in the first block, at its end, or in a later block.
 void TestBadIdInAnyBlock() {
   const DpqCase dpq_case({9, 16, 4, 4});
   for (const size_t at : std::vector<size_t>{0, 1, 31, 32, 33, 63, 64, 69}) {
@@ -207,7 +208,7 @@ void TestBadIdInAnyBlock() {
   }
 }
 
-// Every bit of a value survives, those of a signalling NaN too.
+// Every bit of a value is kept, also those of a signalling NaN.
 void TestNotANumberIsCopied() {
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
     const std::vector<unsigned char> codes(5, 0x10);

@@ -1,5 +1,5 @@
-// Damaged tables and wrong ids: a clear status or a defined row, never an access outside the buffers. Both
-// buffers end at a page that no one may touch.
+// Damaged tables and wrong ids return a status or a defined row, and cause no access outside the buffers.
+// Both buffers end at a page without access.
 #include <limits>
 
 #include "tests/dpq_case.h"
@@ -7,7 +7,7 @@
 namespace edge_embed::testing {
 namespace {
 
-// Codes that num_codes does not allow count as the last code of their own group.
+// Codes above num_codes-1 count as the last code of their own group.
 void TestHostileCodesStayInTheirGroup() {
   for (const int64_t num_codes : {3, 5, 17, 33, 100, 257, 40000}) {
     for (const bool shared : {false, true}) {
@@ -51,7 +51,7 @@ void TestBadIds() {
   }
 }
 
-// -1 means that there is no padding row; it must not make the id -1 valid.
+// -1 means no padding row; it must not make the id -1 valid.
 void TestNoPaddingIsNoId() {
   const DpqCase dpq_case({5, 16, 4, 2});
   const int64_t id = kNoPadding;

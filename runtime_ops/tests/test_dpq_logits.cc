@@ -1,6 +1,6 @@
-// Logits, by each of the ways: tables of products, for codes of four bits those of many rows at once, or rows
-// that are made and multiplied. Which one is taken depends on the numbers of rows, codes and states, so there
-// are many of each.
+// Logits by each kernel: tables of products, permutations of many rows for codes of four bits, or rows that
+// are computed and multiplied. The numbers of rows, codes and states select the kernel, so each has many
+// cases.
 #include "kernels/dpq/blocks.h"
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
@@ -24,7 +24,7 @@ void TestBatches() {
   const std::vector<size_t> batches = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 64};
   CheckBatches({70, 16, 5, 3, false, 40}, batches);                      // products
   CheckBatches({7, 16, 5, 3, false, 2}, batches);                        // rows
-  CheckBatches({70, 11, 8, 4, true, 69, 1, true, EE_FLOAT16}, batches);  // hostile codes
+  CheckBatches({70, 11, 8, 4, true, 69, 1, true, EE_FLOAT16}, batches);  // codes above num_codes-1
   CheckBatches({13, 11, 9, 7, false, kNoPadding, 3, true, EE_FLOAT16}, batches);
   CheckBatches({70, 11, 9, 7, false, 40, 3, true, EE_INT8}, batches);
   CheckBatches({7, 200, 3, 5, true, 2, 0, true, EE_INT8}, batches);
@@ -47,7 +47,7 @@ void TestEveryBitWidth() {
   }
 }
 
-// Many rows at once, around the sizes of registers and of the words that are turned in them.
+// Many rows at once, around the sizes of registers and of transposed words.
 void TestFourBits() {
   for (const int64_t groups : {1, 7, 8, 9, 16, 17, 63, 64, 65, 72, 128, 133}) {
     for (const int64_t width : {1, 3}) CheckBatches({67, 16, groups, width, false, 66}, {1, 4});
@@ -63,7 +63,7 @@ void TestFourBits() {
   for (int64_t rows = 63; rows < 82; ++rows) CheckBatches({rows, 16, 65, 2, false, rows - 1}, {1, 4});
 }
 
-// Part of the rows, around the sizes of blocks: all of that is written, and nothing else.
+// Parts of the rows, around the sizes of blocks: each part is written, and nothing else.
 void TestParts() {
   const auto check = [](const DpqCase& made) {
     const dpq::Table table = made.table();
@@ -88,7 +88,7 @@ void TestParts() {
   for (const int64_t num_codes : {2, 16, 1024}) WithAndWithoutBlocks({90, num_codes, 3, 2}, check);
 }
 
-// Blocks are made as they are defined, and where a variant wants them, they are what it reads.
+// Blocks follow their definition, and variants that use blocks read only these.
 void TestBlocks() {
   for (const int64_t rows : {1, 15, 16, 17, 90}) {
     for (const int64_t groups : {1, 7, 8, 9, 64}) {
@@ -124,7 +124,7 @@ void TestBlocks() {
   CHECK((logits() != without) == (wanted != 0));
 }
 
-// A state that holds what is not a number leaves the others alone, and meets the padding row as any other.
+// A state with NaN does not change other states, and the padding row treats it like any other row.
 void TestNotANumberStaysInItsState() {
   for (const int64_t rows : {10, 100}) {
     const DpqCase made({rows, 4, 3, 2, false, 1});

@@ -1,4 +1,4 @@
-// A table passes Validate only when no index can leave its buffers.
+// A table passes Validate only if no index can leave its buffers.
 #include <limits>
 #include <set>
 
@@ -44,10 +44,10 @@ void TestShortBuffers() {
   CHECK(After([](dpq::Table& t) { t.num_embeddings = 5; }) == EE_SHORT_CODES);
   CHECK(After([](dpq::Table& t) { t.group_width = 3; }) == EE_SHORT_VALUES);
   CHECK(After([](dpq::Table& t) { t.num_codes = 11; }) == EE_SHORT_VALUES);
-  CHECK(After([](dpq::Table& t) { t.shared = true; }) == EE_OK);  // needs a third of the values
+  CHECK(After([](dpq::Table& t) { t.shared = true; }) == EE_OK);  // requires a third of the values
 }
 
-// Of int8 values, one for each group, or one for all.
+// Scales of int8 values: one for each group, or one for all.
 void TestShortScales() {
   for (const bool shared : {false, true}) {
     const DpqCase dpq_case({4, 10, 3, 2, shared, kNoPadding, 0, false, EE_INT8});
@@ -58,7 +58,7 @@ void TestShortScales() {
     CHECK(dpq::Validate(table) == EE_SHORT_VALUE_SCALES);
     table.value_scales_bytes = 0;
     CHECK(dpq::Validate(table) == EE_SHORT_VALUE_SCALES);
-    table.value_type = EE_FLOAT16;  // they are not looked at
+    table.value_type = EE_FLOAT16;  // they are ignored
     table.values_bytes *= 2;
     CHECK(dpq::Validate(table) == EE_OK);
   }
@@ -72,7 +72,7 @@ void TestSizesThatOverflow() {
     CHECK(groups == EE_SIZE_OVERFLOW || groups == EE_SHORT_CODES);
     CHECK(After([=](dpq::Table& t) { t.group_width = huge; }) == EE_SIZE_OVERFLOW);
   }
-  // 2^62 rows of 2 bytes and of 4 groups: 64-bit products that come out as zero when they wrap.
+  // 2^62 rows of 2 bytes and of 4 groups: 64-bit products that overflow to zero.
   CHECK(After([](dpq::Table& t) { t.num_groups = int64_t{1} << 62; }) == EE_SIZE_OVERFLOW);
   CHECK(After([](dpq::Table& t) {
           t.num_embeddings = int64_t{1} << 62;

@@ -1,5 +1,5 @@
-// The four functions of the freestanding build do what libc's do. They are included under other names, so
-// that both are there to compare.
+// The four functions of the freestanding build return the same as those of libc. They are included under
+// other names, so that both can be compared.
 #define memcpy ee_test_memcpy
 #define memmove ee_test_memmove
 #define memset ee_test_memset

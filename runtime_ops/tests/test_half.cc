@@ -1,4 +1,4 @@
-// float16 by hand: every one of them, and the numbers around the middle of every two.
+// Conversion of float16: all numbers, and those around the midpoint of each pair of neighbours.
 #include "kernels/half.h"
 
 #include "tests/call.h"
@@ -18,13 +18,13 @@ void TestEveryHalf() {
       CHECK(std::isnan(got));
       CHECK(std::isnan(DecodeHalf(Bits(static_cast<double>(got)))));
     } else {
-      CHECK(BitsOfFloat(got) == BitsOfFloat(static_cast<float>(expected)));  // the sign of zero too
+      CHECK(BitsOfFloat(got) == BitsOfFloat(static_cast<float>(expected)));  // also the sign of zero
       CHECK(Bits(expected) == half);
     }
   }
 }
 
-// Half way between two neighbours the even one is chosen; a hair beside it, the nearer one.
+// Halfway between two neighbours, the result is the even one; beside the midpoint, it is the nearer one.
 void TestRounding() {
   for (uint16_t half = 0; half < 0x7C00; ++half) {
     Context() = "half " + std::to_string(half);
@@ -40,7 +40,7 @@ void TestRounding() {
   }
 }
 
-// By way of float these two would be rounded to the middle first, and from there to the even one.
+// Via float, these two would be rounded to the midpoint first, and then to the even neighbour.
 void TestThereIsOneRounding() {
   const double middle = 1.0 + std::ldexp(1.0, -11);
   CHECK(Bits(middle + std::ldexp(1.0, -40)) == 0x3C01);

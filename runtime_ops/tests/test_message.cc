@@ -1,4 +1,4 @@
-// Numbers are formatted by hand, and a text that is too long is cut.
+// Numbers are formatted without libc, and a text that is too long is cut.
 #include "ort/message.h"
 
 #include <limits>

@@ -1,5 +1,5 @@
-// What the library registers with ONNX Runtime, of which there is only a stand-in here: the same operators
-// for everyone, also when the first registrations come from several threads at once.
+// Registration of the library with a fake ONNX Runtime. Every caller gets the same operators, even if the
+// first registrations come from several threads at once.
 //   test_register LIBRARY
 #include <dlfcn.h>
 
@@ -21,7 +21,7 @@ namespace edge_embed::testing {
 namespace {
 
 constexpr size_t kThreads = 4;
-constexpr int kRounds = 1000;  // of a library just loaded, for threads to meet in it
+constexpr int kRounds = 1000;  // of a library that was just loaded, so that threads compete
 
 constexpr OrtApi MakeApi() {
   OrtApi api{};
@@ -57,7 +57,7 @@ std::vector<const OrtCustomOp*> Register(void* library) {
   return ops;
 }
 
-// "DPQTopK(f ? ? ...) -> f l": types of the inputs and outputs; in brackets what may be left out.
+// "DPQTopK(f ? ? ...) -> f l": types of the inputs and outputs; optional ones in brackets.
 std::string Describe(const OrtCustomOp& op) {
   const auto letter = [](ONNXTensorElementDataType type) {
     return type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT     ? " f"
@@ -126,10 +126,10 @@ void CheckOps(const std::vector<const OrtCustomOp*>& ops) {
   CHECK(i == ops.size());
 }
 
-// All of them are made by the first registration.
+// The first registration creates all operators.
 void TestOneRound(const char* path, int round) {
   Context() = "round " + std::to_string(round) + " of " + path;
-  CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) == nullptr);  // nothing is left of the round before
+  CHECK(dlopen(path, RTLD_NOW | RTLD_NOLOAD) == nullptr);  // nothing is left of the previous round
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   CHECK(library != nullptr);
   std::atomic<size_t> waiting{kThreads};

@@ -1,5 +1,5 @@
-// The k largest logits of every method and variant: what a sort of the same variant's logits gives, bit by
-// bit, in whatever parts and from however many threads.
+// The k largest logits of every method and variant equal, bit by bit, a sort of the logits of the same
+// variant, for any parts and any number of threads.
 #include <algorithm>
 #include <thread>
 
@@ -15,7 +15,7 @@ struct Wanted {
   size_t batch, k;
   bool biased = false;
   ee_type type = EE_FLOAT32;
-  size_t threads = 1;  // 0: one after the other, the last rows first
+  size_t threads = 1;  // 0: one part after another, the last rows first
 };
 
 // Hidden states, and bias as bytes of a type.
@@ -88,7 +88,7 @@ Found Run(const Table& table, const HeadCase& head, const Wanted& wanted) {
   return found;
 }
 
-// What follows a logit, by the code of the tests.
+// Rounding and bias of a logit, computed by the test.
 double Rounded(double value, ee_type type) {
   return type == EE_FLOAT16 ? DecodeHalf(EncodeHalf(value)) : static_cast<double>(static_cast<float>(value));
 }
@@ -167,7 +167,7 @@ void TestDpq() {
   check({500, 16, 24, 4, false, 3, 0, false, EE_FLOAT16});
   check({500, 16, 24, 4, false, 3, 0, false, EE_INT8});
   check({9000, 16, 64, 2});
-  // Sums of bytes up to 255 * 256, and more than sixteen bits hold.
+  // Sums of bytes up to 255 * 256, and sums of more than sixteen bits.
   check({200, 16, 256, 1});
   check({200, 16, 257, 1});
 }
@@ -195,7 +195,7 @@ void TestTies() {
   }
 }
 
-// Where all others are negative the padding row is the best, whatever its codes say.
+// If all other logits are negative, the padding row is the largest, for any codes.
 void TestPaddingRowIsTheBest() {
   for (const int64_t num_codes : {16, 256}) {
     DpqCase made({2000, num_codes, 8, 2, false, 1500});
@@ -209,7 +209,7 @@ void TestPaddingRowIsTheBest() {
   }
 }
 
-// Logits that differ in their last places, where a bound by bytes says nothing: every row is a candidate.
+// Logits that differ in their last places, where a bound by bytes excludes no row: every row is a candidate.
 void TestNearTies() {
   for (const float spread : {0.0F, 1e-6F, 1e-3F}) {
     DpqCase made({3000, 16, 32, 2});
@@ -218,7 +218,7 @@ void TestNearTies() {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = 1.0F + spread * static_cast<float>(std::sin(static_cast<double>(i)));
     }
-    values[7] = 1000.0F;  // one code that decides how coarse bytes are
+    values[7] = 1000.0F;  // one code that sets the step of the bytes
     table.values = reinterpret_cast<const unsigned char*>(values.data());
     for (const Wanted& wanted : {Wanted{1, 10}, Wanted{8, 100}, Wanted{1, 1000, true}}) {
       CheckTopK(table, MakeHead(3000, 64, wanted), wanted);
@@ -226,7 +226,7 @@ void TestNearTies() {
   }
 }
 
-// Extreme states: results stay a choice of k different rows, and finite ones stay exact.
+// Extreme states: results stay k different rows, and finite ones stay exact.
 void TestStatesThatAreNotFinite() {
   for (const int64_t num_codes : {16, 256}) {
     const DpqCase made({200, num_codes, 8, 2, false, 4});
@@ -251,7 +251,7 @@ void TestStatesThatAreNotFinite() {
   }
 }
 
-// A row that cannot be read is named.
+// A damaged row is reported.
 void TestDamagedRow() {
   AntCase made({50, 6, 5});
   const int32_t damaged = -5;

@@ -1,5 +1,5 @@
-// Training kernels of DPQ against the formulas of training.h, written out in double precision, with the
-// instruction set that EDGE_EMBED_FORCE_ISA names.
+// Training kernels of DPQ against the formulas of training.h in double precision, with the instruction set of
+// EDGE_EMBED_FORCE_ISA.
 #include "training/training.h"
 
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 using training::kKernels;
 using training::kNumKernels;
 
-// All that the functions give. Sums begin with a half, as they are added to.
+// All results of the functions. Sums begin with 0.5, because the functions add to them.
 struct Results {
   explicit Results(const Shape& shape)
       : codes(shape.groups * shape.queries, -7),
@@ -29,7 +29,7 @@ struct Results {
         products(shape.groups * shape.features() * shape.features(), 0.5) {}
 
   Numbers<int32_t> codes, codes_alone;
-  Numbers<uint8_t> byte_codes;  // in place of codes_alone, where they are few
+  Numbers<uint8_t> byte_codes;  // in place of codes_alone, for few codes
   Numbers<float> leads, rows, of_query, of_query_by_products;
   Numbers<double> of_weights, of_values, of_centroids, products;
 };
@@ -39,7 +39,7 @@ ee_codes CodesOf(const Numbers<Code>& codes) {
   return {codes.data(), sizeof(Code)};
 }
 
-// The bytes, if the shape has any.
+// Stores codes as bytes, if the shape has any.
 ee_codes Narrowest(const Numbers<int32_t>& codes, const Numbers<uint8_t>& bytes) {
   return bytes.size() > 0 ? CodesOf(bytes) : CodesOf(codes);
 }
@@ -70,7 +70,8 @@ bool IsNear(T got, Value wanted) {
   return std::fabs(static_cast<double>(got) - wanted.exact) <= wanted.error;
 }
 
-// Distances that are off by `error` at most: the code of one of the nearest, and the lead within two errors.
+// Distances have an error of at most `error`: the code is one of the nearest, and the lead is within two
+// errors.
 void CheckNearest(const std::vector<Value>& distances, int32_t code, float lead) {
   double first = -std::numeric_limits<double>::infinity(), second = first, error = 0;
   for (const Value distance : distances) {
@@ -126,7 +127,7 @@ struct Totals {
 
 void CheckTotals(const Numbers<double>& got, std::vector<Total> wanted, size_t roundings, double unit) {
   for (size_t i = 0; i < wanted.size(); ++i) {
-    wanted[i].Add({0.5});  // what was there
+    wanted[i].Add({0.5});  // the initial value
     CHECK(IsNear(got[i], wanted[i].After(roundings, unit)));
   }
 }
@@ -156,7 +157,7 @@ void CheckAgainstReference(const Case& made, const Results& results) {
       totals.Add(made, reference, group, of_distances);
     }
   }
-  // Products of a block are summed in float32, in four lanes or more, then all in float64; the rest in
+  // Products of a block are summed in float32, in four or more lanes, and then in float64. Other sums are in
   // float64.
   const size_t a_lane = shape.queries / 4 + 4;
   CheckTotals(results.of_weights, totals.of_weights, a_lane, kUnit);
@@ -165,7 +166,8 @@ void CheckAgainstReference(const Case& made, const Results& results) {
   CheckTotals(results.of_centroids, totals.of_centroids, shape.queries + 1, kDoubleUnit);
 }
 
-// Bit by bit what another run gave for queries begin .. end - 1; a query has `width` numbers in a row.
+// Compares bit by bit with another run for the queries begin .. end - 1. A query has `width` numbers in a
+// row.
 template <class T>
 void CheckSameRows(const Numbers<T>& a, const Numbers<T>& b, size_t begin, size_t end, size_t width) {
   CHECK(std::memcmp(a.data() + begin * width, b.data() + begin * width, (end - begin) * width * sizeof(T)) ==
@@ -188,7 +190,7 @@ void CheckSame(const Shape& shape, const Results& a, const Results& b, size_t be
   CheckSameRows(a.of_query_by_products, b.of_query_by_products, begin, end, shape.groups * shape.width);
 }
 
-// What is given for a query does not depend on which others are asked for.
+// The result of a query does not depend on the other queries of the call.
 void CheckParts(const Case& made, const Results& whole) {
   const Shape& shape = made.shape;
   Results parts(shape);
@@ -202,7 +204,7 @@ void CheckParts(const Case& made, const Results& whole) {
   CheckAgainstReference(made, parts);
 }
 
-// A part touches no other.
+// A part changes no other part.
 void CheckPart(const Case& made, const Results& whole) {
   const Shape& shape = made.shape;
   const Results untouched(shape);
@@ -259,14 +261,14 @@ void TestNumbersOfQueries() {
   }
 }
 
-// Blocks are 256 queries at least; these shapes have several, the last one not full.
+// Blocks have at least 256 queries; these shapes have several blocks, and the last one is not full.
 void TestBlocks() {
   CheckAll({700, 1, 2, 70, 1, EE_DOT});
   CheckAll({1501, 5, 16, 17, 4, EE_EUCLIDEAN});
   CheckAll({530, 2, 40, 33, 2, EE_COSINE});
 }
 
-// Small integers, whose products are exact: equal distances are equal, and the lowest code has it.
+// Small integers, whose products are exact: equal distances are equal, and the lowest code is selected.
 void TestTies() {
   for (const size_t codes : std::vector<size_t>{2, 3, 4, 5, 17, 40}) {
     const Case made({65, 2, 3, codes, 1, EE_DOT});
@@ -292,7 +294,7 @@ void TestTies() {
   }
 }
 
-// A vector without a direction, and one that is too short for one, are near to nothing and learn nothing.
+// A vector without direction, and one that is too short for a direction, have features of 0 and no gradient.
 void TestZeroVectors() {
   for (const float length : {0.0F, 1e-13F}) {
     const Case made({37, 2, 3, 6, 4, EE_COSINE});
@@ -306,7 +308,7 @@ void TestZeroVectors() {
   }
 }
 
-// Numbers that are none, or whose squares are: codes are codes all the same, and other queries see nothing.
+// NaN or overflow in a query: its codes are valid codes, and other queries are unaffected.
 void TestNotFinite() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const ee_metric metric : kMetrics) {
@@ -334,7 +336,7 @@ void TestWeightsThatAreNotFinite() {
   }
 }
 
-// Distances of thousands: the softmax is a choice, and still no number overflows.
+// Distances of thousands: the softmax selects one code, and no number overflows.
 void TestLargeDistances() {
   for (const ee_metric metric : kMetrics) {
     const Case made({40, 2, 3, 9, 4, metric});
@@ -345,7 +347,7 @@ void TestLargeDistances() {
   }
 }
 
-// The one that is asked for if it is there, else the best.
+// The requested instruction set if it is supported, else the best one.
 void TestInstructionSet() {
   const char* forced = std::getenv("EDGE_EMBED_FORCE_ISA");
   const char* wanted = nullptr;

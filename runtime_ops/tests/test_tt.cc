@@ -1,5 +1,5 @@
-// The kernels of TT and TR against the definition, for 2 to 6 cores; and sizes that cannot be
-// right, which Validate refuses. Every core ends at a page that no one may touch.
+// The kernels of TT and TR against the definition, for 2 to 6 cores, and invalid sizes, which Validate
+// refuses. Every core ends at a page without access.
 #include "tests/tt_case.h"
 #include "tests/use_checks.h"
 
@@ -42,10 +42,10 @@ void TestUses() {
   CheckUses(TtCase({{3, 3}, {3, 5}, {1, 4, 1}, 7, EE_FLOAT32, 2}));
   CheckUses(TtCase({{3, 3}, {3, 5}, {2, 4, 2}, 9, EE_FLOAT16}));
   CheckParts(TtCase({{2, 3}, {3, 2}, {1, 4, 1}, 6}));
-  CheckBadIds(TtCase(kShape));  // the cores have a sixth row, which is no row of the table
+  CheckBadIds(TtCase(kShape));  // the cores have a sixth row, which is not in the table
 }
 
-// Numbers of rows, columns and terms around the sizes of registers, of blocks of them and of runs of terms.
+// Numbers of rows, columns and terms around the sizes of registers, of their blocks and of runs of terms.
 void TestSizesOfProducts() {
   const std::vector<int64_t> ranks = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 33, 64};
   size_t next = 0;
@@ -57,11 +57,11 @@ void TestSizesOfProducts() {
       ++next;
     }
   }
-  CheckAllRows(TtCase({{1, 1}, {1, 2}, {1, 2500, 1}, 1}));  // more runs than are kept apart
+  CheckAllRows(TtCase({{1, 1}, {1, 2}, {1, 2500, 1}, 1}));  // more runs than levels
   CheckAllRows(TtCase({{1, 1}, {2, 16}, {1, 5000, 1}, 1}));
 }
 
-// Ids whose first digits are those of the id before, or not, in any order.
+// Ids that share their first digits with the previous id, or not, in any order.
 void TestSharedStates() {
   for (const int64_t ring : {1, 2}) {
     for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
@@ -76,7 +76,7 @@ void TestSharedStates() {
   }
 }
 
-// Slices that do not stay in cache, for whose sake rows are made in another order.
+// Slices that do not fit the cache, for which rows are computed in another order.
 const TtShape kLargeSlices{{3, 70, 5}, {1, 8, 2}, {1, 24, 30, 1}, 1050};
 
 void TestLargeSlices() {
@@ -87,7 +87,7 @@ void TestLargeSlices() {
   CheckGather(made, ids, EE_FLOAT32);
 }
 
-// An id that is none, in any place of the blocks that ids are taken in, though rows are made in another
+// An invalid id at any place of a block, although rows are computed in another order.
 // order.
 void TestBadIdsAmongMany() {
   for (const TtShape& shape : {TtShape{{2, 2, 40}, {1, 2, 2}, {1, 2, 2, 1}, 160}, kLargeSlices}) {
@@ -108,7 +108,7 @@ void TestBadIdsAmongMany() {
   }
 }
 
-// The one number of row 0.
+// The only number of row 0.
 double RowZero(const tt::Table& table) {
   const GuardedBuffer scratch = MakeScratch(table);
   const std::vector<int64_t> ids = {0};
@@ -120,8 +120,8 @@ double RowZero(const tt::Table& table) {
   return static_cast<double>(row);
 }
 
-// A large path, then small ones that would each be rounded up if they were added to it one by one. Every core
-// has one row and one column; state_k is (a sum of all of state_{k-1}, small, small, ...).
+// A large path, followed by small ones that would each be rounded up if added one by one. Every core has one
+// row and one column; state_k is (the sum of all of state_{k-1}, small, small, ...).
 void CheckRoundings(const std::vector<int64_t>& ranks, float small) {
   std::vector<std::vector<float>> cores;
   tt::Table table{};
@@ -179,7 +179,7 @@ void TestLongBags() {
   CheckBag(made, bags, BagMode::kSum, EE_FLOAT16);
 }
 
-// Tables for which logits by rows are cheaper, tables for which those by prefixes are, and rings.
+// Tables for which logits by rows are faster, tables for which those by prefixes are, and rings.
 std::vector<TtShape> LogitsShapes() {
   std::vector<TtShape> shapes;
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
@@ -201,7 +201,7 @@ void TestLogitsOfBatches() {
   }
 }
 
-// Every part gives what it is in the whole, within rounding, and touches nothing else.
+// Every part equals the same part of the whole, within rounding, and changes nothing else.
 void TestPartsOfLogits() {
   for (const TtShape& shape : LogitsShapes()) {
     const TtCase made(shape);
@@ -283,7 +283,7 @@ void TestSizesThatOverflow() {
     CHECK(After([=](Table& t) { t.cores[1].columns = huge; }) == EE_SIZE_OVERFLOW);
     CHECK(After([=](Table& t) { t.cores[0].rank_out = huge; }) == EE_SIZE_OVERFLOW);
   }
-  // Cores that would fit one by one, while their product is a row of 2^64 columns, or 2^64 rows.
+  // Cores that fit one by one, while their product is a row of 2^64 columns, or 2^64 rows.
   const auto widen = [](Table& t, int64_t tt::Core::* size) {
     t.num_cores = 4;
     for (size_t k = 0; k < 4; ++k) t.cores[k] = {t.cores[0].data, size_t{1} << 40, 1, 1, 1, 1};
@@ -292,7 +292,7 @@ void TestSizesThatOverflow() {
   };
   CHECK(After([=](Table& t) { widen(t, &tt::Core::columns); }) == EE_SIZE_OVERFLOW);
   CHECK(After([=](Table& t) { widen(t, &tt::Core::rows); }) == EE_SIZE_OVERFLOW);
-  // Rows of 2^32 columns, which fit; what they are between two cores does not.
+  // Rows of 2^32 columns, which fit; the states between two cores do not.
   CHECK(After([=](Table& t) {
           widen(t, &tt::Core::rank_in);
           t.cores[0] = {t.cores[0].data, size_t{1} << 62, 1, 1, 65536, 1};

@@ -1,6 +1,5 @@
-// Cores multiplied in advance: the numbers of the new core and the rows of the table that uses it against the
-// definition, and which cores are chosen within how many bytes. Memory and scratch end at pages that no one
-// may touch.
+// Prepacked cores against the definition: the numbers of the new core, the rows of the table that uses it,
+// and the selected cores for each limit of bytes. Memory and scratch end at pages without access.
 #include "tests/tt_case.h"
 #include "tests/use_checks.h"
 
@@ -9,7 +8,7 @@ namespace {
 
 constexpr uint64_t kAnyBytes = std::numeric_limits<uint64_t>::max();
 
-// The cores that are not multiplied, and the sizes of the one that is.
+// The cores that stay, and the sizes of the new one.
 void CheckCores(const TtShape& shape, const tt::Table& stored, const tt::Table& merged) {
   const size_t last = static_cast<size_t>(merged.num_cores) - 1, cores = shape.row_shape.size();
   CHECK(Validate(merged) == EE_OK);
@@ -29,7 +28,7 @@ void CheckCores(const TtShape& shape, const tt::Table& stored, const tt::Table& 
   }
 }
 
-// By every kernel but the reference ones, which are held to less rounding than the new core has.
+// With every kernel except the reference kernels, whose bound is smaller than the rounding of the new core.
 void CheckCase(const MergedCase& made, const TtShape& shape) {
   CHECK(made.bytes() > 0);
   CheckCores(shape, made.TtCase::table(), made.table());
@@ -44,7 +43,7 @@ std::vector<TtShape> Shapes() {
   std::vector<TtShape> shapes;
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
     shapes.push_back({{2, 3, 4}, {2, 3, 2}, {1, 3, 2, 1}, 24, type});
-    shapes.push_back({{2, 3, 4}, {2, 3, 2}, {1, 3, 2, 1}, 19, type, 4});     // not all of the last digits
+    shapes.push_back({{2, 3, 4}, {2, 3, 2}, {1, 3, 2, 1}, 19, type, 4});     // not all ids of the last digits
     shapes.push_back({{5, 3, 4}, {2, 1, 17}, {1, 8, 9, 1}, 7, type, 6, 1});  // one prefix, fewer rows than I'
     shapes.push_back({{5, 3, 4}, {1, 1, 1}, {1, 4, 4, 1}, 1, type});
     shapes.push_back({{2, 3, 1, 2}, {1, 2, 3, 2}, {1, 2, 3, 2, 1}, 12, type, kNoPadding, 3});
@@ -56,7 +55,7 @@ std::vector<TtShape> Shapes() {
   return shapes;
 }
 
-// With every number of bytes that changes what is chosen, and one byte less.
+// With every limit at which the selection changes, and one byte less.
 void TestEveryChoice() {
   for (const TtShape& shape : Shapes()) {
     const TtCase stored(shape);
@@ -67,7 +66,7 @@ void TestEveryChoice() {
       if (made.bytes() == 0) break;
       CHECK(made.bytes() <= most);
       CHECK(RowWork(made.table()) < RowWork(stored.table()));
-      if (choices > 0) CHECK(RowWork(made.table()) >= work);  // fewer bytes never make less work
+      if (choices > 0) CHECK(RowWork(made.table()) >= work);  // fewer bytes never need less work
       work = RowWork(made.table());
       CheckCase(made, shape);
       CHECK(MergedCase(shape, made.bytes()).bytes() == made.bytes());
@@ -85,7 +84,7 @@ void TestEveryChoice() {
   }
 }
 
-// Every number is rounded once: half a unit in the last place, and what float64 may have lost.
+// Every number is rounded once: half a ULP, and the error of float64.
 void TestNumbersAreRoundedOnce() {
   const std::vector<int64_t> ranks = {1, 3, 40, 7, 1};
   const TtCase stored({{1, 3, 2, 2}, {1, 2, 3, 5}, ranks, 12});
@@ -119,16 +118,16 @@ void TestNumbersAreRoundedOnce() {
 
 void TestNothingIsGained() {
   for (const TtShape& shape : std::vector<TtShape>{
-           {{4, 5}, {3, 5}, {1, 3, 1}, 20},           // there must be two cores left
-           {{2, 2, 2}, {1, 1, 8}, {1, 16, 1, 1}, 8},  // rows would take more products
-           {{2, 2, 2}, {1, 1, 2}, {1, 2, 1, 1}, 8},   // as many
+           {{4, 5}, {3, 5}, {1, 3, 1}, 20},           // two cores must remain
+           {{2, 2, 2}, {1, 1, 8}, {1, 16, 1, 1}, 8},  // rows would need more products
+           {{2, 2, 2}, {1, 1, 2}, {1, 2, 1, 1}, 8},   // as many products
        }) {
     CHECK(MergedCase(shape).bytes() == 0);
   }
   CHECK(MergedCase({{2, 3, 4}, {2, 3, 2}, {1, 3, 2, 1}, 24}, 0).bytes() == 0);
 }
 
-// Cores that fit one by one, while their product is larger than anything; what they hold is not read.
+// Cores that fit one by one, while their product overflows; their contents are not read.
 void TestProductsThatOverflow() {
   const TtCase stored({{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 1}, 1});
   const auto bytes = [&](int64_t rows, int64_t rank, int64_t columns, ee_type type) {
@@ -144,8 +143,8 @@ void TestProductsThatOverflow() {
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
     CHECK(bytes(int64_t{1} << 31, 2, 1, type) == 0);
     CHECK(bytes(int64_t{1} << 20, 1 << 14, 1 << 8, type) == 0);
-    CHECK(bytes(int64_t{1} << 20, 1 << 4, 1, type) > size_t{1}
-                                                         << 40);  // nobody has that much, but it is a size
+    CHECK(bytes(int64_t{1} << 20, 1 << 4, 1, type) >
+          size_t{1} << 40);  // no machine has that much, but it is a valid size
   }
 }
 

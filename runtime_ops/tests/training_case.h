@@ -1,7 +1,6 @@
-// What the functions of training.h are called with, and their formulas for one sub-vector of a query.
+// Arguments of the functions of training.h, and their formulas for one sub-vector of a query.
 //
-// Arrays end at a page that no one may touch, and begin wherever that puts them: mostly at no multiple of
-// more than four bytes.
+// Arrays end at a page without access. Their alignment is mostly that of four bytes only.
 #ifndef EDGE_EMBED_TESTS_TRAINING_CASE_H_
 #define EDGE_EMBED_TESTS_TRAINING_CASE_H_
 
@@ -40,7 +39,7 @@ struct Shape {
 
 constexpr float kTemperature = 0.7F;
 
-// What all functions are called with: normal numbers, and codes that are any.
+// Arguments of all functions: normal numbers, and any codes.
 struct Case {
   explicit Case(const Shape& wanted)
       : shape(wanted),
@@ -132,7 +131,7 @@ class Reference {
     return found;
   }
 
-  // What distances learn: dr of training.h.
+  // Gradient with respect to distances: dr of training.h.
   std::vector<Value> SoftGradient() const {
     const std::vector<Value> distances = Distances();
     std::vector<Value> parts, of_choice;
@@ -158,7 +157,7 @@ class Reference {
     return learned;
   }
 
-  // What features learn from a gradient of distances.
+  // Gradient with respect to features, from a gradient of distances.
   std::vector<Value> OfFeatures(const std::vector<Value>& of_distances) const {
     std::vector<Value> learned;
     for (size_t i = 0; i < shape_.features(); ++i) {
@@ -169,7 +168,8 @@ class Reference {
     return learned;
   }
 
-  // What the query learns by its features: by q itself, by |q|^2, whose gradient is 2 q, or by q / |q|.
+  // Gradient with respect to the query by its features: by q itself, by |q|^2, whose gradient is 2 q, or by q
+  // / |q|.
   std::vector<Value> OfQuery(const std::vector<Value>& of_features) const {
     std::vector<Value> learned;
     const size_t width = shape_.width;

@@ -1,4 +1,4 @@
-// A TT or TR table, with what its rows must be: the sum over every path of ranks, one number at a time.
+// A TT or TR table with its expected rows: sums over every path of ranks, one number at a time.
 #ifndef EDGE_EMBED_TESTS_TT_CASE_H_
 #define EDGE_EMBED_TESTS_TT_CASE_H_
 
@@ -77,7 +77,7 @@ class TtCase {
   }
 
  private:
-  // Digit k of a number in a mixed radix, the first digit the most significant.
+  // Digit k of a number in a mixed radix; the first digit is the most significant.
   static int64_t Digit(int64_t number, const std::vector<int64_t>& radix, size_t k) {
     for (size_t later = radix.size() - 1; later > k; --later) number /= radix[later];
     return number % radix[k];
@@ -102,7 +102,7 @@ class TtCase {
   std::vector<std::unique_ptr<Placed>> buffers_;
 };
 
-// The same table with cores multiplied in advance, in memory of exactly the size that was asked for.
+// The same table with prepacked cores, in memory of exactly the required size.
 class MergedTable {
  public:
   MergedTable(const tt::Table& table, uint64_t most_bytes, size_t misalign = 0)
@@ -120,7 +120,7 @@ class MergedTable {
   tt::Table table_;
 };
 
-// A case whose kernels run on that.
+// A case whose kernels run on that table.
 class MergedCase : public TtCase {
  public:
   explicit MergedCase(const TtShape& shape, uint64_t most_bytes = UINT64_MAX)

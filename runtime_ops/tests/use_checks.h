@@ -1,4 +1,4 @@
-// The three uses of a table against its case: rows(), columns(), Row(id, absolute) of the definition.
+// Checks of the uses of a table against its case: rows(), columns(), Row(id, absolute) of the definition.
 #ifndef EDGE_EMBED_TESTS_USE_CHECKS_H_
 #define EDGE_EMBED_TESTS_USE_CHECKS_H_
 
@@ -27,7 +27,7 @@ void CheckGather(const Case& made, const std::vector<Id>& ids, ee_type type) {
   }
 }
 
-// Every row, last first, in both types of ids and of output.
+// Every row, the last first, in both types of ids and of output.
 template <class Case>
 void CheckAllRows(const Case& made) {
   std::vector<int64_t> ids;
@@ -42,7 +42,7 @@ struct BagCase {
   std::vector<double> weights;  // empty: none
 };
 
-// A bag by the definition, and the sums of magnitudes.
+// A bag by the definition, and the sums of absolute values.
 template <class Case>
 void ExpectedBag(const Case& made, const BagCase& bags, BagMode mode, size_t bag, std::vector<double>* exact,
                  std::vector<double>* magnitude) {
@@ -124,7 +124,7 @@ void CheckLogits(const Case& made, size_t batch, ee_type type) {
   }
 }
 
-// A part of each result is written where the whole has it, and nothing else is touched.
+// A part of each result is written to its place in the whole, and nothing else is changed.
 template <class Case>
 void CheckParts(const Case& made) {
   const auto table = made.table();
@@ -149,7 +149,7 @@ void CheckParts(const Case& made) {
   for (size_t i = 0; i < 2 * rows; ++i) CHECK((logits[i] != -7.0F) == (i % rows == 2 || i % rows == 3));
 }
 
-// Ids that are none: the first is named, the rows before it are written, the rest is left alone.
+// Invalid ids: the first is reported, the rows before it are written, and the rest is unchanged.
 template <class Case>
 void CheckBadIds(const Case& made) {
   const auto table = made.table();

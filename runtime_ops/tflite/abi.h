@@ -1,10 +1,12 @@
-// The part of TensorFlow Lite's delegate interface that is used here, declared by its binary layout: the
-// header tensorflow/lite/core/c/common.h is in no package that a build could fetch it from.
+// The part of TensorFlow Lite's delegate interface that is used here, declared by its binary layout. The
+// header tensorflow/lite/core/c/common.h is in no package that a build could download.
 //
-// Layout of TensorFlow Lite 2.14.0, whose structs later versions only append to. LiteRT 2.3.0 has the same
-// tensors, nodes and delegates, and one more field in Registration, which is passed by value: it is declared,
-// and an older runtime does not read it. tests/runtime_ops/test_tflite_rows.py runs both runtimes, which
-// would fail or crash at once were a field in another place. Fields that nothing here reads are untyped.
+// The layout is that of TensorFlow Lite 2.14.0; later versions only append to its structs. LiteRT 2.3.0 has
+// the same tensors, nodes and delegates, and one more field in Registration, which is passed by value. It is
+// declared, and an older runtime does not read it.
+//
+// tests/runtime_ops/test_tflite_rows.py runs both runtimes, which would fail at once if a field had another
+// place. Fields that are not read here are untyped.
 #ifndef EDGE_EMBED_TFLITE_ABI_H_
 #define EDGE_EMBED_TFLITE_ABI_H_
 
@@ -33,7 +35,7 @@ enum DelegateFlags : int64_t { kAllowDynamicTensors = 1 };
 
 struct IntArray {
   int size;
-  int data[1];  // [size]; the runtime's own declaration has no length
+  int data[1];  // [size]; the declaration of the runtime has no length
 };
 
 struct Tensor {
@@ -69,7 +71,7 @@ struct Node {
   bool might_have_side_effect;
 };
 
-// What a kernel of a delegate is made from.
+// Parameters of a kernel of the delegate.
 struct DelegateParams {
   struct Delegate* delegate;
   IntArray* nodes_to_replace;
@@ -82,7 +84,7 @@ struct Context {
   Status (*GetExecutionPlan)(Context*, IntArray** plan);
   Tensor* tensors;
   void* impl;
-  Status (*ResizeTensor)(Context*, Tensor*, IntArray* dims);  // frees dims, which malloc has made
+  Status (*ResizeTensor)(Context*, Tensor*, IntArray* dims);  // frees dims, which must be from malloc
   void (*ReportError)(Context*, const char* format, ...);
   void* AddTensors;
   Status (*GetNodeAndRegistration)(Context*, int index, Node**, struct Registration**);

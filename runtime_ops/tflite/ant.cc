@@ -6,8 +6,8 @@
 namespace edge_embed::tflite {
 namespace {
 
-// Rows that all have `width` weights, as those of a table with row offsets, which `memory` then has. At most
-// 4 bytes for each anchor id that the file really holds.
+// Rows with `width` weights each, as a table with row offsets in `memory`. The offsets need at most 4 bytes
+// for each anchor id of the file.
 void MakeRowOffsets(Fields* fields, int64_t width, Memory* memory, ee_ant_table* ant) {
   const int64_t rows = ant->num_embeddings;
   int64_t last;

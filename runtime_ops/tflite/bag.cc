@@ -1,8 +1,8 @@
 // bag: ids int32 | int64 [N], offsets int32 | int64 [B+1], sample_weights float32 [N] -> output float32
 // [B,d].
 //
-// Bag b has the ids offsets[b] .. offsets[b+1]-1. Without offsets ids are [B, L], a bag a row. `mode` is 0
-// (sum), 1 (mean) or 2 (max); sample_weights may be left out, and need mode 0.
+// Bag b contains the ids at positions offsets[b] .. offsets[b+1]-1. Without offsets, ids are [B, L], and a
+// row is a bag. `mode` is 0 (sum), 1 (mean) or 2 (max). sample_weights are optional and require mode 0.
 #include "tflite/use.h"
 
 namespace edge_embed::tflite {
@@ -55,7 +55,7 @@ Status Prepare(Context* context, Use* use) {
   return Resize(context, use->outputs[kOutput], dims, 2);
 }
 
-// Offsets as the C ABI takes them; null: there is no memory for them.
+// Offsets for the C interface; null if the allocation fails.
 const int64_t* WideOffsets(Context* context, Use* use, int64_t bags) {
   const bool given = use->inputs[kOffsets] != kNoTensor;
   const void* const data = given ? TensorAt(context, use->inputs[kOffsets]).data : nullptr;

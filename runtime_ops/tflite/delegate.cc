@@ -1,4 +1,4 @@
-// The external delegate: what a runtime of TFLite asks the library for (`load_delegate` in Python).
+// The external delegate: the functions that a runtime of TFLite looks up (`load_delegate` in Python).
 #include <string.h>
 
 #include "tflite/graph.h"
@@ -10,7 +10,7 @@ namespace {
 
 Use& UseOf(const Node* node) { return *static_cast<Use*>(node->user_data); }
 
-// The delegate hands the use over that its kernel is for. One thread at a time applies a delegate.
+// The delegate passes the use to its kernel. Only one thread at a time applies a delegate.
 void* Init(Context*, const char* buffer, size_t) {
   Delegate& delegate = *reinterpret_cast<const DelegateParams*>(buffer)->delegate;
   void* const use = delegate.data;
@@ -46,13 +46,13 @@ Status Replace(Context* context, Delegate* delegate, Text line) {
   }
   delegate->data = use;
   status = context->ReplaceNodeSubsetsWithDelegateKernels(context, MakeRegistration(), nodes, delegate);
-  FreeUse(static_cast<Use*>(delegate->data));  // null where the kernel has it
+  FreeUse(static_cast<Use*>(delegate->data));  // null after the kernel has taken it
   delegate->data = nullptr;
   free(nodes);
   return status;
 }
 
-// A model without a manifest is none of ours, and stays as it is.
+// A model without a manifest stays as it is.
 Status Prepare(Context* context, Delegate* delegate) {
   Text manifest{};
   if (context->GetModelMetadata(context, kMetadataName, &manifest.data, &manifest.size) != kOk) return kOk;
@@ -75,7 +75,7 @@ Status Prepare(Context* context, Delegate* delegate) {
 }  // namespace
 }  // namespace edge_embed::tflite
 
-// Null, with a report, where the delegate cannot be. It has no options.
+// Returns null, with a report, if the delegate cannot be created. It has no options.
 EE_TFLITE_EXPORT edge_embed::tflite::Delegate* tflite_plugin_create_delegate(const char* const*,
                                                                              const char* const*,
                                                                              size_t options,

@@ -4,7 +4,7 @@
 namespace edge_embed::tflite {
 namespace {
 
-// The numbers of the manifest that become 32-bit fields: one that does not fit is none that they may have.
+// Numbers of the manifest that become 32-bit fields. A number that does not fit becomes an invalid one.
 int32_t Small(int64_t integer) {
   return integer < -1 || integer > INT32_MAX ? -1 : static_cast<int32_t>(integer);
 }

@@ -11,7 +11,7 @@ struct TypeName {
   const char* name;
 };
 constexpr size_t kFirstTwin = 8;
-// From kFirstTwin on: under another type of the same size.
+// Types from kFirstTwin on: stored under another type of the same size.
 constexpr TypeName kTypes[] = {
     {kFloat32, EE_FLOAT32, "float32"}, {kFloat16, EE_FLOAT16, "float16"}, {kInt8, EE_INT8, "int8"},
     {kUInt8, EE_UINT8, "uint8"},       {kUInt16, EE_UINT16, "uint16"},    {kUInt32, EE_UINT32, "uint32"},
@@ -27,7 +27,7 @@ bool FindType(TensorType tensor, TypeSet allowed, ee_type* type) {
   return false;
 }
 
-// kNoTensor also where several have that name: which one is meant cannot be known.
+// kNoTensor also if several tensors have that name, because the name is ambiguous.
 int FindTensor(const Context& context, Text name) {
   int found = kNoTensor;
   for (size_t i = 0; i < context.tensors_size; ++i) {
@@ -38,7 +38,7 @@ int FindTensor(const Context& context, Text name) {
   return found;
 }
 
-// For "%.*s": names are short, and a hostile one need not be whole.
+// For "%.*s": names are short, and the name of a hostile file may be cut.
 int Shown(Text text) { return text.size < 64 ? static_cast<int>(text.size) : 64; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The fields of one line of the manifest, looked up in the model that it comes with.
+// The fields of one line of the manifest, and the tensors of the model that they name.
 #ifndef EDGE_EMBED_TFLITE_FIELDS_H_
 #define EDGE_EMBED_TFLITE_FIELDS_H_
 
@@ -12,21 +12,21 @@ constexpr int kNoTensor = -1;
 constexpr const char* kDamaged =
     ": the file is damaged or was not made by edge-embed, export the model again";
 
-// A tensor whose data lie in the file.
+// A tensor with data in the file.
 struct Constant {
-  const void* data;  // null: there is none
+  const void* data;  // null: no data
   size_t bytes;
   ee_type type;
 };
 
-// Element types that a tensor may have, one bit each. Unsigned numbers and float16 may be held under a signed
-// type of their size, which more operators of TFLite take.
+// Element types of a tensor, one bit each. Unsigned numbers and float16 may be stored under a signed type of
+// their size, which more operators of TFLite accept.
 using TypeSet = uint32_t;
 constexpr TypeSet Only(ee_type type) { return TypeSet{1} << type; }
 constexpr TypeSet kFloats = Only(EE_FLOAT32) | Only(EE_FLOAT16);
 constexpr TypeSet kIntegers = Only(EE_INT32) | Only(EE_INT64);
 
-// What is missing or wrong is reported to the runtime, once; ok() is false from then on, and everything
+// Reports the first missing or wrong field to the runtime. From then on, ok() is false, and every function
 // returns 0, no tensor or no data.
 class Fields {
  public:
@@ -35,16 +35,16 @@ class Fields {
 
   bool ok() const { return ok_; }
   bool Has(const char* key) const;
-  // Whether the value of `key` is the name of a tensor of this subgraph.
+  // True if the value of `key` is the name of a tensor of this subgraph.
   bool HasTensor(const char* key) const;
 
   int64_t Integer(const char* key);
   int64_t IntegerOr(const char* key, int64_t otherwise);
   size_t Integers(const char* key, size_t most, int64_t* integers);
   int TensorIndex(const char* key, TypeSet types);
-  int TensorIndexOr(const char* key, TypeSet types);  // kNoTensor where the line has no such field
+  int TensorIndexOr(const char* key, TypeSet types);  // kNoTensor if the line has no such field
   Constant ReadConstant(const char* key, TypeSet types);
-  Constant ReadConstantOr(const char* key, TypeSet types);  // no data where the line has no such field
+  Constant ReadConstantOr(const char* key, TypeSet types);  // no data if the line has no such field
 
   void Fail(const char* field, const char* got, const char* expected);
 

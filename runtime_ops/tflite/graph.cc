@@ -3,13 +3,13 @@
 namespace edge_embed::tflite {
 namespace {
 
-// What is known of a tensor while operators are looked at from the last to the first.
+// Flags of a tensor while the operators are visited from the last to the first.
 enum Mark : unsigned char {
-  kNeeded = 1,         // by an operator that is taken, or an output of the use
-  kNeededOutside = 2,  // by an operator that is not
-  kGiven = 4,          // the use reads it, or it is a constant
-  kWritten = 8,        // the use writes it
-  kMade = 16           // by an operator that is taken
+  kNeeded = 1,         // read by a replaced operator, or an output of the use
+  kNeededOutside = 2,  // read by an operator that stays
+  kGiven = 4,          // an input of the use, or a constant
+  kWritten = 8,        // an output of the use
+  kMade = 16           // written by a replaced operator
 };
 
 template <size_t size>
@@ -28,11 +28,12 @@ void MarkTensors(const Context& context, const Use& use, unsigned char* marks) {
   }
 }
 
-// Whether the use needs nothing of this operator but what others do not need.
+// True if the use needs a result of this operator, and no other operator needs one, except an output of the
+// use.
 bool Takes(const Node& node, const unsigned char* marks) {
   bool needed = false;
   for (int i = 0; i < node.outputs->size; ++i) {
-    if (node.outputs->data[i] < 0) continue;  // one that is left out
+    if (node.outputs->data[i] < 0) continue;  // an absent optional tensor
     const unsigned char mark = marks[node.outputs->data[i]];
     needed |= (mark & kNeeded) != 0;
     if ((mark & kNeededOutside) != 0 && (mark & kWritten) == 0) return false;
@@ -46,7 +47,7 @@ void MarkNode(const Node& node, bool taken, unsigned char* marks) {
   }
   for (int i = 0; i < node.inputs->size; ++i) {
     const int input = node.inputs->data[i];
-    if (input < 0) continue;  // one that is left out
+    if (input < 0) continue;  // an absent optional tensor
     if (!taken) {
       marks[input] |= kNeededOutside;
     } else if ((marks[input] & kGiven) == 0) {
@@ -55,7 +56,7 @@ void MarkNode(const Node& node, bool taken, unsigned char* marks) {
   }
 }
 
-// Writes the operators in `nodes`, which has room for the whole plan.
+// Writes the operators to `nodes`, which has room for the whole plan.
 Status Collect(Context* context, const IntArray& plan, unsigned char* marks, IntArray* nodes) {
   nodes->size = 0;
   for (int i = plan.size - 1; i >= 0; --i) {
@@ -77,8 +78,8 @@ bool Contains(const IntArray& tensors, int tensor) {
   return false;
 }
 
-// The runtime splits operators where others must run between them, and keeps for a kernel what its operators
-// read alone.
+// The runtime splits operators if others must run between them. It keeps tensors for a kernel that only its
+// operators read.
 bool IsOneKernel(Context* context, const Use& use, const IntArray* nodes) {
   DelegateParams* partitions = nullptr;
   int count = 0;
@@ -94,7 +95,7 @@ bool IsOneKernel(Context* context, const Use& use, const IntArray* nodes) {
   return true;
 }
 
-// What nothing computes cannot be replaced.
+// A tensor that no operator computes cannot be replaced.
 Status CheckOutputs(Context* context, const Use& use, const unsigned char* marks) {
   for (const int output : use.outputs) {
     if (output == kNoTensor) continue;

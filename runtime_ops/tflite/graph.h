@@ -1,4 +1,4 @@
-// Which operators of a model a use stands for.
+// The operators of a model that a use replaces.
 #ifndef EDGE_EMBED_TFLITE_GRAPH_H_
 #define EDGE_EMBED_TFLITE_GRAPH_H_
 
@@ -6,9 +6,9 @@
 
 namespace edge_embed::tflite {
 
-// Those between the inputs and the outputs of the use that nothing else needs, for the runtime to replace, in
-// an array to be freed with `free`. Null where the use cannot be put in their place: *status says whether
-// that is an error, which is then reported, or the operators are to stay.
+// Returns the operators between the inputs and the outputs of the use that nothing else needs. The runtime
+// replaces them; free the array with `free`. The result is null if the use cannot be in their place. *status
+// then is an error, which is reported, or states that the operators stay.
 IntArray* FindNodes(Context* context, const Use& use, Status* status);
 
 }  // namespace edge_embed::tflite

@@ -1,8 +1,8 @@
-// logits: hidden float32 [*, d] -> output float32 [*, n], hidden times the rows.
+// logits: hidden float32 [*, d] -> output float32 [*, n], the products of hidden with every row.
 //
-// topk: hidden float32 [*, d], bias float32 [n], which may be left out -> output float32 [*, k] and
-// output_ids int32 | int64 [*, k], the k largest logits with the bias and their rows; largest first, equal
-// ones by lowest row.
+// topk: hidden float32 [*, d], optional bias float32 [n] -> output float32 [*, k] and output_ids int32 |
+// int64 [*, k]. They are the k largest logits plus bias and their rows, in descending order, equal logits by
+// lowest row.
 #include "tflite/use.h"
 
 namespace edge_embed::tflite {

@@ -3,7 +3,7 @@
 namespace edge_embed::tflite {
 namespace {
 
-// Takes what is before the next `separator`, or all that is left.
+// Removes and returns the text before the next `separator`, or all remaining text.
 Text TakeUntil(Text* text, char separator) {
   size_t size = 0;
   while (size < text->size && text->data[size] != separator) ++size;

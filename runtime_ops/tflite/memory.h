@@ -1,4 +1,4 @@
-// Memory of a kernel, which grows and is freed by hand: the library has no C++ runtime.
+// Memory of a kernel, which grows and is freed explicitly: the library has no C++ runtime.
 #ifndef EDGE_EMBED_TFLITE_MEMORY_H_
 #define EDGE_EMBED_TFLITE_MEMORY_H_
 
@@ -6,12 +6,13 @@
 
 namespace edge_embed::tflite {
 
-// All zero: nothing.
+// All zero: no memory.
 struct Memory {
   void* data;
   size_t bytes;
 
-  // At least `needed` bytes, aligned for any number; what they held is lost. False: there is no such memory.
+  // Provides at least `needed` bytes, aligned for any type of number; earlier contents are lost. False if the
+  // allocation fails.
   bool Reserve(size_t needed) {
     if (needed <= bytes) return true;
     Free();

@@ -1,4 +1,4 @@
-// The table of a use: a struct of the C ABI, filled from the manifest and the constants of the model.
+// The table of a use: a struct of the C interface, filled from the manifest and the constants of the model.
 #ifndef EDGE_EMBED_TFLITE_TABLE_H_
 #define EDGE_EMBED_TFLITE_TABLE_H_
 
@@ -16,17 +16,17 @@ struct Table {
   int64_t columns;
 };
 
-// False, with a report, where the method is not known, or the table is damaged. `memory` keeps what is made
-// of the table, and must live as long.
+// False, with a report, if the method is unknown or the table is damaged. `memory` holds data made for the
+// table, and must live as long.
 bool ReadTable(Fields* fields, Text method, Memory* memory, Table* table);
 
-// For the methods, each in the file of its name. They fill their struct and the columns of the table, whose
-// number of rows is there.
+// One function for each method, in the file of its name. It fills its struct and the columns of the table.
+// The number of rows is already set.
 void ReadMethod(Fields* fields, Memory* memory, ee_dpq_table* dpq, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_ant_table* ant, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_tt_table* tt, Table* table);
 
-// False where it overflows.
+// False on overflow.
 bool Product(const int64_t* factors, size_t count, int64_t* product);
 
 }  // namespace edge_embed::tflite

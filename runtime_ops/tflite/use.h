@@ -1,4 +1,4 @@
-// A kernel: one line of the manifest, as it runs in place of the operators that it stands for.
+// A kernel: one line of the manifest, run in place of the operators that it replaces.
 #ifndef EDGE_EMBED_TFLITE_USE_H_
 #define EDGE_EMBED_TFLITE_USE_H_
 
@@ -6,19 +6,19 @@
 
 namespace edge_embed::tflite {
 
-constexpr size_t kMaxRank = 8;  // of what the runtimes compute with
+constexpr size_t kMaxRank = 8;  // the largest rank that the runtimes support
 
-// What the manifest calls them: ids, ... bias, and output, output_ids.
+// Names in the manifest: ids, ... bias, and output, output_ids.
 enum Input : size_t { kIds, kOffsets, kSampleWeights, kHidden, kBias, kNumInputs };
 enum Output : size_t { kOutput, kOutputIds, kNumOutputs };
 
 struct Use;
 
-// What differs between uses. All report what is wrong to the runtime.
+// The part that differs between uses. All functions report errors to the runtime.
 struct UseKind {
   const char* name;
-  void (*read)(Fields* fields, Use* use);     // its own fields
-  Status (*prepare)(Context* context, Use*);  // checks the shapes of inputs, and gives outputs theirs
+  void (*read)(Fields* fields, Use* use);     // reads the fields of the use
+  Status (*prepare)(Context* context, Use*);  // checks the shapes of inputs, and sets those of outputs
   Status (*run)(Context* context, Use* use);
 };
 
@@ -26,23 +26,23 @@ struct Use {
   const UseKind* kind;
   Table table;
   Memory table_memory;
-  Memory scratch;  // of the kernels
+  Memory scratch;  // scratch of the kernels
   size_t scratch_bytes;
   Memory widened;            // int64 offsets of bags, int64 ids of top-k
   int inputs[kNumInputs];    // tensors, or kNoTensor
-  int outputs[kNumOutputs];  // likewise
-  int32_t mode;              // of bags
-  int64_t k;                 // of top-k
+  int outputs[kNumOutputs];  // tensors, or kNoTensor
+  int32_t mode;              // mode of bags
+  int64_t k;                 // k of top-k
 };
 
 extern const UseKind kRows, kBag, kLogits, kTopK;
 
-// Null, with a report, where the line cannot be used; null without one where its tensors are not in this
-// subgraph.
+// Returns null, with a report, if the line is invalid. Returns null without a report if its tensors are not
+// in this subgraph.
 Use* MakeUse(Context* context, Text line, Status* status);
 void FreeUse(Use* use);
 
-// For the uses.
+// Functions for the uses.
 
 inline Tensor& TensorAt(Context* context, int index) { return context->tensors[index]; }
 
@@ -54,15 +54,16 @@ inline ee_ids ToIds(const Tensor& ids) {
   return {ids.data, IdCount(ids), ids.type == kInt32 ? EE_INT32 : EE_INT64};
 }
 
-// The scratch of the kernels, for as long as the use lives; this is the first look at the table.
+// Allocates the scratch of the kernels, for the life of the use. This is the first check of the table.
 void ReserveScratch(Fields* fields, ee_use what, Use* use);
 
 Status Resize(Context* context, int tensor, const int* dims, size_t rank);
 
-// Sizes before the last one; the shape of the input is [*, last], that of the output [*, other].
+// Sizes before the last one: the shape of the input is [*, last], and that of the output is [*, other].
 Status ResizeLike(Context* context, const Tensor& input, size_t kept, int64_t last, int tensor);
 
-// What a call of the C ABI came to. `position` is that of an id, an offset, or a row of the table.
+// Reports the status of a call of the C interface. `position` is that of an id, an offset, or a row of the
+// table.
 Status Report(Context* context, const Use& use, ee_status status, int64_t position);
 
 }  // namespace edge_embed::tflite

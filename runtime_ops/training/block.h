@@ -1,6 +1,6 @@
-// A block of queries of one group as columns: what goes over queries goes over whole vectors then.
+// A block of queries of one group, stored as columns, so that loops over queries use whole vectors.
 //
-// Everything here is in an unnamed namespace: it is compiled once for each instruction set.
+// All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_TRAINING_BLOCK_H_
 #define EDGE_EMBED_TRAINING_BLOCK_H_
 
@@ -16,7 +16,7 @@
 namespace edge_embed {
 namespace {
 
-// Vectors of queries, and columns of a matrix, whose products are summed side by side in registers.
+// Vectors of queries, and columns of a matrix, whose products are summed together in registers.
 #if defined(__AVX512F__)
 constexpr size_t kVectors = 4;
 #else
@@ -25,23 +25,24 @@ constexpr size_t kVectors = 2;
 constexpr size_t kColumns = 4;
 constexpr size_t kTogether = kVectors * kLanes;
 
-// Floats of a block: of its queries, which lie in a second-level cache, and of what one group makes of them,
-// in a first-level cache.
+// Floats of a block: those of its queries fit a second-level cache, and those of one group fit a first-level
+// cache.
 constexpr size_t kBlockFloats = 1 << 15, kGroupFloats = 1 << 13;
-constexpr size_t kLeastRows = 128;      // fewer are not worth a sum over vectors
+constexpr size_t kLeastRows = 128;      // fewer do not pay for a sum over vectors
 constexpr float kLeastLength = 1e-12F;  // a vector shorter than this has no direction
 
 inline size_t Less(size_t a, size_t b) { return a < b ? a : b; }
 inline size_t More(size_t a, size_t b) { return a > b ? a : b; }
 inline size_t RoundedUp(size_t count) { return (count + kTogether - 1) / kTogether * kTogether; }
 
-// Queries of a block that are `columns` floats each, and `of_group` while a group is worked on.
+// Number of queries of a block. A query has `columns` floats, and `of_group` floats while a group is
+// processed.
 inline size_t BlockRows(size_t columns, size_t of_group, size_t most) {
   const size_t rows = Less(kBlockFloats / columns, kGroupFloats / of_group) / kTogether * kTogether;
   return Less(More(rows, kLeastRows), RoundedUp(most));
 }
 
-// Memory for floats, one part after the other, each at a vector's alignment.
+// Memory for floats: parts one after another, each aligned for a vector.
 class Scratch {
  public:
   Scratch() = default;
@@ -49,7 +50,7 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { free(memory_); }
 
-  // Parts of so many floats at most; false: there is no memory.
+  // Allocates at most this number of floats in parts; false if the allocation fails.
   bool Reserve(size_t floats, size_t parts) {
     memory_ = static_cast<unsigned char*>(malloc(sizeof(float) * floats + (parts + 1) * kVectorBytes));
     next_ = memory_;
@@ -67,7 +68,7 @@ class Scratch {
   unsigned char* next_ = nullptr;
 };
 
-// The first `count` numbers of a vector, the rest 0.
+// The first `count` numbers of a vector; the others are 0.
 inline Floats LoadSome(const float* from, size_t count) {
   if (count == kLanes) return LoadFloats(from);
   Floats vector{};
@@ -79,7 +80,7 @@ inline void StoreSome(Floats vector, size_t count, float* to) {
   __builtin_memcpy(to, &vector, count * sizeof(float));
 }
 
-// The numbers of two vectors in turn: those of their lower halves, and those of their upper halves.
+// Interleaves the numbers of two vectors: those of their lower halves, and those of their upper halves.
 template <size_t... kLane>
 __attribute__((always_inline)) inline void InTurn(Floats a, Floats b, Floats* lower, Floats* upper,
                                                   std::index_sequence<kLane...> /* lanes */) {
@@ -87,8 +88,7 @@ __attribute__((always_inline)) inline void InTurn(Floats a, Floats b, Floats* lo
   *upper = __builtin_shufflevector(a, b, ((kLanes + kLane) / 2 + kLane % 2 * kLanes)...);
 }
 
-// The rows of a square become its columns: each round turns the bits of a number's place, those of its row
-// before those of its column, by one.
+// Transposes a square. Each round rotates the bits of a number's index (row bits, then column bits) by one.
 __attribute__((always_inline)) inline void TurnSquare(Floats (&square)[kLanes]) {
   for (size_t round = 1; round < kLanes; round *= 2) {
     Floats turned[kLanes];
@@ -100,8 +100,8 @@ __attribute__((always_inline)) inline void TurnSquare(Floats (&square)[kLanes]) 
   }
 }
 
-// Where the columns of a matrix [*, groups * width] lie as [rows] each, from one of them on; those of a group
-// begin `apart` columns after those of the one before.
+// Places of the columns of a matrix [*, groups * width] that are stored as [rows] each, from column `first`
+// on. Consecutive groups begin `apart` columns apart.
 class Columns {
  public:
   Columns(size_t first, size_t width, size_t rows, size_t apart)
@@ -126,7 +126,7 @@ class Columns {
   size_t width_, rows_, gap_, left_, place_;
 };
 
-// Turns a matrix [count, groups * width] into columns, [rows] each, the rows that are too many zero.
+// Transposes a matrix [count, groups * width] into columns, [rows] each. Rows beyond `count` are zero.
 inline void Turn(const float* from, size_t count, size_t groups, size_t width, size_t rows, size_t apart,
                  float* to) {
   const size_t stride = groups * width;
@@ -145,7 +145,7 @@ inline void Turn(const float* from, size_t count, size_t groups, size_t width, s
   }
 }
 
-// The other way round.
+// The inverse.
 inline void TurnBack(const float* from, size_t count, size_t groups, size_t width, size_t rows, size_t apart,
                      float* to) {
   const size_t stride = groups * width;
@@ -167,8 +167,8 @@ inline size_t NumFeatures(const ee_distances& distances) {
   return distances.width + (distances.metric == EE_EUCLIDEAN ? 2 : 1);
 }
 
-// Features [D, f, rows] of the queries begin .. begin + count - 1, and for cosine 1 / |q| [D, rows], 0 where
-// it has no direction. What rows are too many have a feature 1 all the same, the rest 0.
+// Features [D, f, rows] of the queries begin .. begin + count - 1, and for cosine 1 / |q| [D, rows], 0 for a
+// query without direction. Rows beyond `count` have the feature 1; their other features are 0.
 inline void Features(const ee_distances& distances, size_t begin, size_t count, size_t rows, float* features,
                      float* inverses) {
   const size_t width = distances.width, groups = distances.num_groups, n = NumFeatures(distances);
@@ -195,13 +195,13 @@ inline void Features(const ee_distances& distances, size_t begin, size_t count, 
   }
 }
 
-// Turns what the features [f, rows] of a group learn into what its queries do, in the first w of `gradient`
-// [f, rows].
+// Converts the gradient with respect to the features [f, rows] of a group to that of its queries, in the
+// first w rows of `gradient` [f, rows].
 inline void FeaturesBackward(const ee_distances& distances, size_t rows, const float* features,
                              const float* inverse, float* gradient) {
   const size_t width = distances.width;
   const auto at = [&](size_t i, size_t row) { return i * rows + row; };
-  if (distances.metric == EE_EUCLIDEAN) {  // of |q|^2
+  if (distances.metric == EE_EUCLIDEAN) {  // gradient of |q|^2
     for (size_t row = 0; row < rows; row += kLanes) {
       const Floats twice = 2 * LoadFloats(gradient + at(width, row));
       for (size_t i = 0; i < width; ++i) {
@@ -210,7 +210,7 @@ inline void FeaturesBackward(const ee_distances& distances, size_t rows, const f
       }
     }
   }
-  if (distances.metric == EE_COSINE) {  // of q / |q|: what lies along q changes nothing
+  if (distances.metric == EE_COSINE) {  // gradient of q / |q|: a change along q has no effect
     for (size_t row = 0; row < rows; row += kLanes) {
       Floats along{};
       for (size_t i = 0; i < width; ++i) {
@@ -227,7 +227,7 @@ inline void FeaturesBackward(const ee_distances& distances, size_t rows, const f
 }
 
 // Products of kVectors vectors of rows with kCount columns: left [n, rows] from row `row` on, right [n,
-// columns] from column `column` on. Each sum goes from the first of n to the last.
+// columns] from column `column` on. Each sum is in the order of n.
 template <size_t kCount>
 __attribute__((always_inline)) inline void Tile(const float* left, size_t rows, size_t row,
                                                 const float* right, size_t columns, size_t column, size_t n,
@@ -247,7 +247,7 @@ __attribute__((always_inline)) inline void Tile(const float* left, size_t rows, 
   }
 }
 
-// Calls work(number) with a constant: as many of `count` as are worked on together.
+// Calls work(number) with a constant: the number of columns, of at most `count`, that are processed together.
 template <size_t kMost = kColumns, class Work>
 __attribute__((always_inline)) inline void Together(size_t count, const Work& work) {
   if constexpr (kMost > 1) {
@@ -279,7 +279,7 @@ inline void Multiply(const float* left, size_t rows, const float* right, size_t 
   MultiplyTo(columns, left, rows, right, columns, n, product);
 }
 
-// Sums of neighbours: of the numbers of a in every other lane, of those of b in the lanes between.
+// Sums of pairs: those of a are in the even lanes, and those of b in the odd lanes.
 __attribute__((always_inline)) inline Floats Halved(Floats a, Floats b) {
   Floats lower, upper;
   InTurn(a, b, &lower, &upper, std::make_index_sequence<kLanes>());
@@ -311,7 +311,7 @@ inline void AddProductsOf(const float* left, size_t first, const float* right, s
     }
     for (size_t row = 0; row < rows; row += kLanes) {
       Floats of_right[kColumns];
-      for (size_t c = 0; c < kColumns; ++c) {  // beyond the last one the last is summed again, for nothing
+      for (size_t c = 0; c < kColumns; ++c) {  // after the last one, the last is summed again and discarded
         of_right[c] = LoadFloats(right + (k + Less(c, count - 1)) * rows + row);
       }
       for (size_t i = 0; i < kCount; ++i) {

@@ -1,4 +1,4 @@
-// The functions of training.h, as templates of vectors: isa/ compiles them for each instruction set.
+// The functions of training.h as templates of vectors, which isa/ compiles for each instruction set.
 #ifndef EDGE_EMBED_TRAINING_DPQ_H_
 #define EDGE_EMBED_TRAINING_DPQ_H_
 
@@ -20,7 +20,7 @@ inline size_t ValuesAt(const ee_distances& distances, const ee_values& values, s
   return values.per_group != 0 ? group * distances.num_codes * values.width : 0;
 }
 
-// Features of a block of queries after the other.
+// Features of one block of queries after another.
 class Blocks {
  public:
   Blocks(const ee_distances& distances, size_t begin, size_t end, size_t of_group)
@@ -29,12 +29,12 @@ class Blocks {
     rows_ = BlockRows(columns, More(of_group, num_features_), end - begin);
   }
 
-  size_t rows() const { return rows_; }  // at most
-  // Floats that the features take, and in how many parts.
+  size_t rows() const { return rows_; }  // the largest number of rows of a block
+  // Number of floats of the features, and of their parts.
   size_t floats() const { return distances_.num_groups * (num_features_ + 1) * rows_; }
   static constexpr size_t kParts = 2;
 
-  // Calls work(block) for each of them.
+  // Calls work(block) for each block.
   template <class Work>
   void Each(Scratch* scratch, const Work& work) const {
     float* features = scratch->Take(distances_.num_groups * num_features_ * rows_);
@@ -47,7 +47,7 @@ class Blocks {
   }
 
   struct Block {
-    size_t first, count, rows;  // its first query, how many, and rounded up
+    size_t first, count, rows;  // its first query, the number of queries, and that number rounded up
     float *features, *inverses;
     size_t num_features;
 
@@ -61,7 +61,7 @@ class Blocks {
 };
 using Block = Blocks::Block;
 
-// The largest of what was taken, of kVectors vectors of queries, the code of it, and the second largest.
+// The largest distance so far, for kVectors vectors of queries, its code, and the second largest.
 struct Largest {
   Floats first[kVectors], second[kVectors];
   Integers code[kVectors];
@@ -86,7 +86,7 @@ struct Largest {
   }
 };
 
-// Codes, and leads where they are wanted, of a block of features [f, rows]: int32 [rows], float32 [rows].
+// Codes of a block of features [f, rows], int32 [rows], and with kLeads their leads, float32 [rows].
 template <bool kLeads>
 inline void NearestOfBlock(const float* features, size_t rows, size_t n, const float* weights,
                            size_t num_codes, int32_t* codes, float* leads) {
@@ -110,7 +110,7 @@ inline void NearestOfBlock(const float* features, size_t rows, size_t n, const f
   }
 }
 
-// Calls work(codes) with a pointer of their type.
+// Calls work(codes) with a pointer of the type of the codes.
 template <class Work>
 inline void WithCodes(const ee_codes& codes, const Work& work) {
   if (codes.bytes == 1) return work(static_cast<uint8_t*>(codes.data));
@@ -141,8 +141,8 @@ int Nearest(const ee_distances* given, size_t begin, size_t end, const ee_codes*
   return 0;
 }
 
-// Calls work(width) with the width of sub-vectors, as a constant for those that are narrow: their loops need
-// no counting.
+// Calls work(width) with the width of sub-vectors. Small widths are constants, so that their loops are
+// unrolled.
 template <class Work>
 inline void WithWidth(size_t width, const Work& work) {
   if (width == 1) return work(std::integral_constant<size_t, 1>());
@@ -152,8 +152,8 @@ inline void WithWidth(size_t width, const Work& work) {
   work(width);
 }
 
-// Calls work(width, row, number, chosen) for each sub-vector of the queries begin .. end - 1, row by row,
-// whose first column is the `number`-th of all of its width, and that of its value the `chosen`-th.
+// Calls work(width, row, number, chosen) for each sub-vector of the queries begin .. end - 1, row by row.
+// `number` is the index of its first number, and `chosen` that of its value.
 template <class Work>
 inline void EachChosen(const ee_distances& distances, const ee_values& values, const ee_codes& codes,
                        size_t begin, size_t end, const Work& work) {
@@ -182,11 +182,14 @@ int Rows(const ee_distances* given, const ee_values* values, const ee_codes* cod
   return 0;
 }
 
-// 2^(rate x) of numbers x up to 0, within 2 units in the last place but for the rounding of rate x; no less
-// than 2^-100, as products of numbers near the least float take a hundred times as long. It is 2^n 2^y with y
-// of 1/2 at most; 2^y by the polynomial of degree 5 whose largest relative error is least, 1.6 * 2^-24.
+// 2^(rate x) for x up to 0, within 2 ULP except for the rounding of rate x. It is at least 2^-100, because
+// products of subnormal numbers take a hundred times as long.
+//
+// It is 2^n 2^y with |y| at most 1/2. 2^y is the polynomial of degree 5 with the least relative error, 1.6 *
+// 2^-24.
 inline Floats PowerOfTwo(Floats x, float rate) {
-  constexpr float kShift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, its last bits are n
+  constexpr float kShift =
+      12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, and its last bits are n
   const Floats least = Broadcast(-100 / rate);
   x = least > x ? least : x;
   const Floats shifted = x * rate + kShift, y = x * rate - (shifted - kShift);
@@ -198,7 +201,7 @@ inline Floats PowerOfTwo(Floats x, float rate) {
   return (Floats)((Words)sum + ((Words)shifted << 23));
 }
 
-// Distances [K, rows] become what they learn, with `of_choice` [K, rows].
+// Replaces distances [K, rows] by their gradient, from `of_choice` [K, rows].
 inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num_codes, size_t rows,
                             float temperature) {
   const float rate =
@@ -222,8 +225,8 @@ inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num
       }
     }
     for (size_t v = 0; v < kVectors; ++v) {
-      total[v] = 1 / (total[v] * temperature);           // the share of a part
-      learned[v] = learned[v] * total[v] * temperature;  // the mean
+      total[v] = 1 / (total[v] * temperature);           // the weight of a part
+      learned[v] = learned[v] * total[v] * temperature;  // the mean of of_choice
     }
     for (size_t k = 0; k < num_codes; ++k) {
       for (size_t v = 0; v < kVectors; ++v) {
@@ -235,7 +238,7 @@ inline void SoftmaxBackward(float* distances, const float* of_choice, size_t num
   }
 }
 
-// Adds rows [B, D s] to the values that were chosen for them.
+// Adds rows [B, D s] to the gradients of their chosen values.
 inline void AddToChosen(const ee_distances& distances, const ee_values& values, const ee_codes& codes,
                         const float* rows, size_t begin, size_t end, double* values_gradient) {
   EachChosen(distances, values, codes, begin, end,
@@ -280,7 +283,7 @@ int SoftBackward(const ee_distances* given, const ee_values* values, const ee_co
       Multiply(features, rows, weights, num_codes, n, learned);
       Multiply(gradient_of_rows + group * width * rows, rows, values_turned, num_codes, width, of_choice);
       SoftmaxBackward(learned, of_choice, num_codes, rows, temperature);
-      MultiplyTo(n - 1, learned, rows, weights_turned, n, num_codes, of_features);  // not for the feature 1
+      MultiplyTo(n - 1, learned, rows, weights_turned, n, num_codes, of_features);  // without the feature 1
       AddProducts(features, n, learned, num_codes, rows,
                   weights_gradient + (distances.per_group != 0 ? group * n * num_codes : 0));
       FeaturesBackward(distances, rows, features, block.InverseOf(group), of_features);
@@ -354,7 +357,7 @@ int ProductsBackward(const ee_distances* given, const float* shares, const float
     for (size_t group = 0; group < num_groups; ++group) {
       float* learned = learned_of_features + group * n * rows;
       Subtract(block.FeaturesOf(group), n, rows, origin + group * n, moved);
-      // The gradient of a product of x with itself is symmetric, so it may be taken by columns.
+      // The gradient of a product of x with itself is symmetric, so its columns can be used as rows.
       Multiply(moved, rows, products_gradient + group * n * n, n, n, learned);
       for (size_t i = 0; i < n; ++i) {
         const float of_sum = sums_gradient[group * n + i];

@@ -1,4 +1,4 @@
-// The functions of training.h for one instruction set each.
+// The functions of training.h for each instruction set.
 #ifndef EDGE_EMBED_TRAINING_KERNELS_H_
 #define EDGE_EMBED_TRAINING_KERNELS_H_
 

@@ -33,7 +33,7 @@ const Kernels* chosen = nullptr;
 
 const Kernels& Chosen() {
   const Kernels* kernels = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (kernels == nullptr) {  // several threads may find out at once; all find the same
+  if (kernels == nullptr) {  // several threads may select at the same time; all select the same kernels
     kernels = &Choose();
     __atomic_store_n(&chosen, kernels, __ATOMIC_RELAXED);
   }

@@ -67,7 +67,7 @@ def test_compress_figures_are_positive_and_ordered(report):
 def test_compressed_tables_have_equal_bytes_in_each_library(report):
     for found in report.measurements:
         for peer in found.peers:
-            if found.method == "ant":  # our rows share a number of weights, and may use fewer
+            if found.method == "ant":  # our rows share a total of weights, of which some may stay unused
                 assert found.ours.packed_bytes <= peer.packed_bytes
             else:
                 assert found.ours.packed_bytes == peer.packed_bytes
@@ -99,7 +99,7 @@ def test_seed_repeated_gives_same_tables(report):
     assert all(one.relative_error == errors[one.name] for one in everyone(again))
 
 
-def test_contenders_use_the_given_number_of_threads(monkeypatch):
+def test_contenders_use_given_number_of_threads(monkeypatch):
     seen = []
     timed = measuring.time_rounds
 

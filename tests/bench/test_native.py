@@ -57,7 +57,7 @@ def test_gather_is_precise_for_each_limit_of_memory(memory_bytes):
     packed = tt.random_table(np.random.default_rng(0), 50, 12, 3)
     ids, rows = np.arange(50).reshape(2, 25), np.empty((25, 12), np.float32)
     native.Gather(packed, memory_bytes)(ids, rows)
-    assert_as_precise_as_promised(packed, ids[-1], rows, units=8)  # 4 more for the merged cores
+    assert_as_precise_as_promised(packed, ids[-1], rows, units=8)  # 4 more for the prepacked cores
 
 
 def test_read_and_multiply_count_their_work():

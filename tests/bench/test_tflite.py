@@ -107,7 +107,7 @@ def test_tflite_file_is_measured_with_its_uses(bag):
             assert 0 < peer["cpu_ratio"]["low"] <= peer["cpu_ratio"]["median"] <= peer["cpu_ratio"]["high"]
 
 
-@pytest.mark.parametrize("runtime", ["litert", "tflite-runtime"])
+@pytest.mark.parametrize("runtime", ["litert", pytest.param("tflite-runtime", marks=pytest.mark.slow)])
 def test_random_tables_of_each_method_are_measured(runtime):
     if runtime == "tflite-runtime" and (reason := TFLITE_RUNTIME.reason_against()):
         pytest.skip(reason)

@@ -1,7 +1,7 @@
 """Cost of exporting a large table: ``python tests/benchmarks/export_cost.py`` prints time and peak memory.
 
-Every export runs in a process of its own. Peak memory is counted above that of a 1,000-row export before it, which
-is mostly imports, and given as a multiple of the packed bytes. Time on a shared machine is no more than a hint.
+Every export runs in a process of its own. Its peak memory is counted beyond that of a preceding 1,000-row export, which
+is mostly imports, and is given as a multiple of the packed bytes. Time on a shared machine is only a rough figure.
 """
 
 import json
@@ -25,7 +25,7 @@ STATES = ("trained", "frozen")
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one export: seconds after imports, peak bytes above a small export, bytes of the packed table."""
+    """Cost of one export: seconds after imports, peak bytes beyond a small export, bytes of the packed table."""
 
     seconds: float
     peak: int
@@ -37,7 +37,7 @@ class Cost:
 
 
 def measure(layer: str, state: str, rows: int = ROWS) -> Cost:
-    """Save and export a table of 1,000 rows and one of ``rows``."""
+    """Save and export a table of 1,000 rows and one of ``rows``, and return the cost of the second."""
     with tempfile.TemporaryDirectory() as folder:
         _child("save", folder, layer, state, "1000", str(rows))
         small, large = json.loads(_child("export", f"{folder}/1000.pt", f"{folder}/{rows}.pt"))
@@ -45,7 +45,9 @@ def measure(layer: str, state: str, rows: int = ROWS) -> Cost:
 
 
 def _child(*arguments: str) -> str:
-    threads = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # all, as for a user
+    threads = {
+        name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"
+    }  # all threads, as for a user
     command = [sys.executable, __file__, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=threads)
     if done.returncode:
@@ -90,7 +92,7 @@ def _measured_export(path: str) -> dict[str, float]:
 
 
 def _peak_bytes() -> int:
-    """Peak resident bytes of this process. ``ru_maxrss`` would start at what the parent process holds."""
+    """Return the peak resident bytes of this process; ``ru_maxrss`` would include those of the parent process."""
     status = Path("/proc/self/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""``--help``: nothing is cut, options stand in sections, and the examples are commands that there are."""
+"""``--help``: texts are complete, options are in sections, and the examples are valid commands."""
 
 import re
 import shlex
@@ -13,19 +13,19 @@ from edge_embed.cli.help import HelpCommand
 SECTIONED = [name for name, command in main.commands.items() if isinstance(command, HelpCommand)]
 
 
-def test_summaries_of_commands_are_whole_at_80_columns():
+def test_summaries_of_commands_are_complete_at_80_columns():
     shown = CliRunner().invoke(main, ["--help"], terminal_width=80).output
     listed = shown.partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == sorted(main.commands)
     assert all(re.fullmatch(r"  \w+ +[A-Z][^.]*\.", line) for line in listed)
 
 
-def test_commands_with_many_options_have_sections_and_examples():
+def test_commands_with_many_options_use_sectioned_help():
     assert {"compress", "bench", "export"} <= set(SECTIONED)
 
 
 @pytest.mark.parametrize("name", SECTIONED)
-def test_sections_list_every_option_once(name):
+def test_sections_list_each_option_once(name):
     command = main.commands[name]
     options = [parameter.name for parameter in command.params if isinstance(parameter, click.Option)]
     listed = [name for names in command.sections.values() for name in names]
@@ -41,13 +41,13 @@ def test_sections_list_every_option_once(name):
 
 
 @pytest.mark.parametrize("name", SECTIONED)
-def test_examples_parse_and_are_lines_of_the_help(name):
+def test_examples_parse_and_are_lines_of_help(name):
     shown = CliRunner().invoke(main, [name, "--help"], terminal_width=40).output
     for example in main.commands[name].examples:
         assert f"\n  edge-embed {example}\n" in shown
         word, *arguments = shlex.split(example)
         assert word == name
-        context = main.commands[name].make_context(name, arguments)  # raises for options that there are not
+        context = main.commands[name].make_context(name, arguments)  # raises if an option does not exist
         assert context.params
 
 
@@ -59,7 +59,7 @@ def test_completion_lists_commands_and_options():
 
 
 @pytest.mark.parametrize("folder", [".", "", ".."])
-def test_export_of_a_folder_without_a_name_asks_for_the_output(folder):
+def test_export_of_folder_without_name_asks_for_output(folder):
     done = CliRunner().invoke(main, ["export", folder, "--target", "onnx"])
     assert done.exit_code == 2
     assert "gives the file to write no name: say it, --output FILE.onnx" in done.output

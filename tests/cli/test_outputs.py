@@ -1,4 +1,4 @@
-"""An output that cannot be is refused before the work begins, by every command that has one."""
+"""Outputs that cannot be written: every command refuses them before its work begins."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_output_that_cannot_be_is_refused_before_the_work(command, files, tmp_path, monkeypatch):
+def test_output_that_cannot_be_written_is_refused_before_work(command, files, tmp_path, monkeypatch):
     def work(*_, **__):
         raise AssertionError("the work began")
 
@@ -57,7 +57,7 @@ def test_output_that_cannot_be_is_refused_before_the_work(command, files, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_folder_in_which_nothing_can_be_made_is_refused_by_the_python_functions(files, tmp_path):
+def test_python_functions_refuse_unwritable_folder(files, tmp_path):
     if not Path("/proc/self").is_dir():
         pytest.skip("/proc is not there")
     linear = nn.Linear(2, 2)

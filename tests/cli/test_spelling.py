@@ -1,4 +1,4 @@
-"""Messages name options as they are typed, and say which one a mistyped value is near."""
+"""Messages of commands: they name options as they are typed, and suggest the value nearest to a mistyped one."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def model(tmp_path_factory):
         ("--method row --bits 8", "--method: got 'row', did you mean 'rows'? expected dpq, opq, ant, tt, tr, low_rank"),
     ],
 )
-def test_refusal_of_compress_names_options_as_they_are_typed(model, tmp_path, options, message):
+def test_refusal_of_compress_names_options_as_typed(model, tmp_path, options, message):
     result = CliRunner().invoke(main, ["compress", str(model), "-o", str(tmp_path / "small.pt"), *options.split()])
     assert result.exit_code == 2
     assert message in result.stderr
@@ -49,17 +49,17 @@ def test_refusal_in_python_names_keywords(model):
         "table bits: its numbers are int8, expected floats",
     ],
 )
-def test_what_is_no_option_stays_as_it_is(message):
+def test_message_without_option_is_unchanged(message):
     assert spelled(message, main.commands["compress"]) == message
 
 
-def test_option_of_another_name_in_python_is_named_as_it_is_typed():
+def test_option_with_other_python_name_is_named_as_typed():
     command = main.commands["export"]
     assert spelled("tflite_sizes: got the dimension b", command) == "--tflite-size: got the dimension b"
     assert spelled("table words: tflite_table: got 'x'", command) == "table words: --tflite-table: got 'x'"
 
 
 @pytest.mark.parametrize(("target", "meant"), [("onxn", "onnx"), ("tflit", "tflite")])
-def test_mistyped_target_says_which_one_was_meant(model, tmp_path, target, meant):
+def test_mistyped_target_suggests_right_one(model, tmp_path, target, meant):
     with pytest.raises(edge_embed.BadInputError, match=f"did you mean '{meant}'"):
         edge_embed.export(model, target, tmp_path / "model")

@@ -1,4 +1,4 @@
-"""How wide tables are, and that no name in them is cut or broken."""
+"""Width of printed tables: they fit the terminal, and no name in them is truncated."""
 
 import io
 import json
@@ -51,8 +51,8 @@ def _printed(shown: object, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
-def test_tables_hold_whole_words_at_every_width(width):
-    """A word that is wider than the page is broken there, and nowhere cut."""
+def test_tables_show_whole_words_at_each_width(width):
+    """A word wider than the page is broken, but never truncated."""
     table = FoldedTable("table", "dense bytes", "packed (zipped)", title=f"{NAME}: sizes")
     table.add_row(NAME, "1,024,000", "101,056 (93,536)")
     printed = _printed(table, width)
@@ -67,7 +67,7 @@ def test_tables_hold_whole_words_at_every_width(width):
 
 
 @pytest.mark.parametrize("name", ["a[/b]", "a[red]b", ":smile:", "a\x1b[31mb", "a\nb"])
-def test_names_are_shown_as_they_are_in_reports_and_steer_no_terminal(name, tmp_path):
+def test_names_in_reports_are_complete_and_do_not_control_terminal(name, tmp_path):
     table = CompressedTable(name, 200, 16, 1, reason="not among the names that were given")
     report = CompressReport((table,), 100, 100)
     for shown in (str(report), report._repr_html_().replace("&nbsp;", " ")):
@@ -78,7 +78,7 @@ def test_names_are_shown_as_they_are_in_reports_and_steer_no_terminal(name, tmp_
 
 
 @pytest.mark.parametrize("name", ["a$b$", "$x", "a\x1b"])
-def test_a_plot_takes_any_name(name, tmp_path):
+def test_plot_accepts_any_table_name(name, tmp_path):
     pytest.importorskip("matplotlib", reason="the extra edge-embed[report] is not installed")
     model = nn.ModuleDict({"t": nn.Embedding(60, 8)})
     _, report = edge_embed.compress(nn.Sequential(model["t"]), "rows", bits=4)
@@ -87,7 +87,7 @@ def test_a_plot_takes_any_name(name, tmp_path):
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_inspect_shows_whole_words_where_the_table_is_wider_than_the_terminal(saved, width):
+def test_inspect_shows_whole_words_on_narrow_terminal(saved, width):
     out = io.StringIO()
     inspect_file(saved / "rows.pt").show(Console(file=out, width=width, force_terminal=True, no_color=True))
     words = out.getvalue().split()
@@ -95,15 +95,15 @@ def test_inspect_shows_whole_words_where_the_table_is_wider_than_the_terminal(sa
         assert word in words
     if width > len(NAME) + len("table: "):
         assert NAME in words
-    assert max(map(len, out.getvalue().splitlines())) <= width + 40  # colours count
+    assert max(map(len, out.getvalue().splitlines())) <= width + 40  # escape codes of colours count too
 
 
-def test_a_table_of_rounded_rows_is_called_rows_as_compress_calls_it(saved):
+def test_inspect_names_method_rows_as_compress_does(saved):
     assert "rows (as dpq) frozen" in str(edge_embed.inspect(saved / "rows.pt"))
 
 
-def test_reports_of_rounded_rows_call_them_rows_and_other_dpq_tables_dpq(saved, tmp_path):
-    """As `compress` calls them; programs still read the method of the packed form."""
+def test_reports_name_methods_rows_and_dpq_as_compress_does(saved, tmp_path):
+    """The JSON reports keep the method of the packed form."""
     edge_embed.compress(saved / "m.pt", "dpq", num_codes=16, num_groups=8, output=tmp_path / "dpq.pt")
     for name, model, expected in (("rows", saved / "rows.pt", "rows (as dpq)"), ("dpq", tmp_path / "dpq.pt", "dpq")):
         exported = edge_embed.export(model, "onnx", tmp_path / f"{name}.onnx")
@@ -119,7 +119,7 @@ def test_reports_of_rounded_rows_call_them_rows_and_other_dpq_tables_dpq(saved, 
 
 
 @pytest.mark.parametrize("columns", [None, "70", "200"])
-def test_columns_of_the_environment_count_where_output_is_no_terminal(saved, tmp_path, columns):
+def test_columns_variable_sets_width_without_terminal(saved, tmp_path, columns):
     line = ["compress", str(saved / "m.pt"), "-o", str(tmp_path / "c.pt"), "--method", "rows", "--bits", "8"]
     done = CliRunner(env={"COLUMNS": columns}).invoke(main, line)
     assert done.exit_code == 0, done.output
@@ -131,7 +131,7 @@ def test_columns_of_the_environment_count_where_output_is_no_terminal(saved, tmp
 
 
 @pytest.mark.parametrize("columns", ["0", "wide"])
-def test_a_width_that_is_none_is_not_taken(saved: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+def test_invalid_columns_variable_is_ignored(saved: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     expected = CliRunner().invoke(main, ["inspect", str(saved / "m.pt")]).stdout
     monkeypatch.setenv("COLUMNS", columns)

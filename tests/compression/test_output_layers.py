@@ -81,7 +81,7 @@ def test_linear_layer_that_is_whole_model_is_named_linear(tmp_path):
 
 
 class OneWeight(nn.Module):
-    """Rows of what is computed from a weight, and scores by the weight itself."""
+    """Rows of a table that is computed from a weight, and scores by the weight."""
 
     def __init__(self, compute):
         super().__init__()
@@ -93,6 +93,7 @@ class OneWeight(nn.Module):
 
 @pytest.mark.parametrize("compute", [nn.functional.normalize, lambda w: w[1:]], ids=["normalize", "slice"])
 def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, compute):
+    torch.manual_seed(0)
     model = OneWeight(compute)
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     rows, head = "words.weight", "words.weight_2"
@@ -104,4 +105,4 @@ def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, 
     assert reasons(compressed) == {rows: "", head: ""}
     assert compressed.report.compressed_bytes < 90 * 32 * 4
     ids = torch.tensor([[0, 7, 88]])
-    torch.testing.assert_close(compressed.model.run(ids)[0], model(ids), atol=0.1, rtol=0.01)
+    assert (compressed.model.run(ids)[0] - model(ids)).norm() < 0.03 * model(ids).norm()

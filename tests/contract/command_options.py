@@ -1,4 +1,4 @@
-"""Every command with its arguments and options, a line each, without the prose of ``--help``."""
+"""Lines of all arguments and options of the commands, without the prose of ``--help``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ def command_lines() -> Iterator[str]:
 
 
 def _parameter(parameter: click.Parameter) -> str:
-    """In the order of the command for arguments; what is not said is click's usual."""
+    """Return the line of a parameter; omitted properties have click's defaults."""
     words = ["/".join(filter(None, (" ".join(parameter.opts), " ".join(parameter.secondary_opts))))]
     if isinstance(parameter, click.Argument):
         words = [f"argument {parameter.name}"]
@@ -33,7 +33,7 @@ def _parameter(parameter: click.Parameter) -> str:
 
 
 def _type(kind: click.ParamType) -> str:
-    """The name of a type, and what it allows."""
+    """Return the name of a type with its limits."""
     limits: dict[str, Any] = {
         key: value
         for key, value in kind.to_info_dict().items()

@@ -1,6 +1,6 @@
-"""The golden tables as files of every kind: names, operators and attributes in words, and content as hashes.
+"""Lines of the golden tables in files of every kind: names, operators and attributes as text, content as hashes.
 
-What a file says of the version that wrote it is left out of its hash.
+The hash of an ONNX file excludes the version of its producer.
 """
 
 import hashlib
@@ -28,12 +28,13 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 _EXAMPLE = torch.tensor([[0, 1], [1, 0]])
 _MODES = ("sum", "mean", "max")
 _HASH = re.compile(r"[0-9a-f]{64}")
-# Heads take longest to export: those of a file for each body that differs, in TFLite those of two methods.
+# Output layers take longest to export: ONNX exports those of one file for each different body, TFLite those of two
+# methods.
 _WITH_HEADS = {"onnx": ("ant_v1", "dpq_scaled_v1", "dpq_v1", "tt_v1"), "tflite": ("ant_v1", "dpq_v1")}
 
 
 class Uses(nn.Module):
-    """All uses of tables: rows, a bag in another mode for each, and with heads logits and the largest of them."""
+    """A model with all uses of tables: rows, bags with a mode for each table, and optionally logits and top-k."""
 
     def __init__(self, tables: Mapping[str, PackedTable], with_heads: bool) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ def _layer(table: PackedTable) -> CompressedEmbedding:
 
 
 def packed_lines() -> Iterator[str]:
-    """Hashes of what we write today of the tables in the golden files."""
+    """Yield hashes of packed files that the current version writes from the golden tables."""
     with tempfile.TemporaryDirectory() as folder:
         for golden in sorted(GOLDEN.glob("*.safetensors")):
             save_tables(Path(folder, golden.name), load_tables(golden))
@@ -77,7 +78,7 @@ def packed_lines() -> Iterator[str]:
 
 
 def onnx_lines() -> Iterator[str]:
-    """Golden tables and golden programs as ONNX files."""
+    """Yield the lines of ONNX files of golden tables and golden programs."""
     for name, program in _programs("onnx"):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.onnx")
@@ -86,7 +87,7 @@ def onnx_lines() -> Iterator[str]:
 
 
 def tflite_lines() -> Iterator[str]:
-    """The same as TFLite files."""
+    """Yield the lines of TFLite files of golden tables and golden programs."""
     for name, program in _programs("tflite"):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.tflite")
@@ -99,7 +100,7 @@ def _programs(target: str) -> Iterator[tuple[str, Program]]:
         sizes = {name: len(table.tensors()) for name, table in load_tables(golden).items()}
         for size in sorted(
             set(sizes.values())
-        ):  # tables of one method share a body in ONNX, which takes as many tensors
+        ):  # tables of one method share a body in ONNX, which requires one number of tensors
             names = tuple(name for name in sizes if sizes[name] == size)
             yield f"{golden.stem} {' '.join(names)}", _captured(golden, names, golden.stem in _WITH_HEADS[target])
     yield from ((golden.stem, workflow.load(golden)) for golden in sorted(GOLDEN.glob("*.pt")))
@@ -107,7 +108,7 @@ def _programs(target: str) -> Iterator[tuple[str, Program]]:
 
 @cache
 def _captured(golden: Path, names: tuple[str, ...], with_heads: bool) -> Program:
-    """Once for both targets: it takes as long as an export."""
+    """Capture a program once for both targets, as it takes as long as an export."""
     tables = load_tables(golden)
     return workflow.load(Uses({name: tables[name] for name in names}, with_heads).eval(), _EXAMPLE)
 
@@ -157,7 +158,7 @@ def _tflite_file(path: Path) -> Iterator[str]:
 
 
 def _shown(name: str, line: str) -> str:
-    """A line that says which file it is of, with a quarter of every hash."""
+    """Return a line with the name of its file, and a quarter of every hash."""
     return f"{name}: {_HASH.sub(lambda found: found[0][:16], line)}"
 
 

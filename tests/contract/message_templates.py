@@ -1,6 +1,6 @@
-"""Every message template in the source: what an error or a warning is made with, its placeholders as ``{}``.
+"""Lines of all message templates of errors and warnings in the source, with ``{}`` for placeholders.
 
-A name is followed to the texts that its function or module assigns to it; ``(a|b)`` is one of several.
+A name is replaced by the texts that its function or module assigns to it; ``(a|b)`` stands for one of several texts.
 """
 
 import ast
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Besides classes of errors: functions that make one, click's own, and warnings.
+# Functions, besides classes of errors, that receive messages: makers of errors, click's error, and warnings.
 _MAKERS = ("damaged", "BadParameter", "warn", "warning")
 
 Texts = Mapping[str, Sequence[ast.expr]]
@@ -23,7 +23,7 @@ def message_lines() -> Iterator[str]:
 
 
 class _Messages(ast.NodeVisitor):
-    """Collects the templates of a file."""
+    """Visitor that collects the templates of a file."""
 
     def __init__(self, lines: set[str]) -> None:
         self._lines, self._scopes = lines, [dict[str, Sequence[ast.expr]]()]
@@ -48,7 +48,7 @@ class _Messages(ast.NodeVisitor):
 
 
 def _assigned(nodes: Sequence[ast.AST]) -> dict[str, Sequence[ast.expr]]:
-    """What each name is assigned, in the order of the source."""
+    """Return the expressions assigned to each name, in the order of the source."""
     found: dict[str, list[ast.expr]] = {}
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -57,7 +57,7 @@ def _assigned(nodes: Sequence[ast.AST]) -> dict[str, Sequence[ast.expr]]:
 
 
 def _template(node: ast.expr, known: Texts, depth: int = 0) -> str:
-    """The text of an expression, ``{}`` where only a run could tell it."""
+    """Return the text of an expression, with ``{}`` for parts that are known only at run time."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value.replace("\n", "\\n")
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""What ``edge_embed.__all__`` names: signatures, and the methods and fields of classes."""
+"""Lines of the public names in ``edge_embed.__all__``: signatures, and the methods and fields of classes."""
 
 import dataclasses
 import inspect
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 import edge_embed
 
-# Where an object lies in memory and which module holds it is no promise; what numpy spells out is `ArrayLike`.
+# Addresses and modules of objects are not part of the contract; numpy's expanded union is shown as `ArrayLike`.
 _DROPPED = re.compile(r" at 0x[0-9a-f]+|\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])")
 
 
@@ -22,7 +22,7 @@ def public_lines() -> Iterator[str]:
         elif callable(value):
             yield f"{name}{_signature(value)}"
         else:
-            yield f"{name}: {type(value).__name__}"  # the version has another value in each
+            yield f"{name}: {type(value).__name__}"  # only the type, as each version has another value
 
 
 def _class_lines(name: str, kind: type) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _class_lines(name: str, kind: type) -> Iterator[str]:
 
 
 def _is_ours(kind: type, member: str) -> bool:
-    """Whether a class of this package defines it, not one of torch's or Python's."""
+    """Return whether a class of this package defines a member, and not one of torch or Python."""
     owner = next(base for base in kind.__mro__ if member in vars(base))
     return owner.__module__.startswith("edge_embed")
 
@@ -49,6 +49,6 @@ def _is_ours(kind: type, member: str) -> bool:
 def _signature(value: Any) -> str:
     try:
         signature = inspect.signature(value)
-    except ValueError:  # of a class of Python's, which errors have theirs from
+    except ValueError:  # inherited from a class of Python, as by errors
         return ""
     return _DROPPED.sub("", str(signature).replace(str(ArrayLike), "ArrayLike"))

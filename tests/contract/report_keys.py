@@ -1,6 +1,6 @@
-"""The keys of every JSON report, and the exit codes of errors.
+"""Lines of the keys of every JSON report, and of the exit codes of errors.
 
-Each report is made up from the types of its fields: every field that can be there is, every list has one item.
+Each report is generated from the types of its fields: every optional field is present, and every list has one item.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ def _below(kind: type[EdgeEmbedError]) -> Iterator[type[EdgeEmbedError]]:
 
 
 def made_up(kind: Any) -> Any:
-    """A value of a type, as full as it can be."""
+    """Return a value of a type with all optional parts."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -73,7 +73,7 @@ def _collection(origin: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _paths(value: Any) -> Iterator[str]:
-    """``.key`` of objects and ``[]`` of lists, down to plain values."""
+    """Yield the paths to all values, with ``.key`` for objects and ``[]`` for lists."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             yield f".{key}"

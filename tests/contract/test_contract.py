@@ -1,6 +1,6 @@
-"""What must not change, in text files beside this one: who changes it on purpose writes them anew.
+"""Contracts with users, recorded in the text files of this folder.
 
-python tests/contract/test_contract.py
+After an intended change, this command writes the files again: python tests/contract/test_contract.py
 """
 
 import difflib

@@ -1,9 +1,9 @@
 """Pages of the documentation, their fenced blocks, and runs of them.
 
 The words behind the fence say what happens to a block. ``python`` runs as a program and ``sh`` as a script. All blocks
-of a page run in order, in one folder. ``toml`` is written to ``edge-embed.toml`` there, and ``text output`` is compared
-with the output of the block before. A page with ``after: PAGE`` in its front matter runs in a copy of the folder that
-the other page leaves.
+of a page run in order, in one folder. ``toml`` is written to ``edge-embed.toml`` there, or to a name behind the word,
+and ``text output`` is compared with the output of the block before. A page with ``after: PAGE`` in its front matter
+runs in a copy of the folder that the other page leaves.
 """
 
 import os
@@ -39,7 +39,12 @@ class Block:
     @property
     def is_run(self) -> bool:
         """Return whether the page runs the block in its folder."""
-        return self.language in {"python", "toml", "text output"} or (self.language == "sh" and not self.is_make)
+        return self.language.split()[0] in {"python", "toml"} or self.language == "text output" or self.is_script
+
+    @property
+    def is_script(self) -> bool:
+        """Return whether the block is a shell script of the page."""
+        return self.language == "sh" and not self.is_make
 
     @property
     def is_make(self) -> bool:
@@ -134,8 +139,9 @@ class Runs:
             return run(self._warm.program(block.text), folder).stdout
         if block.language == "sh":
             return run(["bash", "-euo", "pipefail", "-c", block.text], folder, PATH=self._path).stdout
-        if block.language == "toml":
-            (folder / "edge-embed.toml").write_text(block.text, encoding="utf-8")
+        if block.language.startswith("toml"):
+            name = block.language.removeprefix("toml").strip() or "edge-embed.toml"
+            (folder / name).write_text(block.text, encoding="utf-8")
         else:
             assert [line.rstrip() for line in printed.splitlines()] == block.text.splitlines()
         return printed

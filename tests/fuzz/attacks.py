@@ -1,8 +1,8 @@
-"""Files that try to run code, or to confuse whoever reads them: each known attack on a saved program.
+"""Known attacks on saved programs: files that try to run code or to confuse a reader.
 
-An archive is a dict from member name (below the top folder) to bytes; an attack changes one in place. Each
-payload would create the file ``canary``. What must happen is in the name of the table the attack is in:
-`REFUSED` (BadInputError) or `IGNORED` (a field that is not read, so the program reads as if it were clean).
+An archive is a dict from member name (below the top folder) to bytes, and an attack changes one in place. Each
+payload would create the file ``canary``. The table of an attack states the expected result: `REFUSED`
+(BadInputError) or `IGNORED` (the field is not read, so the program reads like a clean one).
 """
 
 import functools
@@ -30,7 +30,7 @@ CONSTANTS = "data/constants/model_constants_config.json"
 SAMPLES = "data/sample_inputs/model.pt"
 EXTRA = "extra/edge_embed.json"
 
-# A module that nothing imports by accident; hostile tree specs name it.
+# A module that no other code imports; hostile tree specs name it.
 IMPORTED = "this"
 
 REFUSED: dict[str, Attack] = {}
@@ -38,7 +38,7 @@ IGNORED: dict[str, Attack] = {}
 
 
 class Net(nn.Module):
-    """Small, but with everything a description can hold: lists, shape arithmetic, constants, two inputs."""
+    """A small model with every kind of entry of a description: lists, shape arithmetic, constants, two inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def _clean() -> bytes:
 
 
 def clean() -> Members:
-    """A good archive, small but with every member kind."""
+    """Return the members of a valid, small archive with every kind of member."""
     return unpack(_clean())
 
 
@@ -77,7 +77,7 @@ def unpack(archive: bytes) -> Members:
 
 
 def pack(members: Members, top: str = "archive/") -> bytes:
-    """The archive with right checksums, uncompressed."""
+    """Return the uncompressed archive with right checksums."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
@@ -86,14 +86,14 @@ def pack(members: Members, top: str = "archive/") -> bytes:
 
 
 def hostile(attack: Attack, canary: Path) -> bytes:
-    """The clean archive after one attack."""
+    """Return the clean archive after one attack."""
     members = clean()
     attack(members, canary)
     return pack(members)
 
 
 class _Payload:
-    """Unpickles to a call of `os.mkdir`; harmless, visible, and it needs no shell."""
+    """Object that unpickles to a call of `os.mkdir`: harmless, visible, and without a shell."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -103,14 +103,14 @@ class _Payload:
 
 
 def pickled(canary: Path) -> bytes:
-    """A ``torch.save`` file whose loading creates ``canary``."""
+    """Return a ``torch.save`` file that creates ``canary`` when it is loaded."""
     file = io.BytesIO()
     torch.save(_Payload(canary), file)
     return file.getvalue()
 
 
 def expression(canary: Path) -> str:
-    """Python that creates ``canary`` when it is evaluated."""
+    """Return a Python expression that creates ``canary`` when it is evaluated."""
     return f"__import__('os').mkdir({str(canary)!r})"
 
 
@@ -122,7 +122,7 @@ def edit(members: Members, name: str, change: Callable[[Any], None]) -> None:
 
 
 def _attack(table: dict[str, Attack], member: str = MODEL) -> Callable[[Callable[[Any, str], None]], Any]:
-    """Register an edit of the JSON in ``member``; it also gets the payload as an expression."""
+    """Register an edit of the JSON in ``member``, which receives the payload as an expression too."""
 
     def register(change: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
         def attack(members: Members, canary: Path) -> None:
@@ -192,7 +192,7 @@ def node_names_for_code_generation(model: Any, payload: str) -> None:
 
 
 def weight_names_for_code_generation(members: Members, canary: Path) -> None:
-    """A weight may have any printable name: it is a key of a table, never source code."""
+    """Give a weight a name with code: any printable name is valid, as a key of a table and not as source code."""
     name = f"head.x); {expression(canary).replace('.', '')} #"
     for member in (WEIGHTS, MODEL):
         members[member] = members[member].replace(b'"head.weight"', json.dumps(name).encode())

@@ -1,7 +1,7 @@
-"""Changes inside containers: what is in them is another, and lengths, offsets, checksums and hashes are right again.
+"""Changes of the content of containers, with lengths, offsets, checksums and hashes that are right again.
 
-A mutant of bytes alone rarely gets past the first checksum. Each function here takes a whole file and gives one that is
-whole as its container sees it; `passes` of a reader (driver.py) counts that.
+A mutant of bytes alone rarely passes the first checksum. Each function here changes a valid file into one that its
+container accepts; `passes` of a reader (driver.py) counts these files.
 """
 
 import ast
@@ -33,13 +33,13 @@ _DTYPES = ("<i8", "<i4", ">i8", "|u1", "<f4", "<f8", "|O", "<U3", "<U0", "|S0", 
 
 
 def unzipped(data: bytes) -> Members:
-    """The members of a zip archive by their whole names."""
+    """Return the members of a zip archive by their full names."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 def zipped(members: Members, method: int = zipfile.ZIP_STORED) -> bytes:
-    """An archive with right checksums."""
+    """Return an archive with right checksums."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, content in members.items():
@@ -50,7 +50,7 @@ def zipped(members: Members, method: int = zipfile.ZIP_STORED) -> bytes:
 
 
 def change_zip(random_: random.Random, data: bytes, change: Change, method: int = zipfile.ZIP_STORED) -> bytes:
-    """One member changed, and sometimes left out, doubled under another name, or of another's content."""
+    """Change one member, remove it, rename it, or give it the content of another."""
     members = unzipped(data)
     name = random_.choice(list(members))
     action = random_.randrange(12)
@@ -67,7 +67,7 @@ def change_zip(random_: random.Random, data: bytes, change: Change, method: int 
 
 
 def is_zip(data: bytes) -> bool:
-    """Whether all checksums of an archive are right."""
+    """Return whether all checksums of an archive are right."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             return file.testzip() is None
@@ -76,7 +76,7 @@ def is_zip(data: bytes) -> bool:
 
 
 def change_npy(random_: random.Random, data: bytes) -> bytes:
-    """Another shape, type, order or header in an array, its length right; or other numbers."""
+    """Change shape, type, order or header of an array, with the right length of the header, or change its numbers."""
     action = random_.randrange(8)
     if not data.startswith(b"\x93NUMPY") or action == 0:
         return change_bytes(random_, data)
@@ -102,12 +102,12 @@ def _npy(header: bytes, content: bytes) -> bytes:
 
 
 def is_npy(data: bytes) -> bool:
-    """Whether an array begins as one, with a header of the length that it says."""
+    """Return whether a file starts like an array and is long enough for its header."""
     return data.startswith(npy.MAGIC_PREFIX) and len(data) >= 10 + int.from_bytes(data[8:10], "little")
 
 
 def change_pickle(random_: random.Random, data: bytes) -> bytes:
-    """Opcodes of a pickle left out, repeated, or with other arguments; the stream stays one."""
+    """Remove, repeat or replace opcodes of a pickle, or change their arguments; the result is a stream of opcodes."""
     try:
         at = [position for _, _, position in pickletools.genops(data)]
     except Exception:
@@ -132,7 +132,7 @@ def change_pickle(random_: random.Random, data: bytes) -> bytes:
 
 
 def change_json(random_: random.Random, data: bytes) -> bytes:
-    """Other values in JSON, or sometimes JSON of another kind."""
+    """Change values in JSON, or replace the JSON by an unusual one."""
     if random_.random() < 0.08:
         return random_.choice(
             (b"[" * 5000, b"9" * 5000, b"{}", b"[]", b"null", b'"x"', b"1e400", b"[" * 200 + b"]" * 200)
@@ -144,7 +144,7 @@ def change_json(random_: random.Random, data: bytes) -> bytes:
 
 
 def is_json(data: bytes) -> bool:
-    """Whether this is JSON."""
+    """Return whether the data is JSON."""
     try:
         json.loads(data)
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ def is_json(data: bytes) -> bool:
 
 
 def change_member(random_: random.Random, data: bytes) -> bytes:
-    """A member of an archive, by what it is."""
+    """Change a member of an archive in a way that fits its format."""
     if data.startswith(b"\x93NUMPY"):
         return change_npy(random_, data)
     if data.startswith(b"PK"):
@@ -166,7 +166,7 @@ def change_member(random_: random.Random, data: bytes) -> bytes:
 
 
 def change_safetensors(random_: random.Random, data: bytes, metadata: Change = change_json) -> bytes:
-    """Another tensor, whose length and offsets are right again, or something else in the header."""
+    """Change a tensor, with right length and offsets, or an entry of the header."""
     (length,) = struct.unpack_from("<Q", data)
     header, content = json.loads(data[8 : 8 + length]), data[8 + length :]
     about, entries = header.pop("__metadata__", None), list(header.items())
@@ -219,7 +219,7 @@ def _safetensors(about: dict[str, str] | None, header: dict[str, Any], tensors: 
 
 
 def is_safetensors(data: bytes) -> bool:
-    """Whether the library takes a file."""
+    """Return whether the safetensors library accepts a file."""
     try:
         safetensors.deserialize(data)
     except Exception:
@@ -228,7 +228,7 @@ def is_safetensors(data: bytes) -> bool:
 
 
 def hashed_again(data: bytes, key: str = "edge_embed") -> bytes:
-    """A file of packed tables with the hashes of its tensors and of its manifest as they have to be."""
+    """Return a file of packed tables with right hashes of its tensors and of its manifest."""
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
     try:
@@ -250,12 +250,12 @@ def _canonical(value: Any) -> bytes:
 
 
 def change_gzip(random_: random.Random, data: bytes, change: Change) -> bytes:
-    """Other content, with the checksum of that."""
+    """Change the content of a gzip file, with the checksum of the new content."""
     return gzip.compress(change(random_, gzip.decompress(data)), 1, mtime=0)
 
 
 def is_gzip(data: bytes) -> bool:
-    """Whether a stream can be uncompressed and its checksum is right."""
+    """Return whether a stream can be decompressed and its checksum is right."""
     try:
         gzip.decompress(data)
     except Exception:
@@ -264,7 +264,7 @@ def is_gzip(data: bytes) -> bool:
 
 
 def change_lines(random_: random.Random, data: bytes) -> bytes:
-    """Lines and fields of a text left out, repeated, or of another kind; the text stays one of lines."""
+    """Remove, repeat or change lines and fields of a text, which remains a text of lines."""
     lines = data.split(b"\n")
     for _ in range(random_.choice((1, 1, 3))):
         at, action = random_.randrange(len(lines)), random_.randrange(5)
@@ -281,12 +281,12 @@ def change_lines(random_: random.Random, data: bytes) -> bytes:
 
 
 def change_numbers(random_: random.Random, data: bytes, layouts: dict[int, str]) -> bytes:
-    """One of the numbers of a binary header another; the rest as it is.
+    """Change one or two numbers of a binary header.
 
     Args:
-        random_: draws.
+        random_: source of random numbers.
         data: the file.
-        layouts: of `struct`, by their places.
+        layouts: formats of `struct`, by the offsets of the numbers.
     """
     changed = bytearray(data)
     for at, layout in random_.sample(list(layouts.items()), random_.choice((1, 1, 2))):
@@ -301,7 +301,7 @@ def change_numbers(random_: random.Random, data: bytes, layouts: dict[int, str])
 
 
 def saved_array(array: Any) -> bytes:
-    """A ``.npy`` file."""
+    """Return an array as a ``.npy`` file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()

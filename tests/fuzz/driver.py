@@ -1,10 +1,15 @@
-"""What all fuzz targets share: mutations, what counts as a finding, and the loop.
+"""Driver of all fuzz targets: mutations, definition of a finding, and the loop.
 
-A finding is another exception than those that the reader promises, an effect (a file opened for writing, a process, a
-socket, a hostile import: seen by an audit hook), a file that appears, or more memory or a longer time than a small file
-is worth. Findings are written to ``--findings`` (default: the working folder), and the exit status is 1; so it is where
-fewer than half of the files pass the checks of their container, such as the checksums of an archive: they would test
-little else. ``--atheris``, with its own options behind, is coverage-guided where atheris is installed.
+A finding is one of these:
+
+- an exception that the reader does not document,
+- an effect that an audit hook sees: a file opened for writing, a process, a socket, a hostile import,
+- a file that appears,
+- more memory or time than the limits for a small file.
+
+Findings are written to ``--findings`` (default: the working folder), and the exit status is 1. The exit status is also
+1 if fewer than half of the files pass the checks of their container, such as the checksums of an archive. Such a run
+would test little else. ``--atheris``, followed by its own options, runs coverage-guided where atheris is installed.
 """
 
 import argparse
@@ -22,16 +27,16 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-_MEMORY = 4 << 30  # address space above the start; the mutants are a few 10 KB
+_MEMORY = 4 << 30  # of address space beyond the start; mutants have some 10 KB
 _RESIDENT = 1 << 30
-_SECONDS = 120  # of the wall, for what takes milliseconds: nothing else comes near
+_SECONDS = 120  # of wall time; a file usually takes milliseconds
 _LEAST_PASSING = 0.5
 _EFFECTS = (
     "os.", "shutil.", "subprocess.", "socket.", "urllib.", "ctypes.dlopen", "webbrowser.", "pty.",
 )  # fmt: skip
 _HARMLESS = ("os.listdir", "os.scandir", "os.fwalk", "os.walk")
 
-# What JSON values become.
+# Replacements of JSON values.
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 1e308, 0.5, "", "x", "ids", "NaN",
     "../../x", "/etc/passwd", "a.b.c", "__class__", "forward", "\ud800", "\x00", "x" * 300, [], {}, [[]], [None],
@@ -39,11 +44,11 @@ VALUES: list[Any] = [
 
 
 class Finding(Exception):
-    """A file did what no file may do."""
+    """A file caused an effect, an error or a use of resources that no file may cause."""
 
 
 class Effects:
-    """Raises at the first effect while it is armed."""
+    """Audit hook that raises at the first effect while it is armed."""
 
     def __init__(self, hostile_import: str = "") -> None:
         self.armed = False
@@ -62,17 +67,17 @@ class Effects:
 
 @dataclass(frozen=True)
 class Reader:
-    """What is fuzzed.
+    """The target of fuzzing.
 
     Attributes:
-        name: of the file that it reads.
-        read: reads it.
-        refusals: what it may raise.
-        mutant: makes a file; the same generator state gives the same bytes.
-        sound: a file that is accepted.
-        hostile_import: a module that no file may get imported.
-        passes: whether the checks of the container itself, such as its checksums, let a file through.
-        beside: files that lie in the same folder, by name.
+        name: name of the file that it reads.
+        read: function that reads the file.
+        refusals: errors that it may raise.
+        mutant: function that makes a file; the same generator state gives the same bytes.
+        sound: a file that it accepts.
+        hostile_import: a module that reading must not import.
+        passes: function that returns whether the checks of the container, such as its checksums, accept a file.
+        beside: other files of the same folder, by name.
     """
 
     name: str
@@ -86,7 +91,7 @@ class Reader:
 
 
 def change_bytes(random_: random.Random, data: bytes) -> bytes:
-    """Some bytes changed, cut out or put in."""
+    """Change, remove or insert some bytes."""
     changed = bytearray(data)
     for _ in range(random_.choice((1, 1, 2, 8, 32))):
         at = random_.randrange(len(changed) + 1)
@@ -105,7 +110,7 @@ def change_bytes(random_: random.Random, data: bytes) -> bytes:
 
 
 def change_values(random_: random.Random, content: Any, values: list[Any] = VALUES) -> None:
-    """One value of nested lists and dicts changed, deleted, repeated or renamed, in place."""
+    """Change, delete, repeat or rename one value of nested lists and dicts in place."""
     places = list(_places(content))
     if not places:
         return
@@ -133,7 +138,7 @@ def _copy(value: Any) -> Any:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (container, key) below ``value``."""
+    """Yield every (container, key) below ``value``."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -149,10 +154,10 @@ def _peak() -> int:
 
 
 def check(reader: Reader, data: bytes, path: Path, effects: Effects, most_bytes: float = inf) -> bool:
-    """Read ``data``; True if it was accepted.
+    """Read ``data``, and return whether the reader accepts it.
 
     Raises:
-        Finding: if the reader did anything but read, or refuse.
+        Finding: the reader did something else than accept or refuse the file.
     """
     path.write_bytes(data)
     before = sorted(path.parent.iterdir())
@@ -219,7 +224,7 @@ def _atheris(target: Callable[[bytes], bool], options: list[str]) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What every fuzz target can be told."""
+    """Add the options of every fuzz target."""
     parser.add_argument("--seconds", type=float, default=inf)
     parser.add_argument("--iterations", "--count", type=float, default=inf)
     parser.add_argument("--seed", type=int, default=0)
@@ -229,7 +234,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(reader: Reader, arguments: argparse.Namespace, rest: list[str]) -> int:
-    """Fuzz, or replay a finding; the exit status."""
+    """Fuzz a reader or replay a finding, and return the exit status."""
     effects = Effects(reader.hostile_import)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / reader.name
@@ -241,7 +246,7 @@ def run(reader: Reader, arguments: argparse.Namespace, rest: list[str]) -> int:
             (path.parent / name).write_bytes(content)
         signal.signal(signal.SIGALRM, _too_long)
         path.write_bytes(reader.sound)
-        reader.read(path)  # what is imported lazily is imported now
+        reader.read(path)  # triggers the lazy imports before the limits are set
         most_bytes = _peak() + _RESIDENT
         if arguments.replay:
             print("accepted" if target(arguments.replay.read_bytes()) else "refused")

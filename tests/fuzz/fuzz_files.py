@@ -1,12 +1,12 @@
-"""Fuzz targets for all readers of files: whatever is in a file, only their refusals may come out.
+"""Fuzz targets for all readers of files: for any content, a reader may only accept or raise its refusals.
 
-    python tests/fuzz/fuzz_files.py all --count 10000          # every reader; the result of that is in RESULTS.md
+    python tests/fuzz/fuzz_files.py all --count 10000          # every reader; RESULTS.md has the result
     python tests/fuzz/fuzz_files.py packed onnx --count 1e6    # two of them
     python tests/fuzz/fuzz_files.py packed --replay finding.safetensors
 
-TMPDIR=/dev/shm spares the disk, and most of the time. Other options, and what a finding is: `driver.py`. Most mutants
-change what is inside a container, whose lengths and checksums are made right again (`containers.py`); the rest change
-bytes. At least half have to pass the container's own checks, which is counted.
+TMPDIR=/dev/shm avoids the disk and most of the time. `driver.py` documents the other options and defines a finding.
+Most mutants change the content of a container and correct its lengths and checksums (`containers.py`); the rest change
+bytes. At least half of the mutants must pass the checks of the container.
 """
 
 import argparse
@@ -53,7 +53,7 @@ from edge_embed.validation.saved_inputs import load_inputs
 
 
 class Model(tflite_files.Model):
-    """The same tables, one of them as a head too."""
+    """The same tables, one of them also as an output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def _program() -> Program:
 
 
 def packed() -> Reader:
-    """Packed tables: a JSON header, then the tensors."""
+    """Return the reader of packed tables: a JSON header, then the tensors."""
     tables = workflow.lower(Model(), torch.tensor([[1, 2]])).tables
     sound = _written("tables.safetensors", lambda path: save_tables(path, tables))
 
@@ -78,7 +78,7 @@ def packed() -> Reader:
         kind = random_.random()
         if kind < 0.2:
             return change_bytes(random_, sound)
-        if kind < 0.6:  # other tensors, and sometimes hashes that say so
+        if kind < 0.6:  # other tensors, mostly with new hashes
             changed = containers.change_safetensors(random_, sound)
             return containers.hashed_again(changed) if random_.random() < 0.8 else changed
         (length,) = struct.unpack_from("<Q", sound)
@@ -105,7 +105,7 @@ def _change_inside(random_: random.Random, metadata: dict[str, str]) -> None:
 
 
 def onnx_file() -> Reader:
-    """Exported files as `inspect --verify` reads them."""
+    """Return the reader of exported ONNX files for `inspect --verify`."""
     program = _program()
     sound = _written("model.onnx", lambda path: workflow.export(program, "onnx", path))
     read, refusals = partial(inspect_file, verify=True), (BadInputError, ParityError)
@@ -113,7 +113,7 @@ def onnx_file() -> Reader:
 
 
 def _onnx_mutant(sound: bytes) -> Callable[[random.Random], bytes]:
-    """Changes bytes of an ONNX file, or fields of its messages."""
+    """Return a function that changes bytes of an ONNX file, or fields of its messages."""
     model = onnx.load_from_string(sound)
 
     def mutant(random_: random.Random) -> bytes:
@@ -129,7 +129,7 @@ def _onnx_mutant(sound: bytes) -> Callable[[random.Random], bytes]:
 
 
 def _change_message(random_: random.Random, message: Message) -> None:
-    """One field somewhere in a protobuf message; the deeper the likelier, as in a walk at random."""
+    """Change one field of a protobuf message or of its submessages, chosen by a random walk."""
     fields = message.ListFields()
     if not fields:
         return
@@ -164,13 +164,13 @@ def _other(random_: random.Random, value: Any) -> Any:
         return change_bytes(random_, value)
     if isinstance(value, float):
         return random_.choice((0.0, -1.0, float("nan"), float("inf")))
-    if random_.random() < 0.7 or value == 2**31 - 1:  # the largest that every field takes
+    if random_.random() < 0.7 or value == 2**31 - 1:  # the largest value of every field type
         return random_.choice((0, 1, -1, 2, 7, 16, 2**31 - 1, -(2**31)))
     return int(value) + 1
 
 
 def inputs() -> Reader:
-    """Saved inputs of a validation: arrays in an archive."""
+    """Return the reader of saved inputs of a validation: arrays in an archive."""
     program = _program()
     file = io.BytesIO()
     np.savez(file, names=np.array(["one", "two"]), seed=np.array(0), **{"0/ids": [[1, 2]], "1/ids": [[3]]})
@@ -186,7 +186,7 @@ def inputs() -> Reader:
 
 
 def counts() -> Reader:
-    """How often rows come up: one array."""
+    """Return the reader of counts of rows: one array."""
     sound = containers.saved_array(np.arange(400.0))
 
     def mutant(random_: random.Random) -> bytes:
@@ -196,7 +196,7 @@ def counts() -> Reader:
 
 
 def tensors() -> Reader:
-    """Outputs of a target: names, types and shapes, each with a length."""
+    """Return the reader of outputs of a target: names, types and shapes, each with a length."""
     arrays = {"logits": np.ones((2, 3), np.float32), "text": np.array(["a", "bc"], object), "ids": np.array([1])}
     sound = _written("0.out", lambda path: write_tensors(path, arrays))
     header = dict.fromkeys(range(12, len(sound) - 8, 4), "<i")
@@ -239,7 +239,7 @@ drop = 0.01
 
 
 def budget() -> Reader:
-    """What `check` requires. A line may be another's value, so that types and units meet keys they are not for."""
+    """Return the reader of budgets of `check`. A mutant gives a key the value of another, with a wrong type or unit."""
     lines = _BUDGET.strip().split(b"\n")
 
     def mutant(random_: random.Random) -> bytes:
@@ -262,7 +262,7 @@ def _is_toml(data: bytes) -> bool:
 
 
 def report() -> Reader:
-    """An earlier report."""
+    """Return the reader of baselines, which are earlier reports."""
     content = {
         "kind": KIND,
         "schema_version": SCHEMA_VERSION,
@@ -282,7 +282,7 @@ def report() -> Reader:
 
 
 def ort_file() -> Reader:
-    """Optimised models in the format of ONNX Runtime."""
+    """Return the reader of optimised models in the format of ONNX Runtime."""
     program = _program()
 
     def write(path: Path) -> None:
@@ -303,7 +303,7 @@ def ort_file() -> Reader:
 
 
 def _is_ort(data: bytes) -> bool:
-    """Whether the graph of a flatbuffer, and every initializer, is where it says."""
+    """Return whether the offsets of the graph and of every initializer in a flatbuffer are valid."""
     try:
         graph = InferenceSession.GetRootAs(data, 0).Model().Graph()
         return data[4:8] == b"ORTM" and all(graph.Initializers(at).Name() for at in range(graph.InitializersLength()))

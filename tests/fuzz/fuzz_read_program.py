@@ -1,13 +1,13 @@
-"""Fuzz target for the reader of ``model.pt``: whatever the bytes, only BadInputError may come out.
+"""Fuzz target for the reader of ``model.pt``: for any bytes, it may only accept or raise BadInputError.
 
     python tests/fuzz/fuzz_read_program.py --seconds 300 --seed 1
     python tests/fuzz/fuzz_read_program.py --iterations 5000
     python tests/fuzz/fuzz_read_program.py --atheris -max_total_time=300   # coverage-guided, where installed
     python tests/fuzz/fuzz_read_program.py --replay finding.pt
 
-Seeds are good files and every known attack (`attacks.py`). Half of the mutants change the description (the
-JSON inside, the archive rewritten with right checksums, so that they get past them), a quarter other
-members, a quarter the raw bytes. What a finding is: `driver.py`.
+Seeds are valid files and every known attack (`attacks.py`). Half of the mutants change the description, which is JSON,
+in an archive with right checksums. A quarter change other members, and a quarter the raw bytes. `driver.py` defines a
+finding.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _VALUES: list[Any] = [
 
 
 def seeds() -> list[attacks.Members]:
-    """Good archives and hostile ones."""
+    """Return valid and hostile archives."""
     canary = Path("canary")
     found = [attacks.clean() for _ in range(8)]
     for attack in (attacks.REFUSED | attacks.IGNORED).values():
@@ -47,7 +47,7 @@ def seeds() -> list[attacks.Members]:
 
 
 def mutant(random_: random.Random, pool: list[attacks.Members]) -> bytes:
-    """One file; the same generator state gives the same bytes."""
+    """Return a mutant; the same generator state gives the same bytes."""
     members = dict(random_.choice(pool))
     kind = random_.random()
     if kind < 0.5:
@@ -84,7 +84,7 @@ def _change_member(random_: random.Random, members: attacks.Members, pool: list[
 
 
 def reader() -> Reader:
-    """Saved programs."""
+    """Return the reader of saved programs."""
     sound, make = attacks.pack(attacks.clean()), partial(mutant, pool=seeds())
     return Reader("model.pt", read_program, (BadInputError,), make, sound, attacks.IMPORTED, containers.is_zip)
 

@@ -1,4 +1,4 @@
-"""Files of other tools that hold a table: word vectors, fastText, safetensors, model2vec, and a tokenizer."""
+"""Fuzz targets: tables in files of other tools (word vectors, fastText, safetensors, model2vec), and tokenizers."""
 
 import functools
 import gzip
@@ -32,7 +32,7 @@ def _read(path: Path) -> object:
     reader = recognize._reader(path, (), AS_IT_SHOWS)
     if reader is None:
         raise BadInputError("is no file of vectors")
-    return reader()  # which takes longer to trace than to read
+    return reader()  # without the program, whose capture takes longer than reading
 
 
 def _reader(name: str, sound: bytes, mutant: Mutant, passes: Callable[[bytes], bool], **more: object) -> Reader:
@@ -40,7 +40,7 @@ def _reader(name: str, sound: bytes, mutant: Mutant, passes: Callable[[bytes], b
 
 
 def text() -> Reader:
-    """word2vec text: its container is lines."""
+    """Return the reader of word2vec text; its container is lines."""
     sound = _text()
 
     def mutant(random_: random.Random) -> bytes:
@@ -55,7 +55,7 @@ def _text() -> bytes:
 
 
 def gzipped() -> Reader:
-    """The same compressed, and what unfolds to far more than it should."""
+    """Return the reader of compressed word2vec text; some mutants expand far beyond their size."""
     sound = gzip.compress(_text(), mtime=0)
 
     def mutant(random_: random.Random) -> bytes:
@@ -75,7 +75,7 @@ def _binary(header: str) -> bytes:
 
 
 def binary() -> Reader:
-    """word2vec binary: its container is the line of sizes, and as many bytes."""
+    """Return the reader of word2vec binary; its container is the line of sizes and enough bytes."""
     header = f"{_ROWS} {_COLUMNS}"
     sound = _binary(header)
 
@@ -118,7 +118,7 @@ def _fasttext(quantised: bool) -> bytes:
 
 
 def fasttext_model(quantised: bool) -> Reader:
-    """fastText: its container is a magic number, options, and a dictionary of as many entries as it says."""
+    """Return the reader of fastText models; their container is a magic number, options and a dictionary with counts."""
     sound = _fasttext(quantised)
     options = dict.fromkeys(range(4, 56, 4), "<i") | {56: "<d"}
     counts = {64: "<i", 68: "<i", 72: "<i", 76: "<q", 84: "<q"}
@@ -156,7 +156,7 @@ def fasttext_model(quantised: bool) -> Reader:
 
 
 def safetensors() -> Reader:
-    """One table among the tensors of a file."""
+    """Return the reader of a table among the tensors of a safetensors file."""
     sound = save({"words.weight": _NUMBERS, "bias": np.zeros(3, np.float32)}, {"format": "pt"})
 
     def mutant(random_: random.Random) -> bytes:
@@ -174,7 +174,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def model2vec() -> Reader:
-    """A table of fewer rows than tokens, with a tokenizer beside it."""
+    """Return the reader of a table with fewer rows than tokens, beside its tokenizer."""
     mapping = np.arange(_ROWS) % 10
     sound = save({"embeddings": _NUMBERS[:10].copy(), "mapping": mapping, "weights": np.ones(_ROWS)})
 
@@ -187,7 +187,7 @@ def model2vec() -> Reader:
 
 
 def tokenizer_of_model2vec() -> Reader:
-    """The tokenizer beside a table."""
+    """Return the reader of the tokenizer beside a table."""
     table = save({"embeddings": _NUMBERS})
     sound = _tokenizer().to_str().encode()
 
@@ -202,7 +202,7 @@ def tokenizer_of_model2vec() -> Reader:
 
 
 def tokenizer() -> Reader:
-    """As an export reads it, to put it in front of a model."""
+    """Return the reader of a tokenizer that an export adds to a model."""
     sound = _tokenizer().to_str().encode()
 
     def mutant(random_: random.Random) -> bytes:

@@ -1,4 +1,4 @@
-"""Fuzz target: ONNX files of other tools as `compress` reads and changes them."""
+"""Fuzz target: ONNX files of other tools that `compress` reads and changes."""
 
 import random
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _ROWS, _COLUMNS = 40, 4
 
 
 def _sound() -> onnx.ModelProto:
-    """Two tables, one with a tied head, a branch, and an operator set that has to be raised."""
+    """Return a model of two tables, one with a tied output layer, with a branch and an old operator set."""
     numbers = np.random.default_rng(0).standard_normal((2, _ROWS, _COLUMNS)).astype(np.float32)
     branch = helper.make_graph(
         [make_node("Relu", ["logits"], ["chosen"])], "branch", [], [make_tensor_value_info("chosen", 1, None)]
@@ -48,10 +48,10 @@ def _sound() -> onnx.ModelProto:
 
 
 def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -> Reader:
-    """What the checker of onnx takes before, it takes after.
+    """Return the reader of a file that `compress` changes: a model that onnx's checker accepts must stay valid.
 
     Args:
-        mutant_of: makes what changes a sound file.
+        mutant_of: returns the function that makes mutants of a valid file.
     """
     model = _sound()
     onnx.checker.check_model(model)
@@ -60,7 +60,7 @@ def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -
 
 
 def compressing(mutant: Callable[[random.Random], bytes], sound: bytes) -> Reader:
-    """The reader of a file that `compress` changes, and of its mutants."""
+    """Return the reader of a file that `compress` changes, with its mutants."""
     job = Job(Plan("low_rank", options={"rank": 1}))
 
     def read(path: Path) -> None:
@@ -74,7 +74,7 @@ def compressing(mutant: Callable[[random.Random], bytes], sound: bytes) -> Reade
 
 
 def is_protobuf(data: bytes) -> bool:
-    """Whether this is a message of ONNX, whatever is in it."""
+    """Return whether the data parses as an ONNX message."""
     try:
         onnx.load_from_string(data)
     except Exception:
@@ -83,7 +83,7 @@ def is_protobuf(data: bytes) -> bool:
 
 
 def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as an IR that has functions: before, the checker does not look at them."""
+    """Return a copy with an IR version of at least 8: below that, the checker skips functions."""
     raised = onnx.ModelProto()
     raised.CopyFrom(model)
     raised.ir_version = max(raised.ir_version, 8)
@@ -93,6 +93,6 @@ def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 def _is_correct(model: onnx.ModelProto) -> bool:
     try:
         onnx.checker.check_model(model)
-    except Exception:  # whatever it runs into
+    except Exception:  # the checker raises errors of many types
         return False
     return True

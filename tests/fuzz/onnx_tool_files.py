@@ -1,4 +1,4 @@
-"""Fuzz target: ONNX files as tools write tables: sparse, quantised, in functions and scans, for one-hot rows."""
+"""Fuzz target: tables in the forms of ONNX tools: sparse, quantised, in functions and scans, for one-hot rows."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1), helper.ma
 
 
 def compressed(mutant_of: Callable[[bytes], Callable[[random.Random], bytes]]) -> Reader:
-    """As `onnx_files.compressed`, of other files."""
+    """Return the reader of `onnx_files.compressed` with other files."""
     model = _sound()
     onnx.checker.check_model(model)
     sound = model.SerializeToString()

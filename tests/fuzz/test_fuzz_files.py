@@ -1,4 +1,4 @@
-"""Short runs of the fuzz targets of `fuzz_files.py`: they work, find nothing, and get past the first checks."""
+"""Short runs of the fuzz targets of `fuzz_files.py`: they work, find nothing, and pass the first checks."""
 
 import re
 import subprocess
@@ -15,28 +15,28 @@ SMALL = (
 
 
 def found_nothing(tmp_path, count, *readers):
-    """How many readers were run, none of which did anything but read or refuse."""
+    """Fuzz readers, assert that there is no finding, and return the number of readers."""
     command = [sys.executable, SCRIPT, *readers, "--count", str(count), "--seed", "20", "--findings", tmp_path]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = LINE.findall(done.stdout)
     for name, files, accepted, passing in lines:
         assert int(files) == count, name
-        assert 0 < int(accepted) < count, name  # some changes do no harm, most do
+        assert 0 < int(accepted) < count, name  # some mutants are harmless
         assert int(passing) >= 50, name
     return len(lines)
 
 
-def test_readers_of_small_files_refuse_or_read(tmp_path):
+def test_readers_of_small_files_have_no_findings(tmp_path):
     assert found_nothing(tmp_path, 100, *SMALL) == len(SMALL)
 
 
 @pytest.mark.slow
-def test_all_readers_refuse_or_read(tmp_path):
+def test_readers_of_all_files_have_no_findings(tmp_path):
     assert found_nothing(tmp_path, 100, "all") == 31
 
 
-def test_a_mutator_that_rarely_passes_the_container_fails(tmp_path):
+def test_driver_fails_if_mutants_rarely_pass_container(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import argparse, driver\n"
@@ -52,8 +52,8 @@ def test_a_mutator_that_rarely_passes_the_container_fails(tmp_path):
     assert "expected at least 50% that pass" in done.stdout
 
 
-def test_a_finding_is_kept_and_told(tmp_path):
-    """A reader that lets another exception through."""
+def test_driver_keeps_and_reports_finding(tmp_path):
+    """The finding is a reader that raises an undocumented exception."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import argparse, driver\n"

@@ -1,4 +1,4 @@
-"""TFLite files: mutants have another field, other offsets, other JSON in the metadata, or any other bytes."""
+"""Fuzz targets: TFLite files; mutants change a field, offsets, JSON in the metadata, or bytes."""
 
 import json
 import random
@@ -41,7 +41,7 @@ _METADATA = b"edge_embed."
 
 
 class Model(nn.Module):
-    """A look-up by each method, and one where rows have an order of their own."""
+    """A model with a lookup by each method, and one with a row order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Model(nn.Module):
 
 
 def inspected() -> Reader:
-    """As `inspect --verify` reads them."""
+    """Return the reader of `inspect --verify`."""
     _, sound = _exported()
     read = partial(inspect_file, verify=True)
     return Reader(
@@ -64,7 +64,7 @@ def inspected() -> Reader:
 
 
 def validated() -> Reader:
-    """As `validate` reads them, before a runtime does."""
+    """Return the reader of `validate`, without the runtime."""
     program, sound = _exported()
     lowered = lower_program(program)
     tables = [Table(name, packed) for name, packed in lowered.tables.items()]
@@ -79,7 +79,7 @@ def validated() -> Reader:
 
 
 def compressed() -> Reader:
-    """As `compress` reads files of other tools, and replaces what they have."""
+    """Return the reader of `compress` for files of other tools, with the replacement of their tables."""
     sound = _of_tools()
 
     def read(path: Path) -> None:
@@ -92,7 +92,7 @@ def compressed() -> Reader:
 
 
 def _any_packed(rows: NDArray[np.float32]) -> Stored:
-    """A table of that size: one code for all rows."""
+    """Return a packed table of the same size with one code for all rows."""
     if not rows.size or not np.isfinite(rows).all():
         raise BadInputError("no finite rows, which compress refuses")
     codes = np.zeros((len(rows), 1), np.uint16)
@@ -100,7 +100,7 @@ def _any_packed(rows: NDArray[np.float32]) -> Stored:
 
 
 def _of_tools() -> bytes:
-    """Every form of a look-up that is known, in one file."""
+    """Return a file with every known form of a lookup."""
     file = ToolFile()
     ids = file.tensor("ids", "int32", [1, 4])
     made = [make(file, ids) for make in FORMS.values()]
@@ -120,7 +120,7 @@ def _exported() -> tuple[Program, bytes]:
 
 
 def mutant(random_: random.Random, sound: bytes) -> bytes:
-    """One file; the same generator state gives the same bytes."""
+    """Return a mutant; the same generator state gives the same bytes."""
     kind = random_.randrange(8)
     if kind < 2:
         return change_bytes(random_, sound)
@@ -128,7 +128,7 @@ def mutant(random_: random.Random, sound: bytes) -> bytes:
 
 
 def is_flatbuffer(data: bytes) -> bool:
-    """Whether every offset of a model leads where the schema expects something."""
+    """Return whether every offset of a model is valid in the schema."""
     try:
         return data[4:8] == b"TFL3" and bool(schema.ModelT.InitFromPackedBuf(data))
     except Exception:
@@ -136,7 +136,7 @@ def is_flatbuffer(data: bytes) -> bool:
 
 
 def change_words(random_: random.Random, data: bytes) -> bytes:
-    """Numbers of four bytes: offsets, lengths, fields."""
+    """Change numbers of four bytes: offsets, lengths, fields."""
     changed = bytearray(data)
     for _ in range(random_.choice((1, 1, 2, 4))):
         at = 4 * random_.randrange(len(changed) // 4)
@@ -149,7 +149,7 @@ def change_words(random_: random.Random, data: bytes) -> bytes:
 
 
 def _change_model(random_: random.Random, data: bytes) -> bytes:
-    """One field somewhere in the model, which is packed again, so that all offsets are right."""
+    """Change one field of the model and pack it again, so that all offsets are right."""
     model = schema.ModelT.InitFromPackedBuf(data)
     if model.metadata and random_.random() < 0.4:
         _change_metadata(random_, model)
@@ -159,13 +159,13 @@ def _change_model(random_: random.Random, data: bytes) -> bytes:
     builder = flatbuffers.Builder(len(data))
     try:
         builder.Finish(model.Pack(builder), b"TFL3")
-    except (TypeError, ValueError, struct.error, AttributeError, IndexError):  # no such value in this field
+    except (TypeError, ValueError, struct.error, AttributeError, IndexError):  # the field does not accept the value
         return change_bytes(random_, data)
     return bytes(builder.Output())
 
 
 def _change_metadata(random_: random.Random, model: Any) -> None:
-    """What the file says of itself, which is JSON or lines."""
+    """Change an entry of the metadata, which is JSON or lines."""
     entry = random_.choice([entry for entry in model.metadata if entry.name.startswith(_METADATA)])
     buffer = model.buffers[entry.buffer]
     buffer.data = list(_change_text(random_, bytes(buffer.data)))
@@ -183,7 +183,7 @@ def _change_text(random_: random.Random, text: bytes) -> bytes:
 
 
 def _change_field(random_: random.Random, owner: Any) -> None:
-    """The deeper the likelier, as in a walk at random."""
+    """Change one field of an object or of its members, chosen by a random walk."""
     fields = [(name, value) for name, value in vars(owner).items() if value is not None]
     if not fields:
         return

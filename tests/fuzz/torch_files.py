@@ -1,4 +1,4 @@
-"""Files of torch and transformers: archives with pickles in them, and folders with a configuration."""
+"""Fuzz targets: files of torch and transformers, which are archives with pickles and folders with a configuration."""
 
 import functools
 import io
@@ -48,7 +48,7 @@ def _changed(random_: random.Random, sound: bytes) -> bytes:
 
 
 def module() -> Reader:
-    """A module, up to where it would be traced."""
+    """Return the reader of a saved module, without its capture."""
     sound = _saved(_module())
 
     def read(path: Path) -> nn.Module:
@@ -59,7 +59,7 @@ def module() -> Reader:
 
 
 def state_dict() -> Reader:
-    """Weights for a module of the user's own."""
+    """Return the reader of weights for a module of the user."""
     sound = _saved({"state_dict": _module().state_dict(), "epoch": 3})
     read = partial(load_into, _module)
     mutant = partial(_changed, sound=sound)
@@ -67,7 +67,7 @@ def state_dict() -> Reader:
 
 
 def inspected_module() -> Reader:
-    """A module as `inspect --verify` lists it."""
+    """Return the reader of a saved module for `inspect --verify`."""
     sound = _saved(_module())
     read = partial(inspect_file, verify=True)
     mutant = partial(_changed, sound=sound)
@@ -75,7 +75,7 @@ def inspected_module() -> Reader:
 
 
 def inspected_program() -> Reader:
-    """A saved program as `inspect --verify` lists it."""
+    """Return the reader of a saved program for `inspect --verify`."""
     sound = attacks.pack(attacks.clean())
     read = partial(inspect_file, verify=True)
     mutant = partial(mutant_of_program, pool=seeds())
@@ -84,7 +84,7 @@ def inspected_program() -> Reader:
 
 
 def old_format() -> Reader:
-    """Pickles one after another, from before torch 1.6: its container is the first."""
+    """Return the reader of files from before torch 1.6, a sequence of pickles; their container is the first pickle."""
     sound = _saved(_module().state_dict(), _use_new_zipfile_serialization=False)
 
     def mutant(random_: random.Random) -> bytes:
@@ -95,7 +95,7 @@ def old_format() -> Reader:
 
     def passes(data: bytes) -> bool:
         try:
-            return pickle.loads(data[:64]) == pickle.loads(sound)  # a number
+            return pickle.loads(data[:64]) == pickle.loads(sound)  # the magic number
         except Exception:
             return False
 
@@ -103,12 +103,12 @@ def old_format() -> Reader:
 
 
 def checkpoint() -> Reader:
-    """A part of a computation that `compress --checkpoint` kept, with the digest that it has to have."""
+    """Return the reader of a part of a computation that `compress --checkpoint` keeps, with its digest."""
     sound = _part({"cores": np.arange(12.0).reshape(3, 4), "order": np.arange(5)})
 
     def mutant(random_: random.Random) -> bytes:
         kind = random_.random()
-        if kind < 0.3:  # of another computation
+        if kind < 0.3:  # a part of another computation
             size = random_.choice(((), (0,), (3,), (2, 3), (1, 0, 4)))
             return _part({random_.choice("abc"): np.ones(size, random_.choice(("f4", "f8", "i8", "u1", "?")))})
         change = change_bytes if kind < 0.5 else containers.change_safetensors
@@ -138,7 +138,7 @@ def _folder() -> dict[str, bytes]:
 
 
 def transformers_folder(name: str) -> Reader:
-    """The configuration, or the index of shards, up to where the model would be traced."""
+    """Return the reader of the configuration or of the index of shards, without the capture of the model."""
     from edge_embed.importers.transformers_folder import load_model
 
     files = _folder()

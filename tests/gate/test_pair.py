@@ -86,8 +86,8 @@ def test_pair_check_reports_baseline_and_growth(files: tuple[Path, Path]) -> Non
     assert saved["validation"]["original"] == "original.onnx"
     assert saved["validation"]["tables"][0]["fidelity"]["mean_cosine"] < 1
     assert not list(ElementTree.parse("check.xml").iter("failure"))
-    assert "What compression changes" in Path("check.md").read_text()
-    assert "What compression changes" in Path("check.html").read_text()
+    assert "Effect of compression" in Path("check.md").read_text()
+    assert "Effect of compression" in Path("check.html").read_text()
     edge_embed.compress("original.onnx", "rows", bits=8, output="larger.onnx")
     grown = edge_embed.check("original.onnx", "larger.onnx", baseline="first.json")
     assert grown.exit_code == 4

@@ -29,7 +29,7 @@ def assert_as_fasttext(path, model):
 
 
 def trained(train, *args, **options):
-    """Train a model with 11 threads: fastText sets a tenth of its matrix in each, and leaves the rest uninitialised."""
+    """Train a model with 11 threads: each initialises a tenth of the matrix, and fewer would leave a part undefined."""
     return train(*args, dim=10, epoch=1, bucket=300, thread=11, verbose=0, **options)
 
 

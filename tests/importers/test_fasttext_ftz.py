@@ -48,7 +48,7 @@ def models(tmp_path_factory):
     lines = [f"__label__{at % 260} {' '.join(draw.choices(words, k=6))}" for at in range(520)]
     text.write_text("\n".join(lines), encoding="utf-8")
     for name, (trained, quantised) in MODELS.items():
-        # 11 threads: fastText sets a tenth of its matrix in each, and leaves the rest uninitialised.
+        # 11 threads: each initialises a tenth of the matrix, and fewer would leave a part undefined.
         model = fasttext.train_supervised(str(text), dim=DIM, epoch=1, bucket=300, thread=11, verbose=0, **trained)
         model.quantize(input=str(text), epoch=1, verbose=0, **quantised)
         model.save_model(str(folder / f"{name}.ftz"))

@@ -320,7 +320,7 @@ def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[
     assert "export --tokenizer tokenizer.json" in left_out.reason
 
 
-def test_pooling_behind_a_model_is_told_of_as_left_out(folder: Path, tmp_path: Path) -> None:
+def test_pooling_after_model_is_listed_as_left_out(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     kinds = ["models.Transformer", "models.Pooling", "models.Normalize"]
     (path / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.{kind}"} for kind in kinds]))
@@ -332,7 +332,7 @@ def test_pooling_behind_a_model_is_told_of_as_left_out(folder: Path, tmp_path: P
         assert not workflow.load(path).facts.left_out
 
 
-def test_damaged_file_beside_tokenizer_is_called_damaged(folder: Path, tmp_path: Path) -> None:
+def test_damaged_weights_beside_tokenizer_are_refused(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     with_tokenizer(path)
     weights = path / "model.safetensors"

@@ -101,7 +101,7 @@ def test_training_library_is_named_with_instruction_set():
     assert content["lack"] is None
 
 
-def test_training_library_missing_is_no_problem_but_lack(monkeypatch, tmp_path):
+def test_missing_training_library_is_lack_without_problem(monkeypatch, tmp_path):
     missing = {"edge_embed_training": tmp_path / "libedge_embed_training.so"}
     monkeypatch.setattr(library, "installed_path", lambda name: missing.get(name) or installed_path(name))
     report = diagnose()
@@ -126,7 +126,7 @@ def without(monkeypatch, *names):
         monkeypatch.setitem(sys.modules, name.replace("-", "_"), None)
 
 
-def test_core_package_missing_is_problem_with_pip_command(monkeypatch):
+def test_missing_core_package_is_problem_with_pip_command(monkeypatch):
     without(monkeypatch, "click")
     report = diagnose()
     assert report.versions["click"] is None
@@ -134,7 +134,7 @@ def test_core_package_missing_is_problem_with_pip_command(monkeypatch):
     assert f'click is not installed -> python -m pip install "{wanted}"' in problems(report)
 
 
-def test_extras_missing_packages_are_no_problem(monkeypatch):
+def test_missing_packages_of_extras_are_no_problem(monkeypatch):
     without(monkeypatch, "torch", "onnx", "onnxscript", "onnx-ir")
     report = diagnose()
     assert (report.problems, report.ok) == ([], True)

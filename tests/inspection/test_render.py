@@ -39,7 +39,7 @@ def test_plain_text_of_model_is_complete(made):
     ):
         assert part in whole
     assert "\x1b" not in whole
-    assert "\u2026" not in whole  # no text is cut off
+    assert "\u2026" not in whole  # no text is truncated
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])

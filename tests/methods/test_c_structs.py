@@ -1,4 +1,4 @@
-"""Structs of the C interface: as ctypes declares them, as a C compiler lays them out, and as the schema has them."""
+"""Structs of the C interface: ctypes, the C compiler and the schema agree on their fields and layout."""
 
 import ctypes
 import re
@@ -25,13 +25,13 @@ STRUCTS |= {"ee_tt_core": CORE, "ee_table": table_type()}
 
 
 def fields_of(name: str) -> list[str]:
-    """Names of the fields of a struct of the header."""
+    """Return the names of the fields of a struct of the header."""
     body = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", HEADER, re.DOTALL)[1]
     return re.findall(r"(\w+)(?:\[\w+\])?;", re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL))
 
 
 def layout_of(name: str, struct: type[ctypes.Structure]) -> Iterator[tuple[str, str]]:
-    """C expressions of the size of a struct and of the places of its fields, and what ctypes has for them."""
+    """Yield C expressions of the sizes and offsets of a struct and its fields, each with the value in ctypes."""
     yield f"sizeof({name})", str(ctypes.sizeof(struct))
     for field in fields_of(name):
         yield f"offsetof({name}, {field})", str(getattr(struct, field).offset)
@@ -39,13 +39,13 @@ def layout_of(name: str, struct: type[ctypes.Structure]) -> Iterator[tuple[str, 
 
 
 @pytest.mark.parametrize("name", STRUCTS)
-def test_ctypes_declares_the_fields_of_the_header(name):
+def test_ctypes_structs_declare_fields_of_header(name):
     declared = [field for field, _ in STRUCTS[name]._fields_]
     assert declared == (["version", "method", "parts"] if name == "ee_table" else fields_of(name))
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_a_compiler_lays_structs_out_as_ctypes_does(language, tmp_path):
+def test_compiler_layout_equals_ctypes_layout(language, tmp_path):
     compiler = shutil.which("gcc" if language == "c" else "g++") or shutil.which("cc" if language == "c" else "c++")
     if compiler is None:
         pytest.skip(f"no compiler of {language}")
@@ -71,7 +71,7 @@ def test_a_compiler_lays_structs_out_as_ctypes_does(language, tmp_path):
     assert dict(zip(expected, found, strict=True)) == expected
 
 
-def test_tags_are_those_of_the_header():
+def test_method_numbers_equal_those_of_header():
     numbers = re.findall(r"EE_(\w+) = (\d+)", re.search(r"enum ee_method \{(.*?)\}", HEADER)[1])
     assert {name.lower(): int(number) for name, number in numbers} == {
         name: kernel.number for name, kernel in KERNELS.items()
@@ -80,16 +80,16 @@ def test_tags_are_those_of_the_header():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "uint16", "uint32"])
-def test_types_have_the_numbers_of_the_header(dtype):
+def test_type_numbers_equal_those_of_header(dtype):
     numbers = dict(re.findall(r"EE_(\w+) = (\d+)", (SOURCES / "kernels" / "type.h").read_text()))
     assert str(type_number(np.zeros(1, dtype))) == numbers[dtype.upper()]
 
 
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_a_struct_has_the_tensors_and_the_attributes_of_the_schema(method):
+def test_struct_has_tensors_and_attributes_of_schema(method):
     schema, *_ = Parts[tuple[NodeSchema, ...]]("nodes")[method]
     fields = fields_of(f"ee_{method}_table")
     tensors = {re.sub(r"_\d$", "s", name) for name in schema.tensors(MAX_CORES)}  # core_0, ... are cores
     assert {*tensors, *schema.attribute_names} - {"format_version"} <= set(fields)
     made = {name.removesuffix("_bytes") for name in fields if name.endswith("_bytes")} - tensors
-    assert made <= {"blocks"}  # by ee_prepare
+    assert made <= {"blocks"}  # made by ee_prepare

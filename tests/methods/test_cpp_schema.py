@@ -1,4 +1,4 @@
-"""What C++ repeats of a method: names of its nodes, of their tensors and attributes, fields of its manifest, limits."""
+"""Names and limits that C++ repeats: nodes of a method, their tensors and attributes, fields of the manifest."""
 
 import re
 from collections.abc import Iterable
@@ -29,50 +29,50 @@ LIMITS = {
 
 
 def plain_nodes(method: str) -> NodeSchema:
-    """Those that have kernels: tables with an order or scales of rows are nodes around them."""
+    """Return the schema of nodes with kernels; row orders and row scales are other nodes around them."""
     schema, *_ = Parts[tuple[NodeSchema, ...]]("nodes")[method]
     return schema
 
 
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_adapter_has_the_nodes_of_the_schema(method):
+def test_adapter_has_nodes_of_schema(method):
     source, schema = (ADAPTERS / f"{method}.cc").read_text(), plain_nodes(method)
     named = re.findall(r'const char\* k\w+ = "(\w+)";', source)
     assert sorted(named) == sorted(schema.prefix + use.suffix for use in USES.values())
 
 
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_adapter_has_the_tensors_of_the_schema(method):
+def test_adapter_has_tensors_of_schema(method):
     source, schema = (ADAPTERS / f"{method}.cc").read_text(), plain_nodes(method)
     listed = re.search(r"InputSpec kTensors\[\] = \{(.*?)\};", source, re.DOTALL)
     assert tuple(re.findall(r'\{"(\w+)",', listed[1])) == schema.tensors(MOST_TENSORS)
 
 
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_adapter_reads_the_attributes_of_the_schema(method):
+def test_adapter_reads_attributes_of_schema(method):
     source, schema = (ADAPTERS / f"{method}.cc").read_text(), plain_nodes(method)
     read = re.findall(r'ReadInt\(node, info, "(\w+)"', source)
     assert {"format_version", *read} == set(schema.attribute_names)
 
 
 @pytest.mark.parametrize("use", ["bag", "topk"])
-def test_adapter_of_a_use_reads_its_attributes(use):
+def test_adapter_of_use_reads_its_attributes(use):
     read = re.findall(r'ReadInt\(node, info, "(\w+)"', (ADAPTERS / f"{use}.cc").read_text())
     assert tuple(read) == USES[use].attribute_names
 
 
-def test_list_of_methods_is_that_of_methods_with_kernels():
+def test_methods_header_lists_methods_with_kernels():
     listed = re.findall(r"\bX\((\w+), (\w+)\)", (SOURCES / "kernels" / "methods.h").read_text())
     assert listed == [(name, name.upper()) for name in Parts("kernels")]
 
 
-def test_limits_are_those_of_the_packed_form():
+def test_limits_equal_those_of_packed_form():
     found = re.findall(r"#define (EE_\w+) (\d+)", (SOURCES / "kernels" / "limits.h").read_text())
     assert {name: int(value) for name, value in found} == LIMITS
 
 
 def fields_of_manifest(method: str) -> Iterable[str]:
-    """Of tables that have all that a table of the method may have."""
+    """Return the fields of the manifest for tables with all optional tensors of the method."""
     part, random = Parts[TfliteMethod]("tflite")[method], np.random.default_rng(0)
     if method == "dpq":
         plain = dpq.random_table(random, 20, 8, 16, 4)
@@ -89,7 +89,7 @@ def fields_of_manifest(method: str) -> Iterable[str]:
 
 
 @pytest.mark.parametrize("method", Parts("kernels"))
-def test_delegate_reads_the_fields_that_the_exporter_writes(method):
+def test_delegate_reads_fields_that_exporter_writes(method):
     source = (SOURCES / "tflite" / f"{method}.cc").read_text()
     read = re.findall(r'->(?:Read\w+|Integer\w*)\("(\w+)"', source) + re.findall(r'"(core_\d)"', source)
     assert set(read) == {*fields_of_manifest(method), "padding_idx"}

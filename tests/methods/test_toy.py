@@ -1,4 +1,4 @@
-"""A method that is registered from outside goes through every stage it has a part for, and others say so."""
+"""Methods registered from outside: each stage with a part of the method works, and each other stage refuses it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def exported(saved: Path) -> Path:
     return path
 
 
-def test_packed_file_of_a_method_from_outside_is_read_back(tmp_path):
+def test_packed_file_of_outside_method_is_read_back(tmp_path):
     table = PackedX(np.arange(12, dtype=np.float32).reshape(4, 3))
     save_tables(tmp_path / "tables.safetensors", {"words": table})
     rows = load_tables(tmp_path / "tables.safetensors")["words"].rows([3, 0])
@@ -66,43 +66,43 @@ def test_packed_file_of_a_method_from_outside_is_read_back(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["saved", "exported"])
-def test_inspect_of_a_method_from_outside_names_its_table(name, request):
+def test_inspect_of_outside_method_names_its_table(name, request):
     (table,) = inspect_file(request.getfixturevalue(name), True).tables
     assert (table.name, table.method, table.num_embeddings, table.embedding_dim) == ("words", "x", 30, 6)
 
 
-def test_exported_file_of_a_method_from_outside_gives_the_outputs_of_the_model(model, exported):
+def test_exported_file_of_outside_method_gives_outputs_of_model(model, exported):
     session = ort.InferenceSession(exported, providers=["CPUExecutionProvider"])
     (got,) = session.run(None, {"ids": IDS.numpy()})
     torch.testing.assert_close(torch.from_numpy(got), model(IDS))
 
 
-def test_validate_of_a_method_from_outside_compares_its_rows(saved, exported):
+def test_validate_of_outside_method_passes_without_kernel(saved, exported):
     report = edge_embed.validate(saved, exported)
     assert report.passed
     kernel = report.model.kernel
     assert (kernel.status, kernel.detail) == ("not run", "x: there is no kernel, the body runs with the library too")
 
 
-def test_tflite_of_a_method_from_outside_is_refused_by_its_name(saved, tmp_path):
+def test_tflite_export_of_outside_method_is_refused_by_name(saved, tmp_path):
     with pytest.raises(BadInputError, match="method x: it has no TFLite form; those that have one: dpq, ant, tt"):
         edge_embed.export(saved, "tflite", tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
 
 
-def test_compress_by_a_method_from_outside_lists_those_that_fit_tables():
+def test_compress_by_outside_method_is_refused_with_methods():
     with pytest.raises(BadInputError, match="method: got 'x', expected dpq, opq, ant, tt, tr, low_rank, rows or auto"):
         edge_embed.compress(nn.Embedding(30, 6), method="x", ratio=2)
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in X.parts])
-def test_stage_without_a_part_says_so(stage):
+def test_stage_without_part_of_method_is_refused(stage):
     with pytest.raises(BadInputError, match=f"method x: it has no {STAGES[stage]}; those that have one: dpq, "):
         Parts(stage)["x"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_parts_of_every_registered_method_are_there(stage):
+def test_parts_of_stage_hold_only_registered_methods(stage):
     parts = Parts(stage)
     assert len(list(parts.values())) == len(parts) > 1
     assert "y" not in parts
@@ -110,11 +110,11 @@ def test_parts_of_every_registered_method_are_there(stage):
         parts["y"]
 
 
-def test_second_method_of_a_name_is_refused():
+def test_method_with_registered_name_is_refused():
     with pytest.raises(BadInputError, match="got a second 'dpq', expected another name than dpq, opq, ant"):
         register(Method("dpq", {}))
 
 
-def test_part_for_an_unknown_stage_is_refused():
+def test_part_for_unknown_stage_is_refused():
     with pytest.raises(BadInputError, match="method y: got a part for 'paint', expected stages packed, operators"):
         register(Method("y", {"paint": "y:Y"}))

@@ -1,6 +1,6 @@
-"""A method made outside of the package: ``x`` stores rows as they are, [n, d].
+"""A method defined outside of the package: ``x`` stores rows unchanged, [n, d].
 
-It has a part in every stage but those of TFLite, of fitting and of the benchmark.
+It has a part in every stage except TFLite, fitting and the benchmark.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from edge_embed.validation.method import ValidationMethod
 
 @dataclass(frozen=True)
 class XShape:
-    """All sizes of a table."""
+    """Sizes of a table."""
 
     num_embeddings: int
     embedding_dim: int
@@ -56,7 +56,7 @@ class XShape:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PackedX(PackedTable):
-    """Rows as they are, float32 [n, d]."""
+    """Packed form with unchanged rows, float32 [n, d]."""
 
     stored: NDArray[np.float32]
     padding_idx: int | None = None
@@ -112,7 +112,7 @@ FORMS = (FORM,)
 
 
 class XEmbedding(nn.Module):
-    """The layer: a table [n, d] that learns."""
+    """Layer with a trainable table [n, d]."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The torch functions of ANT agree with the numpy form, and the operators are what torch expects of operators."""
+"""Torch functions of ANT: they agree with the numpy form, and the operators pass the checks of torch."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ NUM_ANCHORS = [1, 2, 7, 256, 257, 300, 65537]
 
 
 def assert_close_to_oracle(rows: torch.Tensor, packed: PackedANT, ids: np.ndarray) -> None:
-    """4 eps of the sum of absolute terms, and half of the smallest number."""
+    """Assert an error of at most 4 eps of the sum of absolute terms plus half of the smallest number."""
     value_type = str(packed.anchors.dtype)
     tolerance = 4 * EPS[value_type] * packed.magnitudes(ids) + np.finfo(value_type).smallest_subnormal / 2
     assert rows.shape == packed.rows(ids).shape
@@ -46,7 +46,7 @@ def frozen_arguments(packed: PackedANT) -> tuple:
 
 
 @given(tables(), st.sampled_from(SHAPES), st.booleans(), st.integers(0, 2**31))
-def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, seed):
+def test_frozen_rows_match_packed_form(table, shape, narrow, seed):
     ids = np.random.default_rng(seed).integers(0, table.num_embeddings, shape).astype(np.int32 if narrow else np.int64)
     given_ids = torch.from_numpy(np.asarray(ids))
     rows = ant.frozen_rows(given_ids, *frozen_arguments(table))
@@ -58,7 +58,7 @@ def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, seed):
 
 
 @given(st.sampled_from(SHAPES), st.sampled_from([1, 5, 300]), st.none() | st.integers(0, 8), st.integers(0, 2**31))
-def test_trainable_rows_are_those_of_the_packed_form(shape, num_anchors, padding_idx, seed):
+def test_trainable_rows_match_packed_form(shape, num_anchors, padding_idx, seed):
     transform, anchors = map(torch.from_numpy, sparse_table(9, num_anchors, 6, 0.4, seed))
     ids = np.random.default_rng(seed).integers(0, 9, shape)
     packed = ant.pack(transform, anchors, padding_idx)
@@ -67,20 +67,20 @@ def test_trainable_rows_are_those_of_the_packed_form(shape, num_anchors, padding
     )
 
 
-def test_weights_below_zero_count_as_zero_everywhere():
+def test_weights_below_zero_count_as_zero():
     transform, anchors = torch.tensor([[1.0, -2.0], [-3.0, -0.0]]), torch.tensor([[1.0, 2.0], [10.0, 20.0]])
     ids = torch.tensor([0, 1])
     assert ant.trainable_rows(ids, transform, anchors, None).tolist() == [[1, 2], [0, 0]]
     packed = ant.pack(transform, anchors, None)
     assert packed.weights.tolist() == [1.0]
     assert packed.rows([0, 1]).tolist() == [[1, 2], [0, 0]]
-    assert transform[0, 1] == -2  # the layer's own weights stay
+    assert transform[0, 1] == -2  # the weights of the layer are unchanged
 
 
 @pytest.mark.parametrize("nonzeros", [31, 32, 33, 64, 200, 4000])
 @pytest.mark.parametrize("value_type", EPS)
-def test_long_rows_of_one_sign_lose_no_bits(nonzeros, value_type):
-    """One running float32 sum of 4,000 positive numbers is off by more than the tolerance."""
+def test_long_rows_of_one_sign_stay_within_tolerance(nonzeros, value_type):
+    """A single running float32 sum of 4,000 positive numbers would exceed the tolerance."""
     random = np.random.default_rng(nonzeros)
     transform = np.zeros((3, 4000), np.float32)
     transform[1, :nonzeros] = 1 + random.random(nonzeros)
@@ -108,7 +108,7 @@ def test_operators_refuse_ids_out_of_range(bad):
 
 
 def csr(offsets: list[int], anchor_ids: list[int], dtype: torch.dtype = torch.uint8) -> tuple:
-    """A table of two anchors [1] and [10], weights 1."""
+    """Return the arguments of a table of two anchors, [1] and [10], with weights of 1."""
     return (
         torch.tensor(offsets, dtype=torch.int32),
         torch.tensor(anchor_ids).to(dtype),
@@ -120,16 +120,16 @@ def csr(offsets: list[int], anchor_ids: list[int], dtype: torch.dtype = torch.ui
 
 
 @pytest.mark.parametrize("offsets", [[0, 1, 4], [0, -1, 3], [0, 2, 1], [2**31 - 1, 0, 1], [-(2**31), 2, 3]])
-def test_hostile_row_offsets_name_the_row(offsets):
+def test_hostile_row_offsets_are_refused_with_row(offsets):
     hostile = csr(offsets, [0, 1, 1])
     with pytest.raises(BadInputError, match=r"row_offsets: row \d: got .* expected a rising range within 0 to 3"):
         ant.frozen_rows(torch.tensor([0, 1]), *hostile)
 
 
 @pytest.mark.parametrize(("dtype", "bad"), [(torch.uint8, 255), (torch.uint16, 40_000), (torch.uint32, 2**32 - 1)])
-def test_hostile_anchor_ids_name_the_row(dtype, bad):
+def test_hostile_anchor_ids_are_refused_with_row(dtype, bad):
     hostile = csr([0, 1, 3], [0, 1, bad], dtype)
-    assert ant.frozen_rows(torch.tensor([0, 0]), *hostile).tolist() == [[1], [1]]  # what is right is still served
+    assert ant.frozen_rows(torch.tensor([0, 0]), *hostile).tolist() == [[1], [1]]  # valid rows are still returned
     with pytest.raises(BadInputError, match=f"anchor_ids: row 1: got {bad}, expected 0 to 1"):
         ant.frozen_rows(torch.tensor([0, 1]), *hostile)
 
@@ -137,8 +137,8 @@ def test_hostile_anchor_ids_name_the_row(dtype, bad):
 @pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
                                  torch.zeros(0, 2, dtype=torch.int64)], ids=["rank0", "int32", "empty"])  # fmt: skip
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_operators_pass_the_checks_of_torch(ids, padding_idx):
-    """Schema, fake tensors and dynamic tracing are as declared."""
+def test_operators_pass_checks_of_torch(ids, padding_idx):
+    """Torch checks the schema, fake tensors and dynamic tracing."""
     transform, anchors = sparse_table(6, 300, 4, 0.1, 1)
     frozen = frozen_arguments(PackedANT.from_dense(transform, anchors, padding_idx))
     torch.library.opcheck(ant.FROZEN.rows, (ids, *frozen))
@@ -148,7 +148,7 @@ def test_operators_pass_the_checks_of_torch(ids, padding_idx):
 
 
 @pytest.mark.parametrize("use", ["bag", "logits"])
-def test_other_uses_are_those_of_the_rows(use):
+def test_bags_and_logits_match_rows(use):
     transform, anchors = sparse_table(6, 300, 4, 0.1, 2)
     packed = PackedANT.from_dense(transform, anchors, 1)
     rows = torch.from_numpy(packed.rows(np.arange(6)))
@@ -162,8 +162,8 @@ def test_other_uses_are_those_of_the_rows(use):
         torch.testing.assert_close(operators.uses[use](*given_to[use], *arguments), expected[use])
 
 
-def test_memory_follows_the_rows_asked_for():
-    """One row of a table of a million rows touches its own nonzeros only: no tensor of the table's size is made."""
+def test_memory_of_lookup_depends_on_ids_not_on_table():
+    """The lookup in a table of a million rows makes no tensor of the table's size."""
     offsets = torch.arange(0, 3_000_001, 3, dtype=torch.int32)
     table = offsets, torch.arange(3_000_000).remainder(3).to(torch.uint8), torch.ones(3_000_000), torch.ones(1)
     with LargestTensor() as largest:
@@ -173,14 +173,14 @@ def test_memory_follows_the_rows_asked_for():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
-def test_weights_of_other_types_are_refused(dtype):
+def test_weights_of_unsupported_types_are_refused(dtype):
     with pytest.raises(BadInputError, match=rf"{dtype}.*call \.float\(\)"):
         ant.pack(torch.ones(2, 3, dtype=dtype), torch.ones(3, 4, dtype=dtype), None)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("name", ["transform", "anchors"])
-def test_weights_that_are_no_numbers_are_not_packed(name, bad):
+def test_weights_that_are_not_finite_are_refused(name, bad):
     weights = {"transform": torch.ones(2, 3), "anchors": torch.ones(3, 4)}
     weights[name][1, 2] = bad
     with pytest.raises(BadInputError, match=name):
@@ -194,7 +194,7 @@ def test_progress_ends_with_all_rows():
 
 
 @given(tables(), st.sampled_from(["float32", "float16", "int8"]))
-def test_a_change_of_weight_type_is_that_of_the_dense_transform(table, weight_type):
+def test_changed_weight_type_equals_packing_of_dense_transform(table, weight_type):
     dense = np.zeros((table.num_embeddings, len(table.anchors)), np.float32)
     rows = np.repeat(np.arange(table.num_embeddings), np.diff(table.row_offsets))
     dense[rows, table.anchor_ids] = table.weights * table.weight_scale
@@ -205,7 +205,7 @@ def test_a_change_of_weight_type_is_that_of_the_dense_transform(table, weight_ty
         assert np.array_equal(got.tensors()[name], array), name
 
 
-def test_a_table_that_training_has_emptied_is_told(caplog):
+def test_empty_table_is_named_in_log(caplog):
     transform = torch.zeros(4, 3)
     assert not ant.pack(transform, torch.ones(3, 2), None).rows(np.arange(4)).any()
     assert "every row is zero" in caplog.text

@@ -1,4 +1,4 @@
-"""Mixtures of anchor sets: weights and rows by the formulas in float64, and the linear form of them."""
+"""Mixtures of anchor sets: weights and rows by the formulas in float64, and their linear form."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ def _seeded() -> None:
 
 
 def table(rows: int, columns: int = 5, dim: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    """A transform with zeros, entries below zero and equal entries, and anchors of both signs; float64."""
+    """Return a transform with zeros, negative and equal entries, and anchors of both signs, in float64."""
     transform = torch.randn(rows, columns, dtype=torch.float64).mul(2).round(decimals=1)
     return transform, torch.randn(columns, dim, dtype=torch.float64)
 
 
 def nearest_on_simplex(scores: np.ndarray) -> np.ndarray:
-    """By bisection of the threshold at which max(scores - threshold, 0) sums to one."""
+    """Return the projection by bisection of the threshold at which max(scores - threshold, 0) sums to one."""
     low, high = scores.max() - 1, scores.max()
     for _ in range(200):
         middle = (low + high) / 2
@@ -46,7 +46,7 @@ def mixed_by_hand(transform: np.ndarray, sizes: list[int], mixing: str) -> np.nd
 
 @pytest.mark.parametrize("mixing", MIXINGS)
 @pytest.mark.parametrize("sizes", SETS)
-def test_weights_rows_and_the_linear_form_are_those_of_the_formula(sizes, mixing):
+def test_weights_rows_and_linear_form_match_formula(sizes, mixing):
     transform, anchors = table(40)
     expected = mixed_by_hand(transform.numpy(), sizes, mixing)
     np.testing.assert_allclose(ant_mixture.mixed(transform, sizes, mixing).numpy(), expected, atol=1e-12)
@@ -57,12 +57,12 @@ def test_weights_rows_and_the_linear_form_are_those_of_the_formula(sizes, mixing
         ant_mixture.mixture_rows(torch.arange(40), transform, anchors, sizes, mixing, None).numpy(), rows, atol=1e-12
     )
     assert (weights >= 0).all()
-    if mixing != "linear":  # each set has weights that sum to one, the mean anchor included
+    if mixing != "linear":  # the weights of each set sum to one, with the mean anchor
         np.testing.assert_allclose(weights.sum(-1).numpy(), len(sizes), atol=1e-12)
 
 
-def test_the_linear_form_of_a_softmax_is_as_sparse_as_its_transform():
-    """An entry for each above the smallest of its row and set, and the mean; never more than a dense softmax has."""
+def test_linear_form_of_softmax_is_as_sparse_as_transform():
+    """Each weight above the smallest of its row and set has an entry, and so has the mean anchor of each set."""
     transform, anchors = table(200)
     for sizes in SETS:
         weights, all_anchors = ant_mixture.linear_form(transform, anchors, sizes, "softmax")
@@ -77,14 +77,14 @@ def test_the_linear_form_of_a_softmax_is_as_sparse_as_its_transform():
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=9))
 @settings(deadline=None)
-def test_sparsemax_is_the_nearest_point_of_the_simplex(scores):
+def test_sparsemax_is_nearest_point_of_simplex(scores):
     found = ant_mixture.sparsemax(torch.tensor(scores, dtype=torch.float64)).numpy()
     np.testing.assert_allclose(found, nearest_on_simplex(np.array(scores)), atol=1e-9)
     assert found.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_gradients_are_those_of_finite_differences(mixing):
+def test_gradients_of_mixture_match_finite_differences(mixing):
     transform, anchors = torch.rand(3, 5, dtype=torch.float64) + 0.1, table(1)[1]
     transform.requires_grad_()
     assert torch.autograd.gradcheck(lambda t: ant_mixture.mixed(t, [2, 3], mixing) @ anchors, transform)
@@ -95,15 +95,15 @@ def test_gradients_are_those_of_finite_differences(mixing):
     "ids", [torch.tensor(3), torch.tensor([[1, 0, 5]]), torch.zeros(0, dtype=torch.int64)], ids=str
 )
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_operators_pass_the_checks_of_torch(ids, padding_idx, mixing):
-    """Schema, fake tensors and dynamic tracing are as declared."""
+def test_mixture_operator_passes_checks_of_torch(ids, padding_idx, mixing):
+    """Torch checks the schema, fake tensors and dynamic tracing."""
     transform, anchors = (tensor.float() for tensor in table(6))
     torch.library.opcheck(ant_mixture.MIXTURE.rows, (ids, transform, anchors, [2, 3], mixing, padding_idx))
 
 
 @pytest.mark.parametrize("mixing", MIXINGS)
-def test_gradients_of_rows_are_the_same_in_the_linear_form(mixing):
-    """Also at entries that share the minimum of their row, where a transform is zero."""
+def test_gradients_of_rows_equal_those_of_dense_weights(mixing):
+    """Covers entries of zero, which share the minimum of their row."""
     transform, anchors = table(40)
     transform = transform.clamp(min=0).requires_grad_()
     anchors.requires_grad_()
@@ -116,8 +116,8 @@ def test_gradients_of_rows_are_the_same_in_the_linear_form(mixing):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("mixing", ["softmax", "sparsemax"])
-def test_what_is_not_finite_stays_so(mixing, bad):
-    """So that packing refuses it, with the row."""
+def test_nonfinite_entries_stay_nonfinite_in_linear_form(mixing, bad):
+    """Packing then refuses the row."""
     transform, anchors = table(3)
     transform[1, 2] = bad
     weights, _ = ant_mixture.linear_form(transform, anchors, [2, 3], mixing)
@@ -134,6 +134,6 @@ def test_what_is_not_finite_stays_so(mixing, bad):
         ([2, 3], "entmax", "mixing must be one of linear, softmax, sparsemax, got 'entmax'"),
     ],
 )
-def test_what_a_damaged_program_may_ask_for_is_refused(sizes, mixing, message):
+def test_invalid_arguments_of_mixture_are_refused(sizes, mixing, message):
     with pytest.raises(BadInputError, match=message):
         ant_mixture.mixture_rows(torch.tensor([0]), *table(1), sizes, mixing, None)

@@ -1,4 +1,4 @@
-"""The torch functions of DPQ agree with the numpy form, and the operators are what torch expects of operators."""
+"""Torch functions of DPQ: they agree with the numpy form, and the operators pass the checks of torch."""
 
 import numpy as np
 import pytest
@@ -16,16 +16,16 @@ from edge_embed.packed.dpq_values import quantized
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 7, 8, 9, 17])
 @pytest.mark.parametrize("bits", range(1, 17))
-def test_unpack_reads_the_bits_that_numpy_packed(bits, groups):
+def test_unpack_returns_codes_packed_by_numpy(bits, groups):
     codes = np.random.default_rng(bits).integers(0, 1 << bits, (30, groups))
     codes[0], codes[1] = 0, (1 << bits) - 1
     packed = bit_packing.pack(codes, bits)
     assert dpq.unpack(torch.from_numpy(packed), bits, groups).numpy().tolist() == codes.tolist()
-    packed[:, -1] |= 0xFF << (8 - -bits * groups % 8) & 0xFF  # spare bits say nothing
+    packed[:, -1] |= 0xFF << (8 - -bits * groups % 8) & 0xFF  # spare bits have no meaning
     assert dpq.unpack(torch.from_numpy(packed), bits, groups).numpy().tolist() == codes.tolist()
 
 
-def test_unpack_of_no_rows():
+def test_unpack_of_no_rows_has_right_shape():
     assert dpq.unpack(torch.zeros(0, 3, dtype=torch.uint8), 4, 5).shape == (0, 5)
 
 
@@ -48,7 +48,7 @@ def tensors_of(table: PackedDPQ) -> tuple:
 
 
 @given(tables(), st.sampled_from([(), (1,), (0,), (3,), (2, 3), (0, 2), (1, 2, 1)]), st.booleans(), st.data())
-def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, data):
+def test_frozen_rows_match_packed_form(table, shape, narrow, data):
     random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     ids = random.integers(0, table.num_embeddings, shape).astype(np.int32 if narrow else np.int64)
     expected = table.rows(ids)
@@ -62,7 +62,7 @@ def test_frozen_rows_are_those_of_the_packed_form(table, shape, narrow, data):
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("num_codes", [3, 5, 17, 129, 257])
 def test_hostile_codes_stay_in_their_group(num_codes, shared):
-    """All bits set is a code past the end; the last one of the same group answers for it."""
+    """A code of only set bits exceeds the number of codes, and reads the last code of its group."""
     groups = 4
     bits = bit_packing.bits_for(num_codes)
     codes = torch.full((2, bit_packing.row_bytes(groups, bits)), 255, dtype=torch.uint8)
@@ -93,7 +93,7 @@ def trainable_arguments(metric: str = "dot", norm: bool = True, padding_idx: int
 
 
 def narrow_keys(padding_idx: int | None = 1) -> tuple:
-    """Keys of 2 columns, shared, beside values of 4, and statistics of each group."""
+    """Return arguments with shared keys of 2 columns, values of 4 columns, and statistics of each group."""
     statistics = torch.randn(3, 5), torch.rand(3, 5) + 0.5
     return torch.randn(6, 6), torch.randn(1, 5, 2), torch.randn(1, 5, 4), *statistics, "cosine", padding_idx
 
@@ -101,8 +101,8 @@ def narrow_keys(padding_idx: int | None = 1) -> tuple:
 @pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
                                  torch.zeros(0, 2, dtype=torch.int64)], ids=["rank0", "int32", "empty"])  # fmt: skip
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_operators_pass_the_checks_of_torch(ids, padding_idx):
-    """Schema, fake tensors and dynamic tracing are as declared."""
+def test_operators_pass_checks_of_torch(ids, padding_idx):
+    """Torch checks the schema, fake tensors and dynamic tracing."""
     for int8 in (False, True):
         torch.library.opcheck(dpq.FROZEN.rows, (ids, *frozen_arguments(padding_idx, int8)))
     for metric in METRICS:
@@ -112,7 +112,7 @@ def test_operators_pass_the_checks_of_torch(ids, padding_idx):
 
 
 @pytest.mark.parametrize("use", ["rows", "bag", "logits", "topk"])
-def test_every_use_of_narrow_keys_has_the_width_of_the_values(use):
+def test_uses_of_narrow_keys_have_width_of_values(use):
     hidden, ids = torch.randn(2, 12), torch.tensor([0, 5, 1])
     offsets = torch.tensor([0, 2, 3])
     arguments = {
@@ -128,8 +128,8 @@ def test_every_use_of_narrow_keys_has_the_width_of_the_values(use):
         torch.testing.assert_close(plain, hidden @ torch.from_numpy(rows).t())
 
 
-def test_an_unknown_metric_is_refused():
-    """As a file may name any."""
+def test_unknown_metric_is_refused():
+    """A file may name any metric."""
     *table, _, padding_idx = trainable_arguments()
     for call in (lambda: dpq.TRAINABLE.rows(torch.tensor([0]), *table, "l1", padding_idx),
                  lambda: dpq.pack(*table, "l1", padding_idx)):  # fmt: skip
@@ -137,7 +137,7 @@ def test_an_unknown_metric_is_refused():
             call()
 
 
-def test_trainable_rows_follow_eq_1_and_2():
+def test_trainable_rows_follow_equations_1_and_2():
     query, key, value, mean, variance, metric, _ = trainable_arguments("euclidean")
     ids = torch.arange(6)
     rows = dpq.trainable_rows(ids, query, key, value, mean, variance, metric, None).unflatten(-1, (3, 4))
@@ -150,8 +150,8 @@ def test_trainable_rows_follow_eq_1_and_2():
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_more_ids_than_rows_compute_each_row_once(monkeypatch, metric, padding_idx):
-    """Rows, bags and gradients are those of few ids at a time; of 10,000 ids only 6 rows have distances."""
+def test_ids_more_than_rows_compute_each_row_once(monkeypatch, metric, padding_idx):
+    """Rows, bags and gradients equal those of few ids at a time; 10,000 ids need distances of only 6 rows."""
     table = trainable_arguments(metric, padding_idx=padding_idx)
     value = table[2].requires_grad_()
     ids = torch.randint(0, 6, (10, 1000), dtype=torch.int32)
@@ -166,7 +166,7 @@ def test_more_ids_than_rows_compute_each_row_once(monkeypatch, metric, padding_i
     rows = dpq.TRAINABLE("rows", ids, *table)
     assert rows.shape == (10, 1000, 12)
     assert torch.equal(rows.flatten(0, 1), expected)
-    assert torch.equal(dpq.TRAINABLE.rows(ids, *table), rows)  # what a captured model runs
+    assert torch.equal(dpq.TRAINABLE.rows(ids, *table), rows)  # the operator of a captured model
     (rows.flatten(0, 1) * weight).sum().backward()
     torch.testing.assert_close(value.grad, wanted, atol=1e-3, rtol=1e-4)  # sums of thousands, in another order
     sums = dpq.TRAINABLE("bag", ids.reshape(-1), offsets, None, "sum", *table)
@@ -174,8 +174,8 @@ def test_more_ids_than_rows_compute_each_row_once(monkeypatch, metric, padding_i
     assert counted == [6, 6, 6]
 
 
-def test_packing_a_long_table_streams_it():
-    """Blocks of rows are put where they belong, the last and shorter one too."""
+def test_pack_of_long_table_equals_its_codes():
+    """Each block of rows is written to its place, including the last, shorter one."""
     query, key = torch.randn(5001, 8), torch.randn(2, 256, 4)
     packed = dpq.pack(query, key, key, None, None, "euclidean", 5000)
     codes = dpq.codes(query, key, None, None, "euclidean")

@@ -1,7 +1,7 @@
-"""Training steps of DPQ by the C++ kernels: what torch computes in float64, and torch itself where kernels are not.
+"""Training steps of DPQ by the C++ kernels: compared with torch in float64, and torch where no kernel applies.
 
-What the kernels may be off by is measured (`is_as_exact`). Against their formulas, with bounds of the roundings, they
-are tested in ``runtime_ops/tests/test_training.cc``.
+`is_as_exact` measures the allowed error of the kernels. ``runtime_ops/tests/test_training.cc`` compares them with
+their formulas, with bounds of the roundings.
 """
 
 import copy
@@ -21,8 +21,8 @@ from edge_embed.ops.dpq import select
 from edge_embed.ops.dpq_distance import METRICS, affine, feature_moments, training_codes, training_responses
 from edge_embed.ops.dpq_straight_through import softmax_rows
 
-# Rounding moves a distance by a hundred units in the last place at most (a sum of some 30 terms, normalised); of two
-# distances that lie closer either may be the larger one.
+# Rounding changes a distance by at most a hundred ULPs (a normalised sum of some 30 terms), so either of two distances
+# that are closer may be the larger one.
 CLEAR = 1e-4
 
 
@@ -33,7 +33,7 @@ def _kernels_are_there() -> None:
 
 @pytest.fixture
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two threads, even for little work."""
+    """Use two threads even for little work."""
     monkeypatch.setattr(dpq_kernels, "_LEAST_WORK", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -50,11 +50,11 @@ def without_kernels(call: Callable[[], list[Tensor]]) -> list[Tensor]:
 def is_as_exact(
     got: list[Tensor], by_torch: list[Tensor], exact: list[Tensor], of_rounded: Callable[[], list[Tensor]]
 ) -> bool:
-    """Whether no largest error is ten times what torch in float32 and one rounding of all inputs (`rounded`) cause.
+    """Return whether each largest error is at most ten times the error of torch in float32 plus one input rounding.
 
-    Torch rounds as many operations, in another order, but few of them by chance not at all; and inputs that were
-    rounded are all that float32 can know. Nor are 16 units in the last place of the largest number found an error:
-    gradients may be what is left of terms as large, where a norm over few rows makes them cancel.
+    Torch rounds as many operations in another order, but by chance some results are exact. Therefore the effect of one
+    rounding of all inputs (`rounded`) is added to its error. A further 16 ULPs of the largest number are allowed,
+    because gradients may be differences of terms of that size, if a norm over few rows makes them cancel.
     """
     moved = [of_rounded() for _ in range(3)]
     largest = max([float(wanted.abs().max()) for wanted in exact if wanted.numel()], default=0)
@@ -69,13 +69,13 @@ def is_as_exact(
 
 
 def rounded(exact: Tensor) -> Tensor:
-    """Numbers of float64, each moved by as much as rounding to float32 may."""
+    """Return float64 numbers, each changed by at most a rounding to float32."""
     return exact * (1 + 2**-24 * (2 * torch.rand_like(exact) - 1))
 
 
 @st.composite
 def layers(draw: st.DrawFn, metric: str | None, norm: bool | str) -> tuple[DPQEmbedding, Tensor]:
-    """A layer of SX by a metric, or of VQ by none, with any other options; and ids that it is trained with."""
+    """Draw a layer of SX with a metric, or of VQ without, with any other options, and ids for training."""
     groups, width, rows = draw(st.integers(1, 5)), draw(st.integers(1, 5)), draw(st.integers(2, 40))
     options: dict = {}
     if metric is not None:
@@ -102,7 +102,7 @@ def layers(draw: st.DrawFn, metric: str | None, norm: bool | str) -> tuple[DPQEm
 
 
 def leads(layer: DPQEmbedding, ids: Tensor) -> Tensor:
-    """By how much each code of a training step is nearer than the next one, [D, B]."""
+    """Return the lead in response of each chosen code of a training step over the second, [D, B]."""
     each, counts = ids.unique(return_counts=True)
     if layer.padding_idx is not None:
         counts = counts.masked_fill(each == layer.padding_idx, 0)
@@ -114,7 +114,7 @@ def leads(layer: DPQEmbedding, ids: Tensor) -> Tensor:
 
 
 def step(layer: DPQEmbedding, ids: Tensor, gradient: Tensor) -> list[Tensor]:
-    """A copy learns once: rows, gradients and running statistics."""
+    """Train a copy for one step, and return rows, gradients and running statistics."""
     layer = copy.deepcopy(layer)
     rows = layer(ids)
     rows.backward(gradient.to(rows.dtype))
@@ -124,7 +124,7 @@ def step(layer: DPQEmbedding, ids: Tensor, gradient: Tensor) -> list[Tensor]:
 
 
 def with_rounded(exact: DPQEmbedding) -> DPQEmbedding:
-    """The layer with its parameters `rounded`."""
+    """Return a copy of the layer with its parameters `rounded`."""
     moved = copy.deepcopy(exact)
     for parameter in moved.parameters():
         parameter.data = rounded(parameter.data)
@@ -135,20 +135,20 @@ def with_rounded(exact: DPQEmbedding) -> DPQEmbedding:
 @pytest.mark.parametrize("metric", [*METRICS, None])
 @settings(max_examples=20)
 @given(data=st.data())
-def test_a_step_is_that_of_torch_in_float64(metric: str | None, norm: bool | str, data: st.DataObject) -> None:
+def test_training_step_matches_torch_in_float64(metric: str | None, norm: bool | str, data: st.DataObject) -> None:
     layer, ids = data.draw(layers(metric, norm))
     exact = copy.deepcopy(layer).double()
     assume(bool((leads(exact, ids) > CLEAR).all()))
     gradient = torch.randn(len(ids), layer.embedding_dim)
     got, wanted = step(layer, ids, gradient), step(exact, ids, gradient)
-    assert got[0].double().equal(wanted[0])  # the very values
+    assert got[0].double().equal(wanted[0])  # equal to the bit
     by_torch = without_kernels(lambda: step(layer, ids, gradient))
     assert is_as_exact(got, by_torch, wanted, lambda: step(with_rounded(exact), ids, gradient))
 
 
 @pytest.mark.usefixtures("_in_parts")
-def test_a_long_step_is_that_of_torch_in_float64() -> None:
-    """Several blocks and threads. Gradients of rows whose choice is not clear are zero: they teach neither anything."""
+def test_training_step_of_many_ids_matches_torch_in_float64() -> None:
+    """Covers several blocks and threads. Rows without a clear choice get a gradient of zero, so they have no effect."""
     torch.manual_seed(0)
     layer = DPQEmbedding(3000, 32, 64, 8, init_scale=1.0, metric="euclidean")
     exact, ids = copy.deepcopy(layer).double(), torch.randint(0, 3000, (5000,))
@@ -165,12 +165,12 @@ def test_a_long_step_is_that_of_torch_in_float64() -> None:
 
 @given(st.sampled_from(METRICS), st.integers(1, 4), st.integers(1, 5), st.integers(0, 200), st.floats(0, 3))
 def test_moments_are_as_exact_as_two_passes_of_torch(metric, groups, width, rows, offset) -> None:
-    """Also of queries that lie far from the origin, which one pass alone would lose."""
-    assume(metric != "cosine" or width > 1)  # a direction needs two numbers
+    """Covers queries far from the origin, for which a single pass would be inexact."""
+    assume(metric != "cosine" or width > 1)  # a direction needs two columns
     torch.manual_seed(rows)
     query = (torch.randn(rows, groups * width) + 10**offset - 1).requires_grad_()
     places = torch.randint(0, max(1, rows), (1024 if rows else 0,))
-    shares = torch.bincount(places, minlength=rows) / 1024  # their sum is 1, not almost
+    shares = torch.bincount(places, minlength=rows) / 1024  # their sum is exactly 1
     features = width + (2 if metric == "euclidean" else 1)
     to_sums, to_products = torch.randn(groups, features), torch.randn(groups, features, features)
 
@@ -185,7 +185,7 @@ def test_moments_are_as_exact_as_two_passes_of_torch(metric, groups, width, rows
 
 
 def drawn(metric: str = "dot", groups: int = 3, rows: int = 70, codes: int = 9, width: int = 4) -> list[Tensor]:
-    """Query, weights, value, gradient."""
+    """Draw query, weights, value and gradient."""
     torch.manual_seed(rows)
     key, value = torch.randn(groups, codes, width), torch.randn(groups, codes, 2)
     return [torch.randn(rows, groups * width), affine(key, metric), value, torch.randn(rows, groups * 2)]
@@ -198,7 +198,7 @@ def soft_gradients(query: Tensor, weights: Tensor, value: Tensor, gradient: Tens
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_functions_are_those_of_torch(metric: str) -> None:
+def test_kernels_match_functions_of_torch(metric: str) -> None:
     query, weights, value, gradient = drawn(metric)
     _, *got = soft_gradients(query, weights, value, gradient, metric)
     codes, ahead = dpq_kernels.nearest_and_leads(dpq_kernels.distances(query, weights, metric))
@@ -222,7 +222,7 @@ def test_functions_are_those_of_torch(metric: str) -> None:
     assert is_as_exact(got, by_torch, learned(*wide), lambda: learned(*map(rounded, wide)))
 
 
-def test_the_lowest_of_equal_codes_is_chosen() -> None:
+def test_nearest_chooses_lowest_of_equal_codes() -> None:
     query, weights, _, _ = drawn(codes=4)
     twice = torch.cat([weights, weights], -1)
     codes, ahead = dpq_kernels.nearest_and_leads(dpq_kernels.distances(query, twice, "dot"))
@@ -231,7 +231,7 @@ def test_the_lowest_of_equal_codes_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("share", [False, True])
-def test_centroids_learn_what_the_formula_says(share: bool) -> None:
+def test_centroid_gradients_match_formula(share: bool) -> None:
     query, _, _, _ = drawn()
     value, codes = torch.randn(1 if share else 3, 9, 4), torch.randint(0, 9, (3, 70), dtype=torch.int32)
     shares, wanted = torch.rand(70), torch.zeros(value.shape, dtype=torch.float64)
@@ -240,13 +240,13 @@ def test_centroids_learn_what_the_formula_says(share: bool) -> None:
             at = 0 if share else group, codes[group, row]
             wanted[at] += 2 * shares[row].double() * (value[at] - query[row, 4 * group : 4 * group + 4]).double()
     got = dpq_kernels.centroid_backward(query, value, codes, shares)
-    # Differences of numbers below 5, times shares below 1, are rounded twice; 70 or fewer of them are added in float64.
+    # Differences of numbers below 5, times shares below 1, are rounded twice; at most 70 of them are added in float64.
     torch.testing.assert_close(got.double(), wanted, rtol=2**-23, atol=70 * 2 * 10 * 2**-23)
 
 
 @pytest.mark.usefixtures("_in_parts")
 @pytest.mark.parametrize("metric", METRICS)
-def test_two_threads_give_the_rows_and_gradients_of_one_to_the_bit(metric: str) -> None:
+def test_threads_give_same_rows_and_query_gradients_to_bit(metric: str) -> None:
     query, weights, value, gradient = drawn(metric, rows=333)
     both = soft_gradients(query, weights, value, gradient, metric)
     shares, features = torch.full((333,), 1 / 333), weights.shape[1]
@@ -269,13 +269,13 @@ def test_two_threads_give_the_rows_and_gradients_of_one_to_the_bit(metric: str) 
 
 @pytest.mark.usefixtures("_in_parts")
 @pytest.mark.parametrize("variant", ["sx", "vq"])
-def test_two_threads_train_like_one(variant: str) -> None:
+def test_threads_give_same_training_step(variant: str) -> None:
     layer, ids, gradient = some_layer(variant, distance_norm=False)
     both = step(layer, ids, gradient)
     torch.set_num_threads(1)
     alone = step(layer, ids, gradient)
     assert both[0].equal(alone[0])
-    assert both[1].equal(alone[1])  # of the query
+    assert both[1].equal(alone[1])  # gradient of the query
 
 
 def some_layer(variant: str = "sx", **options: object) -> tuple[DPQEmbedding, Tensor, Tensor]:
@@ -285,7 +285,7 @@ def some_layer(variant: str = "sx", **options: object) -> tuple[DPQEmbedding, Te
 
 
 def same_step(found: list[Tensor], wanted: list[Tensor]) -> None:
-    """Rows to the bit; the rest are sums of some 80 numbers below 10, each rounded some ten times."""
+    """Assert rows equal to the bit; the others are sums of some 80 numbers below 10, each rounded some ten times."""
     assert found[0].equal(wanted[0])
     for one, other in zip(found[1:], wanted[1:], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=80 * 10 * 2**-24)
@@ -294,33 +294,35 @@ def same_step(found: list[Tensor], wanted: list[Tensor]) -> None:
 @pytest.mark.parametrize("norm", [True, "per_group", False])
 @pytest.mark.parametrize("variant", ["sx", "vq"])
 class TestEveryOption:
-    def test_training_needs_no_library(self, variant: str, norm: bool | str) -> None:
+    def test_training_without_library_gives_same_step(self, variant: str, norm: bool | str) -> None:
         made = some_layer(variant, distance_norm=norm)
         same_step(without_kernels(lambda: step(*made)), step(*made))
 
-    def test_a_compiled_layer_learns_the_same(self, variant: str, norm: bool | str) -> None:
+    def test_compiled_layer_gives_same_query_gradient(self, variant: str, norm: bool | str) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm)
-        ids = ids.unique()  # a traced layer does not count how often an id comes
+        ids = ids.unique()  # a traced layer does not count repeated ids
         wanted = step(layer, ids, gradient[: len(ids)])
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         compiled(ids).backward(gradient[: len(ids)])
         torch.testing.assert_close(layer.query.grad, wanted[1], rtol=0, atol=80 * 10 * 2**-24)
 
     @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-    def test_other_types_go_by_way_of_torch(self, variant: str, norm: bool | str, dtype: torch.dtype) -> None:
+    def test_types_except_float32_are_computed_by_torch(
+        self, variant: str, norm: bool | str, dtype: torch.dtype
+    ) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm, dtype=dtype)
         assert not dpq_kernels.serves(layer.query)
         rows, *learned = step(layer, ids, gradient)
         assert rows.dtype == dtype
         assert all(each.isfinite().all() for each in learned)
 
-    def test_no_rows_teach_nothing(self, variant: str, norm: bool | str) -> None:
+    def test_empty_batch_gives_zero_gradients(self, variant: str, norm: bool | str) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm)
         rows, *learned = step(layer, ids[:0], gradient[:0])
         assert rows.shape == (0, 12)
         assert not any(each.any() for each in learned[: len(list(layer.parameters()))])
 
-    def test_a_checkpointed_step_is_the_same(self, variant: str, norm: bool | str) -> None:
+    def test_checkpointed_step_is_equal_to_bit(self, variant: str, norm: bool | str) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm)
         wanted = step(layer, ids, gradient)
         rows = checkpoint(layer, ids, use_reentrant=False)
@@ -338,7 +340,7 @@ class TestEveryOption:
         if not norm:  # statistics are matrix products, which autocast rounds
             assert all(map(Tensor.equal, [rows, *learned], step(*made)))
 
-    def test_a_layer_without_memory_has_shapes(self, variant: str, norm: bool | str) -> None:
+    def test_meta_layer_gives_rows_of_right_shape(self, variant: str, norm: bool | str) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm, device="meta")
         assert not dpq_kernels.serves(layer.query)
         rows, *_ = step(layer, ids.to("meta"), gradient.to("meta"))
@@ -347,7 +349,7 @@ class TestEveryOption:
 
 @pytest.mark.parametrize("variant", ["sx", "vq"])
 @pytest.mark.parametrize("name", ["query", "value"])
-def test_transforms_of_functions_give_the_gradients_of_backward(variant: str, name: str) -> None:
+def test_functional_transforms_give_gradients_of_backward(variant: str, name: str) -> None:
     layer, ids, gradient = some_layer(variant, distance_norm=False)
     layer(ids).backward(gradient)
     tensor, seen = layer.get_parameter(name).detach(), []
@@ -363,7 +365,7 @@ def test_transforms_of_functions_give_the_gradients_of_backward(variant: str, na
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("variant", ["sx", "vq"])
-def test_a_traced_layer_computes_when_it_is_called(variant: str) -> None:
+def test_traced_layer_computes_with_new_ids(variant: str) -> None:
     layer, ids, _ = some_layer(variant, distance_norm=False)
     traced = torch.jit.trace(layer, ids, check_trace=False)
     others = (ids + 1) % 50
@@ -371,8 +373,8 @@ def test_a_traced_layer_computes_when_it_is_called(variant: str) -> None:
 
 
 @pytest.mark.parametrize("norm", [True, "per_group", False])
-def test_gradients_can_be_differentiated(norm: bool | str) -> None:
-    """A penalty on gradients, as torch has it."""
+def test_gradients_can_be_differentiated_again(norm: bool | str) -> None:
+    """Compares a penalty on gradients with that of torch."""
 
     def penalised() -> list[Tensor]:
         layer, ids, gradient = some_layer(distance_norm=norm)
@@ -385,10 +387,10 @@ def test_gradients_can_be_differentiated(norm: bool | str) -> None:
 
 
 class _Marked(Tensor):
-    """A tensor with a meaning of its own."""
+    """A subclass of tensors."""
 
 
-def test_a_subclass_of_tensors_goes_by_way_of_torch() -> None:
+def test_subclass_of_tensors_is_computed_by_torch() -> None:
     layer, ids, gradient = some_layer()
     wanted = step(layer, ids, gradient)
     layer.query = nn.Parameter(layer.query.detach().as_subclass(_Marked))
@@ -398,7 +400,7 @@ def test_a_subclass_of_tensors_goes_by_way_of_torch() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_tensors_need_not_be_contiguous(metric: str) -> None:
+def test_kernels_accept_noncontiguous_tensors(metric: str) -> None:
     query, weights, value, gradient = drawn(metric)
     wanted = soft_gradients(query, weights, value, gradient, metric)
     strided = [
@@ -412,7 +414,7 @@ def test_tensors_need_not_be_contiguous(metric: str) -> None:
     shares, features = torch.rand(140)[::2], weights.shape[1]
     moments = dpq_kernels.moments(query, shares.contiguous(), features, metric)
     assert all(map(Tensor.equal, dpq_kernels.moments(strided[0], shares, features, metric), moments))
-    every = torch.ones(()).expand(70, value.shape[0] * 2)  # of rows.sum()
+    every = torch.ones(()).expand(70, value.shape[0] * 2)  # the gradient of rows.sum()
     spread = soft_gradients(query, weights, value, every, metric)
     assert all(map(Tensor.equal, spread, soft_gradients(query, weights, value, every.contiguous(), metric)))
 
@@ -423,7 +425,7 @@ def _train_in_child(layer: DPQEmbedding, ids: Tensor, gradient: Tensor, wanted: 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="a system without fork")
 @pytest.mark.usefixtures("_in_parts")
-def test_a_forked_process_trains_on_threads_of_its_own() -> None:
+def test_forked_process_trains_with_same_result() -> None:
     made = some_layer()
     wanted = step(*made)
     child = multiprocessing.get_context("fork").Process(target=_train_in_child, args=(*made, wanted))

@@ -1,4 +1,4 @@
-"""Recurrent layers as opaque operators: the same numbers as torch's own, and clear refusals."""
+"""Recurrent layers as opaque operators: the same numbers as torch's layers, and clear refusals."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ OPTIONS = [{}, {"batch_first": True, "num_layers": 2, "bidirectional": True, "dr
 
 
 def called_operators(function: object, *args: object) -> list[str]:
-    """Names of our operators that a call makes."""
+    """Return the names of the operators of the package that a call runs."""
     names: list[str] = []
 
     class Record(torch.utils._python_dispatch.TorchDispatchMode):
@@ -37,7 +37,7 @@ def called_operators(function: object, *args: object) -> list[str]:
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("given_state", [True, False])
 @torch.no_grad()
-def test_same_numbers_as_the_layer_itself(name, options, batched, given_state):
+def test_recurrent_operator_equals_layer_of_torch(name, options, batched, given_state):
     torch.manual_seed(0)
     kind, extra = LAYERS[name]
     layer = kind(3, 4, **options, **extra).eval()
@@ -51,13 +51,13 @@ def test_same_numbers_as_the_layer_itself(name, options, batched, given_state):
         got = layer(*arguments)
         assert called_operators(layer, *arguments) == [name]
     torch.testing.assert_close(got, expected, rtol=0, atol=0)
-    assert layer(*arguments)[0].equal(expected[0])  # the mode is gone again
+    assert layer(*arguments)[0].equal(expected[0])  # the mode has ended
     assert called_operators(layer, *arguments) == []
 
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("options", OPTIONS)
-def test_shapes_without_data(name, options):
+def test_recurrent_operator_has_right_shapes_on_meta(name, options):
     kind, extra = LAYERS[name]
     layer = kind(3, 4, device="meta", **options, **extra).eval()
     x = torch.empty(5, 2, 3, device="meta")
@@ -70,7 +70,7 @@ def test_shapes_without_data(name, options):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_operators_pass_the_checks_of_torch(name):
+def test_recurrent_operators_pass_checks_of_torch(name):
     kind, extra = LAYERS[name]
     layer = kind(3, 4, 2, bidirectional=True, **extra)
     weights = [weight.detach() for weight in layer._flat_weights]
@@ -83,14 +83,14 @@ def test_operators_pass_the_checks_of_torch(name):
     )
 
 
-def test_projections_are_refused_with_the_remedy():
+def test_projections_are_refused_with_remedy():
     layer = nn.LSTM(3, 4, proj_size=2)
     with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match=r"proj_size=2 .*Linear layer after"):
         layer(torch.randn(5, 2, 3))
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_packed_sequences_are_refused_with_the_remedy(kind):
+def test_packed_sequences_are_refused_with_remedy(kind):
     lengths = torch.tensor([5, 3])
     with recurrent.opaque_recurrence(), pytest.raises(BadInputError, match=r"packed sequences .*padded batch"):
         pack_padded_sequence(torch.randn(5, 2, 3), lengths)

@@ -1,4 +1,4 @@
-"""The largest of a tensor, whole and from blocks: the order of ties is promised, which torch.topk does not do."""
+"""Top-k of whole tensors and of blocks: the order of equal values is defined, unlike that of torch.topk."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def sorted_stably(logits: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Ten
 
 
 @given(st.data())
-def test_equal_ones_come_by_lowest_position(data):
+def test_topk_orders_equal_values_by_lowest_position(data):
     n, shape = data.draw(st.integers(1, 50), "n"), data.draw(st.sampled_from([(), (3,), (2, 2), (0,)]), "shape")
     k, different = data.draw(st.integers(1, n), "k"), data.draw(st.sampled_from([1, 2, 5, 1000]), "values")
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99), "seed"))
@@ -32,7 +32,7 @@ def test_equal_ones_come_by_lowest_position(data):
 
 
 @pytest.mark.parametrize("k", [1, 3, 6])
-def test_what_is_no_number_gives_some_different_ids(k):
+def test_topk_of_nan_gives_different_valid_ids(k):
     logits = torch.tensor([[float("nan"), 1, float("nan"), 2, float("inf"), 0], [float("nan")] * 6])
     for row in largest(logits, k).ids.tolist():
         assert len(set(row)) == k
@@ -41,8 +41,8 @@ def test_what_is_no_number_gives_some_different_ids(k):
 
 @pytest.mark.parametrize("block", [1, 3, 7, 100])
 @given(st.data())
-def test_blocks_make_no_difference(block, data):
-    """Also where k is more than a block has rows."""
+def test_block_topk_equals_sort_for_each_block_size(block, data):
+    """Covers a k above the number of rows of a block."""
     n, k = 30, data.draw(st.integers(1, 30), "k")
     generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99), "seed"))
     rows = torch.randint(-1, 2, (n, 4), generator=generator).float()  # products are exact, and many are equal
@@ -56,7 +56,7 @@ def test_blocks_make_no_difference(block, data):
     assert torch.equal(got.ids, expected[1])
 
 
-def test_half_precision_is_rounded_before_and_after_the_bias():
+def test_half_precision_is_rounded_before_and_after_bias():
     rows = torch.tensor([[2049.0], [2048.0], [-2047.0]]).repeat(1, 2)
     hidden = torch.tensor([1.0, 0.0]).half()
     bias = torch.tensor([0.0, 1.0, 4096.0]).half()
@@ -96,8 +96,8 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("biased", [False, True])
-def test_operators_pass_the_checks_of_torch(name, biased):
-    """Schema, fake tensors and dynamic tracing are as declared."""
+def test_topk_operators_pass_checks_of_torch(name, biased):
+    """Torch checks the schema, fake tensors and dynamic tracing."""
     form, make = TABLES[name]
     bias = torch.randn(6) if biased else None
     for shape in ((4,), (2, 3, 4), (0, 4)):
@@ -105,7 +105,7 @@ def test_operators_pass_the_checks_of_torch(name, biased):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_they_are_the_largest_of_the_logits(name):
+def test_topk_operators_give_largest_logits(name):
     form, make = TABLES[name]
     hidden, bias, table = torch.randn(5, 4), torch.randn(6), make()
     expected = sorted_stably(form.logits(hidden, *table) + bias, 4)

@@ -1,4 +1,4 @@
-"""The torch functions of TT agree with the numpy form, and the operators are what torch expects of operators."""
+"""Torch functions of TT: they agree with the numpy form, and the operators pass the checks of torch."""
 
 import math
 
@@ -17,7 +17,7 @@ SHAPES = [(), (1,), (0,), (3,), (2, 3), (0, 2), (1, 2, 1)]
 
 
 def assert_close_to_oracle(rows: torch.Tensor, packed: PackedTT, ids: np.ndarray) -> None:
-    """4 eps of the sum of absolute terms, and half of the smallest number."""
+    """Assert an error of at most 4 eps of the sum of absolute terms plus half of the smallest number."""
     value_type = str(packed.cores[0].dtype)
     tolerance = 4 * EPS[value_type] * packed.magnitudes(ids) + np.finfo(value_type).smallest_subnormal / 2
     assert rows.shape == packed.rows(ids).shape
@@ -26,7 +26,7 @@ def assert_close_to_oracle(rows: torch.Tensor, packed: PackedTT, ids: np.ndarray
 
 @st.composite
 def tables(draw: st.DrawFn) -> PackedTT:
-    """Trains and rings of 2 to 6 cores, with and without room for more rows than there are."""
+    """Draw trains and rings of 2 to 6 cores, with and without unused rows."""
     count = draw(st.integers(2, 6))
     rows = [draw(st.integers(1, 4)) for _ in range(count)]
     columns = [draw(st.integers(1, 3)) for _ in range(count)]
@@ -46,7 +46,7 @@ def arguments(packed: PackedTT) -> tuple:
 
 
 @given(tables(), st.sampled_from(SHAPES), st.booleans(), st.integers(0, 2**31))
-def test_rows_are_those_of_the_packed_form(table, shape, narrow, seed):
+def test_rows_match_packed_form(table, shape, narrow, seed):
     ids = np.random.default_rng(seed).integers(0, table.num_embeddings, shape).astype(np.int32 if narrow else np.int64)
     given_ids = torch.from_numpy(np.asarray(ids))
     rows = tt.rows(given_ids, *arguments(table))
@@ -55,7 +55,7 @@ def test_rows_are_those_of_the_packed_form(table, shape, narrow, seed):
 
 
 @given(tables(), st.data())
-def test_rows_that_follow_each_other_are_those_of_their_ids_and_teach_the_same(table, data):
+def test_block_of_rows_has_rows_and_gradients_of_its_ids(table, data):
     begin = data.draw(st.integers(0, table.num_embeddings - 1))
     end = data.draw(st.integers(begin + 1, table.num_embeddings))
     ids = np.arange(begin, end)
@@ -70,8 +70,8 @@ def test_rows_that_follow_each_other_are_those_of_their_ids_and_teach_the_same(t
     torch.testing.assert_close(*learned, rtol=1e-12, atol=1e-9)  # sums of up to a few thousand terms of a few hundred
 
 
-def test_rows_follow_eq_1_with_the_first_index_counting_most():
-    """Written out for every element of a small table."""
+def test_rows_follow_equation_1_with_first_index_most_significant():
+    """Compares every element of a small table."""
     random = np.random.default_rng(3)
     cores = [random.standard_normal(shape) for shape in [(2, 1, 2, 3), (3, 3, 1, 2), (2, 2, 3, 1)]]
     rows = tt.rows(torch.arange(12), [torch.from_numpy(core) for core in cores], 12, None)
@@ -81,7 +81,7 @@ def test_rows_follow_eq_1_with_the_first_index_counting_most():
 
 
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=6))
-def test_digits_are_those_of_numpy(shape):
+def test_digits_equal_unravel_index_of_numpy(shape):
     ids = np.arange(math.prod(shape))
     expected = np.unravel_index(ids, shape)
     for got, wanted in zip(tt.digits(torch.from_numpy(ids), shape), expected, strict=True):
@@ -90,8 +90,8 @@ def test_digits_are_those_of_numpy(shape):
 
 @pytest.mark.parametrize("rank", [16, 192])
 @pytest.mark.parametrize("value_type", EPS)
-def test_long_sums_of_one_sign_stay_within_the_tolerance(rank, value_type):
-    """The paper's largest rank; no term cancels another."""
+def test_long_sums_of_one_sign_stay_within_tolerance(rank, value_type):
+    """Covers the largest rank of the paper; no terms cancel."""
     random = np.random.default_rng(rank)
     shapes = [(4, 1, 2, rank), (4, rank, 2, rank), (4, rank, 4, 1)]
     cores = tuple(((0.5 + random.random(shape)) / math.sqrt(rank)).astype(value_type) for shape in shapes)
@@ -99,7 +99,7 @@ def test_long_sums_of_one_sign_stay_within_the_tolerance(rank, value_type):
     assert_close_to_oracle(tt.rows(torch.from_numpy(ids), *arguments(packed)), packed, ids)
 
 
-def test_partial_products_of_float16_cores_may_be_larger_than_float16():
+def test_partial_products_of_float16_cores_may_exceed_float16():
     cores = [
         torch.full(shape, value).half()
         for shape, value in [((2, 1, 2, 3), 256.0), ((2, 3, 1, 2), 256.0), ((2, 2, 2, 1), 2**-14)]
@@ -108,7 +108,7 @@ def test_partial_products_of_float16_cores_may_be_larger_than_float16():
 
 
 @pytest.mark.parametrize("bad", [-1, 20, 23, 24, 2**40])
-def test_operator_refuses_ids_out_of_range_even_where_the_cores_have_rows(bad):
+def test_operator_refuses_ids_of_unused_rows(bad):
     cores = [torch.randn(4, 1, 2, 2), torch.randn(6, 2, 3, 1)]
     with pytest.raises(IdOutOfRangeError, match=f"id {bad} is out of range: expected 0 to 19"):
         tt.TT.rows(torch.tensor([0, bad]), cores, 20, None)
@@ -117,14 +117,14 @@ def test_operator_refuses_ids_out_of_range_even_where_the_cores_have_rows(bad):
 @pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
                                  torch.zeros(0, 2, dtype=torch.int64)], ids=["rank0", "int32", "empty"])  # fmt: skip
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_operator_passes_the_checks_of_torch(ids, padding_idx):
-    """Schema, fake tensors and dynamic tracing are as declared."""
+def test_operator_passes_checks_of_torch(ids, padding_idx):
+    """Torch checks the schema, fake tensors and dynamic tracing."""
     cores = [torch.randn(2, 1, 2, 3), torch.randn(2, 3, 1, 2), torch.randn(2, 2, 2, 1)]
     torch.library.opcheck(tt.TT.rows, (ids, cores, 7, padding_idx))
 
 
 @pytest.mark.parametrize("use", ["bag", "logits"])
-def test_other_uses_are_those_of_the_rows(use):
+def test_bags_and_logits_match_rows(use):
     cores = [torch.randn(2, 1, 2, 3), torch.randn(3, 3, 2, 1)]
     rows = tt.rows(torch.arange(5), cores, 5, 1)
     given_to = {
@@ -135,7 +135,7 @@ def test_other_uses_are_those_of_the_rows(use):
     torch.testing.assert_close(tt.TT.uses[use](*given_to[use], cores, 5, 1), expected[use])
 
 
-def test_weights_that_cannot_be_stored_are_not_packed():
+def test_weights_of_float64_or_nan_are_refused():
     cores = [torch.randn(2, 1, 2, 3), torch.randn(3, 3, 2, 1)]
     with pytest.raises(BadInputError, match=r"float64.*call \.float\(\)"):
         tt.pack([core.double() for core in cores], 5, None)

@@ -47,6 +47,7 @@ def test_attack_in_unread_field_is_ignored(name: str, tmp_path: Path, canary: Pa
     assert attacks.IMPORTED not in sys.modules, "the file chose a module to import"
 
 
+@pytest.mark.slow
 def test_torch_export_load_would_run_attacks(tmp_path: Path) -> None:
     """Attacks that torch executes are the reason for this reader; it may become simpler if torch mends them."""
     for name in _STRONGEST:

@@ -201,7 +201,6 @@ def most(self, ids):
     [
         (attends, IDS[:0], r"\[0, 3\]"),
         (attends, IDS[:, :0], r"\[1, 0\]"),
-        (joins, {"ids": IDS.repeat(2, 1), "past": torch.zeros(2, 0, 8)}, r"\[2, 0, 8\]"),
         (most, (IDS[:, :0],), r"\[1, 0\]"),
     ],
 )
@@ -218,6 +217,16 @@ def test_empty_example_of_model_that_accepts_it_leaves_sizes_dynamic(tmp_path, e
     program = read_program(edge_embed.save(model, tmp_path / "model.pt", example))
     assert [port.shape for port in program.inputs] == [("batch", "sequence")]
     torch.testing.assert_close(program.run(IDS.repeat(2, 2))[0], model(IDS.repeat(2, 2)), rtol=0, atol=0)
+
+
+def test_example_without_a_past_takes_a_past_of_any_length(tmp_path):
+    model = make(joins)
+    program = read_program(
+        edge_embed.save(model, tmp_path / "model.pt", {"ids": IDS.repeat(2, 1), "past": torch.zeros(2, 0, 8)})
+    )
+    for batch, length in ((2, 0), (3, 4), (1, 1)):
+        inputs = IDS.repeat(batch, 1), torch.randn(batch, length, 8)
+        torch.testing.assert_close(program.run(*inputs)[0], model(*inputs))
 
 
 @pytest.mark.parametrize(

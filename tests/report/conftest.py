@@ -1,4 +1,4 @@
-"""Makes ``made_by_hand`` importable."""
+"""Import path of ``made_by_hand``."""
 
 import sys
 from pathlib import Path

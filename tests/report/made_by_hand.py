@@ -1,4 +1,4 @@
-"""A validation report in which all is well, made by hand."""
+"""A validation report without failures, built by hand."""
 
 from dataclasses import replace
 

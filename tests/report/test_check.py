@@ -1,4 +1,4 @@
-"""A check shows what failed first, and lets nothing through as markup, in every form."""
+"""Reports of `check` in every form: failures stand out, and no name acts as markup."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def report_of(*findings: Finding, base: BaseResult | None = None) -> CheckReport
         ((LATENCY, SIZE, replace(PARITY, status="failed")), 3),
     ],
 )
-def test_exit_codes_in_their_order(found, exit_code):
+def test_exit_code_is_that_of_most_important_failure(found, exit_code):
     report = report_of(*found)
     assert report.exit_code == exit_code
     assert report.passed == (exit_code in (0, 1))
@@ -55,14 +55,14 @@ def test_exit_codes_in_their_order(found, exit_code):
     assert len(report.failures()) == sum(finding.status == "failed" or finding == MISSING for finding in found)
 
 
-def test_json_is_finite_and_names_the_schema():
+def test_json_is_finite_and_names_schema():
     content = json.loads(json.dumps(report_of(PARITY, SIZE, ABSENT).to_json(), allow_nan=False))
     assert (content["schema_version"], content["kind"], content["exit_code"]) == (1, "edge-embed check", 4)
     assert content["validation"]["schema_version"] == 1
     assert content["findings"][2]["got"] is None
 
 
-def test_the_terminal_shows_failures_last():
+def test_terminal_shows_failures_last():
     console = Console(width=200, record=True, file=io.StringIO(), force_terminal=True)
     console.print(report_of(SIZE, ABSENT, replace(PARITY, name=HOSTILE)).render())
     text = console.export_text()
@@ -72,7 +72,7 @@ def test_the_terminal_shows_failures_last():
     assert "\x1b[2J" not in text
 
 
-def test_junit_has_a_case_for_each_finding():
+def test_junit_has_case_for_each_finding():
     hostile = replace(SIZE, name=HOSTILE, detail=HOSTILE)
     root = ElementTree.fromstring(to_junit(report_of(PARITY, hostile, ABSENT, MISSING)))
     suites = {suite.get("name"): suite for suite in root}
@@ -83,11 +83,11 @@ def test_junit_has_a_case_for_each_finding():
     assert case.find("failure").get("message") == HOSTILE.replace("\x1b", "?")
     assert [suites["latency"].get(count) for count in ("tests", "errors", "skipped")] == ["2", "1", "1"]
     assert suites["latency"].find("testcase/skipped").get("message") == "no library"
-    assert suites["latency"].find("testcase/error").get("message") == "no library"  # a server shows it in red
+    assert suites["latency"].find("testcase/error").get("message") == "no library"  # CI servers show errors in red
     assert suites["parity"].find("testcase/system-out").text == "all of them"
 
 
-def test_markdown_takes_nothing_of_a_name_as_markup():
+def test_markdown_escapes_markup_in_names():
     text = check_markdown(report_of(replace(SIZE, name=HOSTILE)))
     (row,) = [line for line in text.splitlines() if "everyone" in line]
     assert len(re.findall(r"(?<!\\)\|", row)) == 5
@@ -95,7 +95,7 @@ def test_markdown_takes_nothing_of_a_name_as_markup():
         assert mark not in row, mark
 
 
-def test_markdown_shows_sizes_times_and_what_failed():
+def test_markdown_shows_sizes_times_and_failures():
     sides = (
         Side("base", "old.onnx", "00", 10_000, 20_000, 0.0123, 0.001, ""),
         Side("candidate", "new.onnx", "00", None, None, None, None, "no /proc"),
@@ -118,7 +118,7 @@ def test_markdown_shows_sizes_times_and_what_failed():
     assert check_markdown(report_of(MISSING)).startswith("### ❌ edge-embed check: 0 failed, 0 passed, 1 not run, 1 of")
 
 
-def test_warnings_are_in_every_form():
+def test_warnings_are_in_each_form_of_report():
     report = replace(report_of(PARITY), warnings=("metric m:f: is gone",))
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(report.render())
@@ -132,7 +132,7 @@ def _changed(before: str, now: str) -> Change:
     return Change("table words: num_codes", before, now)
 
 
-def test_a_log_keeps_each_finding_and_its_command_on_one_line():
+def test_log_keeps_finding_and_command_on_one_line():
     command = "edge-embed check models/a/rather/long/path/model.pt models/a/rather/long/path/model.onnx --accept"
     grown = replace(SIZE, name="growth of on disk")
     report = replace(report_of(grown, PARITY), changes=(_changed("16", "32"),), accept=command)
@@ -147,7 +147,7 @@ def test_a_log_keeps_each_finding_and_its_command_on_one_line():
     assert len(terminal.getvalue().splitlines()) > len(lines)
 
 
-def test_the_page_shows_each_check_once():
+def test_page_shows_each_check_once():
     checks = [Check(f"check {number} of {place}", "passed", "well") for place in ("file", "table") for number in (1, 2)]
     kernel = Check("check of the kernel", "passed", "well")
     made = make_report()
@@ -166,10 +166,10 @@ def test_the_page_shows_each_check_once():
     for finding in findings:
         assert words.count(f"{finding.requirement}: {finding.name}: {finding.detail}") == 1, finding.name
     assert "Sizes" in words
-    assert "Checks" not in words  # they are among the requirements
+    assert "Checks" not in words  # the checks are among the requirements
 
 
-def test_the_page_has_growth_as_one_requirement():
+def test_page_shows_growth_as_one_requirement():
     grown = [replace(SIZE, name=f"growth of {name}") for name in ("on disk", "table words", "part words codes")]
     report = replace(report_of(PARITY, *grown), changes=(_changed("16", "32"),), accept="edge-embed check --accept")
     page = check_page(report)
@@ -178,7 +178,7 @@ def test_the_page_has_growth_as_one_requirement():
     assert "1 failed, 1 passed" in page
 
 
-def test_growth_in_no_part_lists_no_bytes():
+def test_growth_without_changed_parts_lists_no_parts():
     words = growth_words([replace(SIZE, name="growth of on disk")], (), {"on disk": 5, "graph": 0}, "")
     assert (
         words

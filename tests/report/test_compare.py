@@ -1,4 +1,4 @@
-"""A comparison of models: every cell stands under its head, in each form."""
+"""Comparison of models: every cell is under its column heading, in each form."""
 
 import io
 import re
@@ -32,13 +32,13 @@ def _cells(line: str) -> list[str]:
 
 @pytest.mark.parametrize("metric", ["m:accuracy", None])
 @pytest.mark.parametrize("candidates", [(SMALL, LARGE, BARE), (BARE, LARGE), (SMALL,), (BARE,)])
-def test_rows_have_a_cell_for_each_column(metric, candidates):
+def test_rows_have_cell_for_each_column(metric, candidates):
     report = CompareReport(metric, candidates)
     assert {len(row) for row in model_rows(report)} == {len(model_columns(report))}
     assert {len(row) for row in table_rows(report)} <= {len(table_columns())}
 
 
-def test_figures_stand_under_their_heads():
+def test_figures_are_under_their_column_headings():
     report = CompareReport("m:accuracy", (SMALL, LARGE))
     small, large = (dict(zip(model_columns(report), row, strict=True)) for row in model_rows(report))
     assert (small["methods"], small["bytes on disk"], small["zipped"], small["ratio"]) == (
@@ -53,7 +53,7 @@ def test_figures_stand_under_their_heads():
     assert (large["time / portable body"], large["time / its base"]) == ("", "1.5")
 
 
-def test_tables_say_what_they_are_made_with():
+def test_tables_list_settings_and_sizes():
     report = CompareReport(None, (SMALL, BARE))
     words, tags = (dict(zip(table_columns(), row, strict=True)) for row in table_rows(report))
     assert (words["model"], words["table"], words["rows x columns"]) == ("small", "words", "2,000 x 64")
@@ -62,7 +62,7 @@ def test_tables_say_what_they_are_made_with():
     assert tags["settings"] == "ranks=1x4x1"
 
 
-def test_markdown_has_the_same_cells_and_figures_on_the_right():
+def test_markdown_has_cells_of_report_and_aligns_figures_right():
     report = CompareReport("m:accuracy", (SMALL, LARGE, BARE))
     models, tables = re.findall(r"(?:^\|.*\n)+", compare_markdown(report), re.MULTILINE)
     for text, head, rows, words in (
@@ -74,16 +74,16 @@ def test_markdown_has_the_same_cells_and_figures_on_the_right():
         assert [found[0], *found[2:]] == [list(head), *map(list, rows)]
 
 
-def test_the_page_has_the_same_cells():
+def test_page_has_cells_of_report():
     report = CompareReport("m:accuracy", (SMALL, LARGE, BARE))
     found = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", compare_page(report), re.DOTALL)]
     wanted = [cell for rows in (model_rows(report), table_rows(report)) for row in rows for cell in row]
     for cell in wanted:
         assert cell in found
-    assert compare_page(report).count("num_codes=16") == 2  # of each model with that table
+    assert compare_page(report).count("num_codes=16") == 2  # once for each model with that table
 
 
-def test_the_terminal_shows_every_model_and_no_table_where_there_is_none():
+def test_terminal_shows_all_models_and_tables_if_any():
     def shown(*candidates: Candidate) -> str:
         out = io.StringIO()
         CompareReport(None, candidates).show(Console(file=out, width=150))

@@ -1,4 +1,4 @@
-"""The HTML page: all of the report, nothing of it as markup, nothing from elsewhere."""
+"""HTML page: it shows the whole report, escapes its text, and loads no other resource."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -16,7 +16,7 @@ from edge_embed.report.views.html.validation import validation_page
 
 
 class Reader(HTMLParser):
-    """Tags, attributes and text of a page."""
+    """Parser that collects tags, links and text of a page."""
 
     def __init__(self, page):
         super().__init__()
@@ -43,7 +43,7 @@ TIMED = TargetResult(
 )
 
 
-def test_everything_is_on_the_page():
+def test_page_shows_whole_report():
     text = Reader(validation_page(make_report(targets=(TARGET, TIMED)))).text
     for words in (
         "Validation of m.onnx",
@@ -63,13 +63,13 @@ def test_everything_is_on_the_page():
         "processor",
     ):
         assert words in text
-    for words in ("500.00", "250.00", "2.00"):  # of the target, in ms
+    for words in ("500.00", "250.00", "2.00"):  # times of the target, in ms
         assert words in text
     for words in ("portable body", "absolute error up to", "dense equivalent", "2,900"):  # in the pictures
         assert words in text
 
 
-def test_nothing_is_loaded_and_nothing_runs():
+def test_page_loads_no_resource_and_runs_no_code():
     page = validation_page(make_report(targets=(TARGET,)))
     reader = Reader(page)
     assert not {"script", "iframe", "link", "img", "object", "form"} & set(reader.tags)
@@ -78,7 +78,7 @@ def test_nothing_is_loaded_and_nothing_runs():
     assert not re.search(r"url\((?!#)|@import", page)
 
 
-def test_names_are_text_only():
+def test_page_escapes_markup_in_names():
     hostile = "<script>alert(1)</script> \"' & $\\frac{1$ {{ 7*7 }}"
     output = replace(OUTPUT, name=hostile)
     report = make_report(
@@ -94,7 +94,7 @@ def test_names_are_text_only():
     assert "49" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL).partition("<main>")[0]
 
 
-def test_pictures_are_sound_and_take_the_colour_of_the_text():
+def test_pictures_are_valid_and_use_text_colour():
     page = validation_page(make_report())
     pictures = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(pictures) == 3  # sizes, errors, latency
@@ -104,7 +104,7 @@ def test_pictures_are_sound_and_take_the_colour_of_the_text():
         assert "#010203" not in picture
 
 
-def test_the_same_report_gives_the_same_page():
+def test_page_of_same_report_is_equal():
     assert validation_page(make_report()) == validation_page(make_report())
 
 
@@ -116,20 +116,20 @@ def test_the_same_report_gives_the_same_page():
         ({"structure": (Check("x", "not run", "y"),)}, ("not-run", "some could not run")),
     ],
 )
-def test_the_verdict(changes, outcome):
+def test_verdict_states_outcome_of_checks(changes, outcome):
     page = validation_page(make_report(**changes))
     (found,) = re.findall(r'<p class="verdict ([a-z-]+)">(.*?)</p>', page)
     assert found[0] == outcome[0]
     assert outcome[1] in found[1]
 
 
-def test_without_measurements_there_is_still_a_page():
+def test_page_without_measurements_has_no_latency():
     report = make_report()
     bare = replace(report, latency=replace(report.latency, results=()), model=replace(report.model, paths=()))
     assert "Latency" not in Reader(validation_page(bare)).words
 
 
-def test_what_is_missing_is_named(monkeypatch):
+def test_missing_jinja_is_named_with_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
     with pytest.raises(BadInputError, match=r'HTML report: .*jinja2.*pip install "edge-embed\[report\]"'):
         check_html()

@@ -1,4 +1,4 @@
-"""A validation as Markdown: all of it, and nothing of a name as markup."""
+"""Validation report as Markdown: it is complete, and no name acts as markup."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ ABSENT = TargetResult("node", "not run", "no Node.js", (), "executed-native", {}
 HOSTILE = "a|b <img src=x> `c` @everyone #1 "
 
 
-def test_everything_is_in_it():
+def test_markdown_shows_whole_report():
     failed = replace(PATH, status="failed", detail="off by 1")
     model = replace(make_report().model, paths=(failed,))
     text = validation_markdown(make_report(model=model, targets=(RAN, ABSENT)))
@@ -37,7 +37,7 @@ def test_everything_is_in_it():
     assert validation_markdown(incomplete).startswith("### ⚪")
 
 
-def test_names_are_text_only():
+def test_markdown_escapes_markup_in_names():
     text = validation_markdown(make_report(file=HOSTILE, structure=(Check(HOSTILE, "failed", HOSTILE),)))
     for mark in ("<img", "`", "@everyone", "#1 "):
         assert mark not in text

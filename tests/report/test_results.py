@@ -1,4 +1,4 @@
-"""The report counts what failed, shows it, and lets nothing through as markup or control characters."""
+"""Validation report in the terminal: it counts and shows failures, and escapes markup and control characters."""
 
 import io
 import json
@@ -20,7 +20,7 @@ def shown(report: ValidationReport, verbose: bool = False, **options) -> str:
     return console.export_text()
 
 
-def test_all_passed():
+def test_report_without_failures_passes_and_lists_figures():
     report = make_report()
     assert (report.passed, report.complete, report.exit_code, report.failures()) == (True, True, 0, [])
     folded = shown(report)
@@ -48,7 +48,7 @@ def test_all_passed():
         {"model": replace(make_report().model, kernel=BAD)},
     ],
 )
-def test_any_failure_fails_the_whole(changes):
+def test_report_with_any_failure_fails(changes):
     report = make_report(**changes)
     assert (report.passed, report.exit_code) == (False, 3)
     (failure,) = report.failures()
@@ -57,21 +57,21 @@ def test_any_failure_fails_the_whole(changes):
     assert "1 check(s) failed" in shown(report)
 
 
-def test_what_did_not_run_is_no_failure_and_no_success():
+def test_report_with_skipped_check_passes_but_is_incomplete():
     report = make_report(tables=(replace(make_report().tables[0], paths=(ABSENT,)),))
     assert (report.passed, report.complete, report.exit_code) == (True, False, 0)
     assert "-[not run] custom op: no library" in shown(report)
     assert "some could not run" in shown(report)
 
 
-def test_json_survives_a_round_trip():
+def test_json_is_unchanged_by_round_trip():
     content = make_report().to_json()
     assert json.loads(json.dumps(content, allow_nan=False)) == json.loads(json.dumps(content))
     assert content["schema_version"] == 1
     assert content["latency"]["results"][1]["ratio"] is None
 
 
-def test_names_from_a_file_are_text_only():
+def test_terminal_escapes_markup_and_controls_in_names():
     hostile = Check("[bold]x[/bold] :boom:", "failed", "\x1b[2Jgone [/] \x07")
     text = shown(make_report(structure=(hostile,)), force_terminal=True)
     assert "[bold]x[/bold] :boom:" in text

@@ -1,4 +1,4 @@
-"""Reports print as on the command line, and a notebook shows them in colours."""
+"""Reports in Python: they print as on the command line, and a notebook shows them in colours."""
 
 import inspect
 import io
@@ -35,7 +35,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
         ("inspect", ["DPQEmbedding: nodes"]),
     ],
 )
-def test_text_and_page_are_what_the_command_line_shows(reports, name, words):
+def test_text_and_page_of_report_match_command_line(reports, name, words):
     report = reports[name]
     page = report._repr_html_()
     for word in words:
@@ -47,23 +47,23 @@ def test_text_and_page_are_what_the_command_line_shows(reports, name, words):
     assert not any(f"{kind}(" in str(report) for kind in ("Report", "Trial", "TableInfo"))  # no dataclass
 
 
-def test_a_notebook_shows_a_page_once(reports, monkeypatch):
+def test_notebook_shows_page_once(reports, monkeypatch):
     shown = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *page: shown.append(page))
     for report in reports.values():
         assert report._repr_html_().startswith("<pre")
         assert str(report)
-    assert not shown  # what the notebook shows is what is returned
+    assert not shown  # the notebook shows the returned page
 
 
-def test_names_of_files_are_no_markup_in_a_page(tmp_path):
+def test_page_escapes_markup_in_file_names(tmp_path):
     model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4))
     report = edge_embed.export(model, "onnx", tmp_path / "<b>&.onnx", torch.tensor([1]))
     assert "<b>" not in report._repr_html_()
 
 
-def test_signatures_say_what_there_is():
+def test_signatures_list_keywords_of_functions():
     for name in ("compress", "export", "lower", "validate", "check"):
         signature = inspect.signature(getattr(edge_embed, name))
         assert "function" not in str(signature)
@@ -74,7 +74,7 @@ def test_signatures_say_what_there_is():
 @pytest.mark.parametrize(
     ("wrong", "meant"), [("num_code", "num_codes"), ("ratios", "ratio"), ("min_cosin", "min_cosine")]
 )
-def test_a_mistyped_keyword_says_which_one_was_meant(wrong, meant):
+def test_mistyped_keyword_of_compress_suggests_right_one(wrong, meant):
     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': did you mean '{meant}'\?"):
         edge_embed.compress(nn.Embedding(4, 2), "dpq", **{wrong: 4})
 
@@ -92,12 +92,12 @@ def test_a_mistyped_keyword_says_which_one_was_meant(wrong, meant):
         ("PackedDPQ", "code", "codes"),
     ],
 )
-def test_constructor_given_a_mistyped_keyword_suggests_the_right_one(name, wrong, meant):
+def test_mistyped_keyword_of_constructor_suggests_right_one(name, wrong, meant):
     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{wrong}': did you mean '{meant}'\?"):
         getattr(edge_embed, name)(**{wrong: 4})
 
 
-def test_constructor_of_a_subclass_takes_keywords_of_its_own():
+def test_constructor_of_subclass_accepts_its_own_keywords():
     class Words(edge_embed.DPQEmbeddingBag):
         def __init__(self, size):
             super().__init__(size, 8, num_codes=4, num_groups=2, mode="sum")
@@ -108,17 +108,17 @@ def test_constructor_of_a_subclass_takes_keywords_of_its_own():
 
 
 @pytest.mark.parametrize("name", [name for name in edge_embed.__all__ if name != "__version__"])
-def test_help_of_a_public_name_shows_no_address(name):
+def test_help_of_public_name_shows_no_address(name):
     assert " at 0x" not in pydoc.render_doc(getattr(edge_embed, name))
 
 
 @pytest.mark.parametrize(("wrong", "meant"), [("DPQEmbeding", "DPQEmbedding"), ("exprt", "export"), ("lowr", "lower")])
-def test_a_mistyped_name_says_which_one_was_meant(wrong, meant):
+def test_mistyped_public_name_suggests_right_one(wrong, meant):
     with pytest.raises(AttributeError, match=rf"no attribute '{wrong}': did you mean '{meant}'\? public are"):
         getattr(edge_embed, wrong)
 
 
-def test_a_mistyped_table_says_which_one_was_meant():
+def test_mistyped_table_suggests_right_one():
     model = nn.ModuleDict({"words": nn.Embedding(40, 8), "0": nn.Embedding(40, 8)})
     with pytest.raises(
         BadInputError, match=r"got 'word', expected the name of a table: did you mean 'words'\? there are"
@@ -128,7 +128,7 @@ def test_a_mistyped_table_says_which_one_was_meant():
         edge_embed.compress(model, "rows", bits=4, modules=["embed"])
 
 
-def test_progress_is_bars_on_a_terminal_and_nothing_elsewhere(monkeypatch):
+def test_progress_shows_bars_only_on_terminal(monkeypatch):
     seen = []
 
     @interactive
@@ -152,7 +152,7 @@ def test_progress_is_bars_on_a_terminal_and_nothing_elsewhere(monkeypatch):
     assert seen[-2:] == [("table", 1, 2), mine]
 
 
-def test_results_that_hold_a_model_print_their_report(tmp_path):
+def test_results_with_model_print_their_report(tmp_path):
     model = nn.Sequential(nn.Embedding(400, 8), nn.Linear(8, 2))
     path = edge_embed.save(model, tmp_path / "m.pt", torch.tensor([1, 2]))
     for result in (edge_embed.compress(model, "rows", bits=4), edge_embed.compress(path, "rows", bits=4)):
@@ -170,7 +170,7 @@ def test_packed_tables_print_their_sizes(layer):
     assert repr(lowered).splitlines() == ["LoweredProgram", f"0: {packed}"]
 
 
-def test_calls_of_several_threads_wait_for_one_another(tmp_path):
+def test_calls_in_several_threads_give_equal_files(tmp_path):
     model = nn.Sequential(edge_embed.DPQEmbedding(50, 8, 4, 4), nn.Linear(8, 2))
     streams, filters = (sys.stdout, sys.stderr), list(warnings.filters)
 
@@ -186,7 +186,7 @@ def test_calls_of_several_threads_wait_for_one_another(tmp_path):
 
 
 @pytest.mark.parametrize("name", "bench bench_compress check compare compressed exported validation".split())
-def test_every_result_names_a_view_that_is_there(name):
+def test_result_names_existing_view(name):
     module = import_module(f"edge_embed.report.results.{name}")
     kinds = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
     (found,) = (kind.view for kind in kinds if "view" in vars(kind))

@@ -1,4 +1,4 @@
-"""Files with operators of onnxruntime-extensions: they are recognised, and without that package the remedy is named."""
+"""Files with operators of onnxruntime-extensions: they are recognised, and a missing package names the extra."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from edge_embed.runtime.extensions import needs_extensions
 
 @pytest.fixture
 def lower(tmp_path: Path) -> Path:
-    """A model of one operator of onnxruntime-extensions, behind a weight that has its domain in its bytes."""
+    """Return a model with an operator of onnxruntime-extensions, and a weight that contains the name of its domain."""
     node = helper.make_node("StringLower", ["text"], ["lower"], domain="ai.onnx.contrib")
     values = [helper.make_tensor_value_info(name, TensorProto.STRING, [None]) for name in ("text", "lower")]
     weight = helper.make_tensor("weight", TensorProto.STRING, [1], [b"B\x11ai.onnx.contrib"])
@@ -23,7 +23,7 @@ def lower(tmp_path: Path) -> Path:
     return tmp_path / "lower.onnx"
 
 
-def test_only_a_file_that_imports_them_needs_them(lower: Path) -> None:
+def test_file_needs_extensions_only_if_it_imports_them(lower: Path) -> None:
     assert needs_extensions(lower)
     model = onnx.load(lower)
     del model.opset_import[1]
@@ -31,19 +31,19 @@ def test_only_a_file_that_imports_them_needs_them(lower: Path) -> None:
     assert not needs_extensions(lower)
 
 
-def test_damaged_files_need_nothing(lower: Path, tmp_path: Path) -> None:
+def test_damaged_file_needs_no_extensions(lower: Path, tmp_path: Path) -> None:
     for content in (b"", b"\x80", b"\xff" * 40, b"\x42\xff\xff\xff\xff\x0f", lower.read_bytes()[:30]):
         (tmp_path / "damaged.onnx").write_bytes(content)
         assert not needs_extensions(tmp_path / "damaged.onnx")
 
 
 @pytest.mark.parametrize("portable", [False, True])
-def test_they_are_registered(lower: Path, portable: bool) -> None:
+def test_session_registers_extensions(lower: Path, portable: bool) -> None:
     pytest.importorskip("onnxruntime_extensions", reason="an extra is missing: pip install 'edge-embed[tokenizer]'")
     assert edge_embed.create_session(lower, portable).run(None, {"text": ["AB"]})[0].tolist() == ["ab"]
 
 
-def test_without_the_package_the_extra_is_named(lower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_without_extensions_package_names_extra(lower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     with pytest.raises(edge_embed.EdgeEmbedError, match=r'pip install "edge-embed\[tokenizer\]"'):
         edge_embed.create_session(lower)

@@ -1,4 +1,4 @@
-"""Limits of the runtime that exported files work around; when one is gone, its guard can go too."""
+"""Limits of ONNX Runtime that exported files work around: a test that fails shows that its guard is obsolete."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ session.run(None, {"x": np.zeros((3, 0, 3), np.float32)})
 """
 
 
-def test_the_runtimes_own_lstm_aborts_on_an_empty_batch() -> None:
+def test_lstm_of_runtime_aborts_on_empty_batch() -> None:
     done = subprocess.run([sys.executable, "-c", _EMPTY_BATCH], capture_output=True, text=True, check=False)
     assert done.stdout == "one sentence runs\n"
     assert done.returncode < 0  # ended by a signal

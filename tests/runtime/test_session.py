@@ -1,5 +1,6 @@
-"""Opening an exported file: with the library the kernel, without it the body, and clear words when neither."""
+"""Sessions of exported files: kernels with the library, portable bodies without it, and errors for files and ids."""
 
+import re
 from pathlib import Path
 
 import onnxruntime as ort
@@ -18,7 +19,7 @@ def exported(tmp_path: Path) -> Path:
 
 
 def nodes_that_run(path: Path, portable: bool, folder: Path) -> set[str]:
-    """Operator names after optimisation, read from the profile of one run."""
+    """Return the names of the operators that run after optimisation, from the profile of one run."""
     options = ort.SessionOptions()
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
@@ -28,12 +29,12 @@ def nodes_that_run(path: Path, portable: bool, folder: Path) -> set[str]:
     return {name for name in ("DPQEmbedding", "Gather") if f'"op_name" : "{name}"' in text}
 
 
-def test_the_kernel_runs_with_the_library_and_the_body_without(exported: Path, tmp_path: Path) -> None:
+def test_session_runs_kernel_with_library_and_body_without(exported: Path, tmp_path: Path) -> None:
     assert nodes_that_run(exported, portable=False, folder=tmp_path) == {"DPQEmbedding"}
     assert nodes_that_run(exported, portable=True, folder=tmp_path) == {"Gather"}
 
 
-def test_a_missing_or_damaged_file_is_named(exported: Path, tmp_path: Path) -> None:
+def test_session_of_missing_or_damaged_file_names_it(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(edge_embed.BadInputError, match=r"missing\.onnx"):
         edge_embed.create_session(tmp_path / "missing.onnx")
     cut = tmp_path / "cut.onnx"
@@ -42,8 +43,22 @@ def test_a_missing_or_damaged_file_is_named(exported: Path, tmp_path: Path) -> N
         edge_embed.create_session(cut)
 
 
-def test_the_kernel_names_the_id_and_the_bound(exported: Path) -> None:
+def test_kernel_error_names_id_and_bound(exported: Path) -> None:
     session = edge_embed.create_session(exported)
     for wrong in (-1, 50):
         with pytest.raises(Exception, match=rf"got id {wrong} at position 1 .* < 50"):
             session.run(None, {"ids": torch.tensor([0, wrong]).numpy()})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04 a model.pt", "got a saved model or another archive, expected an .onnx file: edge-embed export"),
+        (b"\x1c\0\0\0TFL3 a model.tflite", "got a TFLite file, expected an .onnx file: LiteRT runs this one"),
+    ],
+)
+def test_session_of_another_kind_of_file_is_refused_with_remedy(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(content)
+    with pytest.raises(edge_embed.BadInputError, match=re.escape(message)):
+        edge_embed.create_session(path)

@@ -1,4 +1,4 @@
-"""The study of codes counts and compares what a plain loop over the table does."""
+"""Study of codes: counts and comparisons equal those of a plain loop over the table."""
 
 import numpy as np
 import pytest
@@ -34,8 +34,8 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(tables())
-def test_usage_counts_the_rows_of_every_code(made):
-    """Count_k of appendix D.1; the padding row has no codes of its own."""
+def test_usage_counts_rows_of_each_code(made):
+    """Count_k of appendix D.1, without the padding row."""
     codes, packed = made
     usage = code_usage(packed)
     assert usage.shape == (packed.num_groups, packed.num_codes)
@@ -45,7 +45,7 @@ def test_usage_counts_the_rows_of_every_code(made):
             assert usage[group, code] == sum(row[group] == code for row in kept)
 
 
-def test_usage_of_a_layer_block_by_block(blocks):
+def test_usage_of_layer_is_equal_for_each_block_size(blocks):
     layer = DPQEmbedding(500, 12, 5, 3, padding_idx=0)
     usage = code_usage(layer)
     assert usage.sum(1).tolist() == [499] * 3
@@ -56,25 +56,25 @@ def test_usage_of_a_layer_block_by_block(blocks):
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0])
-def test_changes_are_the_part_of_codes_that_differ(blocks, padding_idx):
+def test_changes_are_share_of_codes_that_differ(blocks, padding_idx):
     random = np.random.default_rng(0)
     before = random.integers(0, 16, (300, 4))
     after = before.copy()
     after[10, 2] += 1
     after[20] = (after[20] + 3) % 16
-    after[0] = (after[0] + 1) % 16  # of the padding row, where there is one
+    after[0] = (after[0] + 1) % 16  # the padding row, if any
     first, second = (packed_of(codes % 16, 16, padding_idx) for codes in (before, after))
     counted = 300 - (padding_idx is not None)
     assert code_changes(first, second) == ((5 if padding_idx is not None else 9) / (4 * counted))
     assert code_changes(first, first) == 0
 
 
-def test_changes_of_a_table_of_padding_alone():
+def test_changes_of_table_of_padding_row_are_zero():
     packed = packed_of(np.zeros((1, 2), np.int64), 4, 0)
     assert code_changes(packed, packed) == 0
 
 
-def test_changes_between_epochs_of_training():
+def test_changes_of_layer_follow_changed_queries():
     torch.manual_seed(0)
     layer = DPQEmbedding(50, 12, 5, 3, init_scale=1.0)
     before = layer.to_packed()
@@ -84,7 +84,7 @@ def test_changes_between_epochs_of_training():
     assert 0 < code_changes(before, layer) <= 0.5
 
 
-def test_tables_of_other_sizes_have_no_changes():
+def test_changes_between_different_sizes_are_refused():
     with pytest.raises(BadInputError, match="num_codes: got 4 before and 8 after, expected two states of one table"):
         code_changes(packed_of(np.zeros((3, 2), np.int64), 4), packed_of(np.zeros((3, 2), np.int64), 8))
 
@@ -95,7 +95,7 @@ def test_tables_of_other_sizes_have_no_changes():
     lambda: TTEmbedding(90, 12, 4),
 ], ids=["dpq", "ant", "tt"])  # fmt: skip
 @pytest.mark.parametrize("k", [1, 10, 89])
-def test_nearest_rows_are_those_of_the_dense_table(blocks, make, k):
+def test_nearest_rows_match_dense_table(blocks, make, k):
     torch.manual_seed(3)
     packed = make().to_packed()
     table = packed.rows_float64(np.arange(90))
@@ -113,39 +113,39 @@ def test_nearest_rows_are_those_of_the_dense_table(blocks, make, k):
     np.testing.assert_allclose(found.similarity[..., 0], 1)
 
 
-def test_equal_rows_come_by_lowest_id(blocks):
+def test_nearest_rows_order_equal_rows_by_lowest_id(blocks):
     packed = packed_of(np.array([[1, 2], [0, 0], [1, 2], [1, 2], [3, 3]] * 20), 4)
     assert nearest_rows(packed, 2, 6).ids.tolist() == [0, 2, 3, 5, 7, 8]
 
 
-def test_a_row_of_zeros_is_near_to_none():
+def test_row_of_zeros_has_similarity_zero():
     packed = packed_of(np.array([[1, 2], [0, 0], [1, 1]]), 4, padding_idx=1)
     found = nearest_rows(packed, 1, 2)
     assert found.ids.tolist() == [0, 2]
     assert found.similarity.tolist() == [0, 0]
 
 
-def test_no_ids_have_no_neighbours():
+def test_nearest_rows_of_no_ids_are_empty():
     packed = packed_of(np.zeros((3, 2), np.int64), 4)
     assert nearest_rows(packed, np.zeros((0, 2), np.int64), 2).ids.shape == (0, 2, 2)
 
 
 @pytest.mark.parametrize("k", [0, 3, -1, 1.5, True])
-def test_more_neighbours_than_rows_are_refused(k):
+def test_invalid_number_of_nearest_rows_is_refused(k):
     packed = packed_of(np.zeros((3, 2), np.int64), 4, padding_idx=0)
     with pytest.raises(BadInputError, match=f"k: got {k}, expected 1 to 2, the rows of the table"):
         nearest_rows(packed, 1, k)
 
 
-def test_shared_codes_of_related_rows():
-    """The first lines of table 8 with DPQ-SX: Monday, Tuesday, Obama."""
+def test_shared_codes_match_table_8():
+    """Codes of Monday, Tuesday and Obama, the first lines of table 8 with DPQ-SX."""
     codes = np.array([[2, 5, 0, 7, 0, 6, 1, 6], [6, 0, 0, 7, 0, 6, 1, 7], [2, 6, 7, 2, 5, 7, 3, 7]])
     shared = shared_codes(packed_of(codes, 8), [0, 1, 2])
     assert shared.tolist() == [[8, 5, 1], [5, 8, 1], [1, 1, 8]]
     assert shared_codes(packed_of(codes, 8), np.zeros(0, np.int64)).shape == (0, 0)
 
 
-def test_wrong_tables_and_ids_are_refused_with_what_is_expected():
+def test_wrong_tables_and_ids_are_refused():
     packed = packed_of(np.zeros((3, 2), np.int64), 4)
     with pytest.raises(BadInputError, match="got a table of ant, which has no codes: expected one of dpq"):
         code_usage(ANTEmbedding(9, 4, 2))

@@ -1,4 +1,4 @@
-"""Pictures of what tables learn: complete or not there, the same for the same numbers."""
+"""Plots of the study of training: whole files or none, and equal bytes for equal numbers."""
 
 import sys
 from pathlib import Path
@@ -23,25 +23,25 @@ def texts(path: Path) -> str:
 
 
 @pytest.mark.parametrize(("draw", "numbers", "titles"), DRAWN)
-def test_titles_are_text_and_the_bytes_are_the_same_again(tmp_path, draw, numbers, titles):
+def test_plot_has_text_titles_and_repeatable_bytes(tmp_path, draw, numbers, titles):
     for name in ("a.svg", "b.svg"):
         draw(numbers, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert all(title in texts(tmp_path / "a.svg") for title in titles)
 
 
-def test_every_table_has_a_panel_of_its_own(tmp_path):
+def test_usage_plot_has_panel_for_each_table(tmp_path):
     draw_usage(USAGE, tmp_path / "usage.svg")
     images = [e for e in ElementTree.parse(tmp_path / "usage.svg").iter() if e.tag.endswith("}image")]
     assert len(images) >= len(USAGE)
 
 
-def test_steps_are_counted_in_checkpoints(tmp_path):
+def test_changes_plot_counts_steps_between_checkpoints(tmp_path):
     draw_changes({"K = 16": [0.5, 0.4]}, tmp_path / "changes.svg", every=600)
     assert "1200" in texts(tmp_path / "changes.svg")
 
 
-def test_a_search_is_drawn_over_its_steps_and_over_its_anchors(tmp_path, monkeypatch):
+def test_search_plot_shows_anchors_over_steps_and_loss_over_anchors(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib", reason="matplotlib draws, the extra `bench` has it")
     drawn = []
     monkeypatch.setattr(plot, "_write", lambda figure, path, force: drawn.append(figure))
@@ -53,7 +53,7 @@ def test_a_search_is_drawn_over_its_steps_and_over_its_anchors(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("draw", "numbers"), [drawn[:2] for drawn in DRAWN])
-def test_what_cannot_be_drawn_is_refused_and_leaves_no_file(tmp_path, monkeypatch, draw, numbers):
+def test_plot_without_data_or_matplotlib_is_refused(tmp_path, monkeypatch, draw, numbers):
     target = tmp_path / "picture.svg"
     with pytest.raises(BadInputError, match="nothing to draw: got no tables"):
         draw(type(numbers)(), target)

@@ -35,7 +35,7 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
 
     Raises:
         BadInputError: tables of one method differ in the number of their tensors, or the model has functions or
-            tables of another release of ours.
+            tables of another release of edge-embed.
     """
     used = in_file(tables, model)
     names, before = Names(model), metadata_of(model, MANIFEST_KEY)
@@ -86,7 +86,7 @@ def _add_tensors(model: ModelProto, tables: Mapping[str, Stored]) -> None:
 
 
 def _add_bodies(model: ModelProto, opset: int) -> None:
-    """Add the missing functions: a file with tables of ours already has some."""
+    """Add the missing functions: a file with packed tables already has some."""
     there = {function.name: function for function in model.functions if function.domain == DOMAIN}
     for operator, count in needed_bodies(_nodes_of_ours(model)):
         if operator.op_type in there:

@@ -16,7 +16,7 @@ from edge_embed.compression.tflite.subgraph_calls import call_of, numbers, opera
 from edge_embed.compression.tflite.tied_heads import Head, find_head
 
 _NO_NUMBERS = ("bool", "int32", "int64", "resource", "string", "uint32", "uint64", "variant")
-_LISTED = 3  # the most constants in a message
+_LISTED = 3  # constants that a message names
 
 
 @dataclass(frozen=True, eq=False)

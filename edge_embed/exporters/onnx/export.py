@@ -131,7 +131,7 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
 
 
 def _with_session_memory(lowered: LoweredProgram, model: ir.Model) -> tuple[TableRecord, ...]:
-    """Return the tables with the most session memory of their nodes, and the needed memory if the limit is lower."""
+    """Return the records of tables with their session memory, and with the needed memory if the limit is lower."""
     taken: Counter[str] = Counter()
     needed: dict[str, int] = {}
     for name, use, node in _table_nodes(model):

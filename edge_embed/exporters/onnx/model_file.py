@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from edge_embed.errors import BadInputError
 from edge_embed.input_file import path_beside
@@ -26,7 +26,7 @@ _TYPED_FIELDS = "float_data int32_data int64_data double_data uint64_data string
 
 @contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """Convert errors of a damaged file to errors of ours with its path."""
+    """Convert errors of a damaged file to a `BadInputError` with its path."""
     try:
         yield
     except BadInputError as error:
@@ -119,7 +119,7 @@ def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
     yield from tensors_of_graph(model.graph)
     for function in model.functions:
         for node in function.node:
-            yield from _tensors_of_node(node)
+            yield from tensors_of_node(node)
 
 
 def tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
@@ -128,16 +128,22 @@ def tensors_of_graph(graph: GraphProto) -> Iterator[TensorProto]:
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for node in graph.node:
-        yield from _tensors_of_node(node)
+        yield from tensors_of_node(node)
 
 
-def _tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+def tensors_of_node(node: NodeProto) -> Iterator[TensorProto]:
+    """Yield the tensors in the attributes of a node, including those of subgraphs."""
     for attribute in node.attribute:
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-        for graph in (attribute.g, *attribute.graphs):
-            yield from tensors_of_graph(graph)
+        yield from tensors_of_attribute(attribute)
+
+
+def tensors_of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    """Yield the tensors in an attribute, including those of subgraphs."""
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    for graph in (attribute.g, *attribute.graphs):
+        yield from tensors_of_graph(graph)
 
 
 def _file_size(path: Path, name: str) -> int:

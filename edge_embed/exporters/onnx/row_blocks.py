@@ -5,7 +5,7 @@ compute the dense table ahead of time. Only one block of rows exists at a time. 
 the last one may have fewer rows.
 """
 
-# The most numbers of a block: enough for an efficient product, few enough for a cache.
+# The largest number of elements of a block: enough for an efficient product, few enough for a cache.
 _BLOCK_NUMBERS = 1 << 19
 
 # Before the loop. states: [M, d]; block: rows of a block

@@ -1,4 +1,4 @@
-"""The manifest of the delegate: the input, output and table tensors of each use (runtime_ops/README.md)."""
+"""The manifest of the delegate: tensors of each use (docs/deployment/tflite-delegate.md)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -24,11 +24,9 @@ from edge_embed.report.views.words import cell, line, plain
 
 _Line = tuple[Status, str, str, str]  # arguments of `words.line`
 
-CHANGE_TITLE = "What compression changes: compressed beside original (nothing fails by it)"
+CHANGE_TITLE = "Effect of compression: compressed file beside the original (informational)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
-_LATENCY_TITLE = (
-    "Latency: time of the custom op or TFLite look-up / time of the other (below 1 it is faster), 95 % interval"
-)
+_LATENCY_TITLE = "Latency: time of the operator or TFLite lookup / time of the other (below 1 is faster), 95 % interval"
 
 
 def render(report: ValidationReport, verbose: bool = False) -> RenderableType:

@@ -11,12 +11,7 @@ from edge_embed.targets.target import NotRunError, RunFailedError
 
 SCRIPTS = Path(__file__).parent
 NODE_ENTRY, BROWSER_ENTRY, ENGINE = "ort.node.min.mjs", "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
-_KEPT = (
-    NODE_ENTRY,
-    BROWSER_ENTRY,
-    ENGINE,
-    "ort-wasm-simd-threaded.mjs",
-)  # a part of 135 MB; the other files are for WebGPU
+_KEPT = (NODE_ENTRY, BROWSER_ENTRY, ENGINE, "ort-wasm-simd-threaded.mjs")  # the other files (of 135 MB) are for WebGPU
 _NPM = "ci --ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error".split()
 _NPM += "--fetch-retries=1 --fetch-retry-mintimeout=1000".split()
 

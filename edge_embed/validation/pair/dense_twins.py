@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 from torch import Tensor
 
+from edge_embed.compression.onnx.scopes import graphs_of
 from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.names import DOMAIN
@@ -87,14 +88,14 @@ def _external(name: str, stored: Stored, data: Path) -> TensorProto:
 
 
 def _rows_name(table: str) -> str:
-    return f"edge_embed/rows/{table}"  # names of ours contain no slash
+    return f"edge_embed/rows/{table}"  # the package's own names contain no slash
 
 
 def _make_dense(graph: GraphProto, tables: Mapping[str, Stored]) -> None:
     """Replace packed nodes by standard nodes, in a graph and those inside it."""
     nodes: list[NodeProto] = []
     for node in graph.node:
-        for inner in _graphs(node):
+        for inner in graphs_of(node):
             _make_dense(inner, tables)
         use = use_of(node, tables)
         nodes += [node] if use is None else _DENSE[use[1]](node, _rows_name(use[0]))
@@ -131,17 +132,10 @@ def use_of(node: NodeProto, tables: Mapping[str, Stored]) -> tuple[str, str] | N
     return (name, operator.use) if name in tables else None
 
 
-def _graphs(node: NodeProto) -> Iterator[GraphProto]:
-    for item in node.attribute:
-        if item.type == AttributeProto.GRAPH:
-            yield item.g
-        yield from item.graphs
-
-
 def packed_uses(graph: GraphProto, tables: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
     """Yield table and use of every node with one of these tables, in a graph and those inside it."""
     for node in graph.node:
         if use := use_of(node, tables):
             yield use
-        for inner in _graphs(node):
+        for inner in graphs_of(node):
             yield from packed_uses(inner, tables)

@@ -15,7 +15,7 @@ from edge_embed.exporters.onnx.model_file import tensors_of
 from edge_embed.exporters.tflite.flatbuffer import type_names
 
 _WHOLE = (TensorProto.INT64, TensorProto.INT32)
-_MOST_NUMBERS = 8  # the most elements of a constant that counts as a shape
+_MOST_NUMBERS = 8  # largest number of elements of a constant that counts as a shape
 _LARGEST = 4096
 _MOST = 12  # sizes tried for each axis
 _MOST_VALUES = 1 << 16  # of one input

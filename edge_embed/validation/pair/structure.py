@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from edge_embed.errors import one_line
-from edge_embed.exporters.onnx.model_file import ExternalTensor, dtype_name
+from edge_embed.exporters.onnx.model_file import ExternalTensor, dtype_name, tensors_of_attribute, tensors_of_node
 from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.report.results.validation import Check
 
@@ -100,32 +100,11 @@ def _without_numbers(attribute: Any) -> bytes:
         return b""
     copy = type(attribute)()
     copy.CopyFrom(attribute)
-    for tensor in _tensors_in(copy):
+    for tensor in tensors_of_attribute(copy):
         plain = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         tensor.CopyFrom(plain)
     content: bytes = copy.SerializeToString(deterministic=True)
     return content
-
-
-def _tensors_in(attribute: Any) -> Iterator[TensorProto]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
-    for graph in (attribute.g, *attribute.graphs):
-        yield from _tensors_of(graph)
-
-
-def _tensors_of(graph: Any) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _tensors_of_nodes(graph.node)
-
-
-def _tensors_of_nodes(nodes: Sequence[NodeProto]) -> Iterator[TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            yield from _tensors_in(attribute)
 
 
 def _titled(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
@@ -143,7 +122,7 @@ def _titled(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
         yield unique(f"{sparse.values.name} (indices)"), sparse.indices
     for owner, nodes in (("", model.graph.node), *((body.name, body.node) for body in model.functions)):
         for node in nodes:
-            for tensor in _tensors_of_nodes([node]):
+            for tensor in tensors_of_node(node):
                 place = f"{owner}: " if owner else ""
                 yield unique(f"{place}{tensor.name or 'constant'} of {_title(node)}"), tensor
 

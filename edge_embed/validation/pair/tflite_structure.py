@@ -12,6 +12,7 @@ from edge_embed.compression.tflite.subgraph_calls import operator_name
 from edge_embed.exporters.onnx.names import FIDELITY_KEY
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.report.results.validation import Check
+from edge_embed.validation.tflite.plain_values import plain
 
 _NAME = "file as compress writes it"
 _MOST_NAMED = 4
@@ -45,14 +46,14 @@ def _differences(got: Any, expected: Any) -> Iterator[str]:
         yield from _tensors((got, graph), (expected, other))
         yield from _operators((got, graph), (expected, other))
         for what in ("inputs", "outputs"):
-            if _plain(getattr(graph, what)) != _plain(getattr(other, what)):
+            if plain(getattr(graph, what)) != plain(getattr(other, what)):
                 yield f"the {what} are not the same"
     texts, wanted = (_texts(model) for model in (got, expected))
     for key in dict.fromkeys((*wanted, *texts)):
         if texts.get(key) != wanted.get(key) and key != FIDELITY_KEY:
             yield f"metadata {key} are not the same"
     for what in ("signatureDefs", "description", "version"):
-        if _plain(getattr(got, what)) != _plain(getattr(expected, what)):
+        if plain(getattr(got, what)) != plain(getattr(expected, what)):
             yield f"{what} are not the same"
 
 
@@ -62,7 +63,7 @@ def _tensors(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]:
         yield f"got {len(graph.tensors)} tensors, expected {len(wanted.tensors)}"
     for tensor, other in zip(graph.tensors, wanted.tensors, strict=False):
         name = (other.name or b"").decode()
-        sides = [{key: value for key, value in _plain(each).items() if key != "buffer"} for each in (tensor, other)]
+        sides = [{key: value for key, value in plain(each).items() if key != "buffer"} for each in (tensor, other)]
         if sides[0] != sides[1]:
             key = next(key for key in sides[1] if sides[0].get(key) != sides[1][key])
             yield f"tensor {name}: {key} is not the same"
@@ -87,7 +88,7 @@ def _operators(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]
             yield f"operator {at}: got {names[0]}, expected {names[1]}"
             continue
         sides = [
-            {key: value for key, value in _plain(each).items() if key != "opcodeIndex"} for each in (operator, other)
+            {key: value for key, value in plain(each).items() if key != "opcodeIndex"} for each in (operator, other)
         ]
         if sides[0] != sides[1]:
             key = next(key for key in sides[1] if sides[0].get(key) != sides[1][key])
@@ -101,12 +102,3 @@ def _texts(model: Any) -> dict[str, bytes]:
 def _content(model: Any, buffer: int) -> bytes:
     data = model.buffers[buffer].data
     return b"" if data is None else bytes(np.asarray(data, np.uint8))
-
-
-def _plain(value: Any) -> Any:
-    """Convert an object of the schema to plain values; None and empty lists become equal."""
-    if hasattr(value, "__dict__"):
-        return {key: _plain(each) for key, each in vars(value).items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(each) for each in value] or None
-    return value.item() if isinstance(value, np.generic) else value

@@ -21,6 +21,7 @@ from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Sizes
 from edge_embed.report.results.validation import Check, Status
 from edge_embed.validation.as_exported import METADATA, NODES, NUMBERS, ON_PURPOSE, some
+from edge_embed.validation.tflite.plain_values import plain
 
 Array = NDArray[np.uint8]
 
@@ -69,20 +70,20 @@ class _Parts:
         ]
         self.graphs = [schema.SubGraphT.InitFromObj(model.Subgraphs(at)) for at in range(model.SubgraphsLength())]
         signatures = [model.SignatureDefs(at) for at in range(model.SignatureDefsLength())]
-        self.signatures = [_plain(schema.SignatureDefT.InitFromObj(each)) for each in signatures]
+        self.signatures = [plain(schema.SignatureDefT.InitFromObj(each)) for each in signatures]
 
     def operators(self, graph: Any) -> list[dict[str, Any]]:
         """Return kind, options and tensors of every operator."""
         names, found = [tensor.name.decode() for tensor in graph.tensors or ()], []
         for operator in () if graph.operators is None else graph.operators:
             number, version, custom = self._codes[operator.opcodeIndex]
-            plain = _plain(operator)
-            del plain["opcodeIndex"]
-            plain["kind"] = (custom or b"").decode() or operator_names().get(number, str(number))
-            plain["version"] = version
+            values = plain(operator)
+            del values["opcodeIndex"]
+            values["kind"] = (custom or b"").decode() or operator_names().get(number, str(number))
+            values["version"] = version
             for side in ("inputs", "outputs"):
-                plain[side] = [names[at] if at >= 0 else "" for at in plain[side] or ()]
-            found.append(plain)
+                values[side] = [names[at] if at >= 0 else "" for at in values[side] or ()]
+            found.append(values)
         return found
 
     def content(self, number: int) -> Array:
@@ -178,7 +179,7 @@ def _tensors(graph: Any, wanted: Any) -> Iterator[str]:
     if len(found) != len(expected):
         yield f"got {len(found)} tensors, expected {len(expected)}"
     for tensor, other in zip(found, expected, strict=False):
-        got, needed = _plain(tensor), _plain(other)
+        got, needed = plain(tensor), plain(other)
         for side in (got, needed):
             del side["buffer"]  # a number without meaning; contents are compared
             side["type"] = type_names().get(side["type"], side["type"])
@@ -212,12 +213,3 @@ def _difference(got: Array, expected: Array) -> str:
 
 def _name(graph: Any, at: int) -> str:
     return str((graph.tensors[at].name or b"").decode())
-
-
-def _plain(value: Any) -> Any:
-    """Convert an object of the schema to comparable plain values; None and empty lists become equal."""
-    if hasattr(value, "__dict__"):
-        return {key: _plain(each) for key, each in vars(value).items()}
-    if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(each) for each in (value.tolist() if isinstance(value, np.ndarray) else value)] or None
-    return value

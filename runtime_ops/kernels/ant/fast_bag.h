@@ -1,6 +1,6 @@
-// out[b, :] = sum | mean over the terms of all rows of a bag, whichever row they are of: no row is made.
-// Where a bag has about as many terms as there are anchors or more, the weights of each anchor are added
-// first, and several such bags are a product (kernels/ant/fast_mix.h). A maximum needs the rows, one after
+// out[b, :] = sum | mean over the terms of all rows of a bag; rows are not computed separately. If a bag has
+// about as many terms as there are anchors, or more, the weights of each anchor are added first. Several such
+// bags are one product (kernels/ant/fast_mix.h). A maximum computes the rows, one after another.
 // the other.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_BAG_H_
@@ -12,13 +12,13 @@ namespace {
 
 constexpr size_t kMaxMergedAnchors = 4096;
 
-// Anchors whose weights may be merged.
+// The largest number of anchors whose weights are merged.
 inline size_t MergedAnchors(const Table& table) {
   const bool are_few = table.num_anchors <= static_cast<int64_t>(kMaxMergedAnchors);
   return are_few ? static_cast<size_t>(table.num_anchors) : 0;
 }
 
-// What a bag needs of scratch.
+// The scratch of a bag.
 struct BagScratch {
   BagScratch(const Table& table, double* scratch)
       : columns(static_cast<size_t>(table.embedding_dim)),
@@ -31,8 +31,8 @@ struct BagScratch {
   size_t columns;
   double* total;           // [columns]
   float* row;              // [2, columns]: a row, and the largest numbers so far
-  double* merged;          // [MergedAnchors], the sum of an anchor's weights
-  unsigned char* is_used;  // [MergedAnchors], 1: the anchor has a weight
+  double* merged;          // [MergedAnchors], the sum of the weights of an anchor
+  unsigned char* is_used;  // [MergedAnchors], 1 if the anchor has a weight
   double* mix;             // [Mix::Doubles]
 };
 
@@ -49,7 +49,7 @@ __attribute__((noinline)) inline void ScaleWeights(double factor, size_t count, 
   }
 }
 
-// Adds the rows of a bag to scratch.total, each one times its sample weight and weight_scale.
+// Adds the rows of a bag to scratch.total, each times its sample weight and weight_scale.
 class BagSum {
  public:
   BagSum(const FastTable& table, const Bags& bags, const BagScratch& scratch, bool merges)
@@ -60,10 +60,11 @@ class BagSum {
     __builtin_memset(scratch.is_used, 0, MergedAnchors(table));
   }
 
-  // What weights must be multiplied by as they are read: the rest is Add's, so that a weight is rounded once.
+  // The factor of weights when they are read. Add multiplies by the other factors, so that a weight is
+  // rounded once.
   float Scale() const { return merges_ || bags_.sample_weights != nullptr ? 1.0F : table_.weight_scale; }
 
-  // The rows of a block, the first of them that of ids[i].
+  // Adds the rows of a block; its first row is that of ids[i].
   __attribute__((noinline)) void Add(size_t i, Block* block) {
     terms_ += block->terms.count;
     const uint32_t* anchors = block->terms.anchors;
@@ -83,8 +84,8 @@ class BagSum {
     AddToTotal(table_, terms.anchors, terms.weights, terms.count, scratch_.total);
   }
 
-  // Writes the weights times `factor` to mix[MergedAnchors] and returns the number of terms; 0, where they
-  // are not merged or so few that no product is precise enough.
+  // Writes the weights times `factor` to mix[MergedAnchors] and returns the number of terms. It returns 0 if
+  // they are not merged, or so few that no product is precise enough.
   size_t FinishMix(double factor, float* mix) const {
     const size_t anchors = MergedAnchors(table_);
     if (!merges_ || LongestRun(anchors, terms_) == 0) return 0;
@@ -93,7 +94,7 @@ class BagSum {
     return terms_;
   }
 
-  // `terms` is a buffer. An anchor without a term is left out: it may hold what is not a number.
+  // `terms` is a buffer. An anchor without a term is skipped, because it may contain NaN or infinity.
   void Finish(Terms* terms) const {
     if (!merges_) return;
     terms->count = 0;
@@ -117,7 +118,7 @@ class BagSum {
   }
 
   void Merge(double factor, const uint32_t* anchors, const float* weights, size_t count) const {
-    double* const merged = scratch_.merged;  // a store of a byte could change what scratch_ refers to
+    double* const merged = scratch_.merged;  // a store of a byte could change the members of scratch_
     unsigned char* const is_used = scratch_.is_used;
     for (size_t t = 0; t < count; ++t) {
       merged[anchors[t]] += factor * static_cast<double>(weights[t]);
@@ -134,7 +135,7 @@ class BagSum {
 
 inline bool IsPadding(const Table& table, int64_t id) { return id == table.padding_idx && id != kNoPadding; }
 
-// The rows of a block, the first of them that of ids[i], or one row that is too long for a block.
+// Adds the rows of a block, whose first row is that of ids[i], or one row that is too long for a block.
 inline ee_status AddBlock(const Table& table, size_t i, Block* block, BagSum* sum) {
   if (block->rows > 0) {
     sum->Add(i, block);
@@ -148,12 +149,12 @@ inline ee_status AddBlock(const Table& table, size_t i, Block* block, BagSum* su
   return EE_OK;
 }
 
-// What all bags of a call have in common.
+// The common data of all bags of a call.
 struct BagCall {
   const FastTable& table;
   const Ids& ids;
   const Bags& bags;
-  size_t last;  // where the ids of the call end
+  size_t last;  // end of the ids of the call
   BagScratch scratch;
   RowWriter rows;
 
@@ -164,15 +165,15 @@ struct BagCall {
   void Store(size_t bag) const { StoreTotal(scratch.total, scratch.columns, rows.type, rows.At(bag, 0)); }
 };
 
-// Whether weights are to be added by anchor. A product pays earlier than that alone.
+// True if weights are added by anchor first. With a product, this is useful for fewer terms.
 inline bool Merges(const Table& table, size_t ids, bool mixes) {
   const uint64_t average = static_cast<uint64_t>(table.num_weights / table.num_embeddings);
   const size_t merged = MergedAnchors(table);
   return merged > 0 && (Size(average) * ids).saturated() >= (mixes ? merged - merged / 4 : merged);
 }
 
-// A bag to scratch.total; or its weights to mix[anchors] and the number of its terms to *mixed, where mix is
-// not null and it has terms enough.
+// Sums a bag to scratch.total. If mix is not null and the bag has enough terms, it writes its weights to
+// mix[anchors] and the number of its terms to *mixed instead.
 __attribute__((noinline)) inline ee_status SumBag(const BagCall& call, size_t bag, float* mix, size_t* mixed,
                                                   size_t* bad_position) {
   const Range range = call.At(bag);
@@ -199,7 +200,7 @@ __attribute__((noinline)) inline ee_status SumBag(const BagCall& call, size_t ba
   return EE_OK;
 }
 
-// As KeepLargest (kernels/vector.h).
+// The same as KeepLargest (kernels/vector.h), for floats.
 inline void KeepLargestFloats(const float* row, size_t count, float* largest) {
   for (size_t c = 0; c < count; ++c) {
     const float old = largest[c];
@@ -207,7 +208,7 @@ inline void KeepLargestFloats(const float* row, size_t count, float* largest) {
   }
 }
 
-// The largest numbers of rows as Gather makes them, to scratch.total.
+// Writes the maximum of the rows, computed as in Gather, to scratch.total.
 inline ee_status FindLargest(const BagCall& call, size_t bag, size_t* bad_position) {
   const Range range = call.At(bag);
   const BagScratch& scratch = call.scratch;
@@ -232,7 +233,7 @@ inline ee_status FindLargest(const BagCall& call, size_t bag, size_t* bad_positi
   return EE_OK;
 }
 
-// Bag, by any loops.
+// Bag with any innermost loops.
 inline ee_status BagBy(const Loops& loops, const Table& all, const Ids& ids, const Bags& bags, size_t begin,
                        size_t end, const Output& out, double* scratch, size_t* bad_position) {
   const FastTable table(all, loops);
@@ -241,9 +242,9 @@ inline ee_status BagBy(const Loops& loops, const Table& all, const Ids& ids, con
                      bags,  static_cast<size_t>(Load<int64_t>(bags.offsets, end)),
                      parts, {static_cast<unsigned char*>(out.data), out.type, parts.columns}};
   Mix mix(table, call.rows, false, parts.mix);
-  const auto write = [&]() __attribute__((noinline)) {  // the bags that wait
+  const auto write = [&]() __attribute__((noinline)) {  // bags that wait for the product
     mix.Write([&](size_t bag) {
-      size_t position;  // of no error: the bag was read before
+      size_t position;  // not the position of an error: the bag was read before
       SumBag(call, bag, nullptr, nullptr, &position);
       call.Store(bag);
     });

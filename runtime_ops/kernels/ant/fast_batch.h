@@ -1,8 +1,8 @@
-// Many rows at once, some columns at a time: rows of a call name the same anchors again and again, and a copy
-// of a few columns of all anchors stays in the first-level cache. It is a copy, because what a column takes
-// of anchors one after the other falls into few sets of the cache.
+// Sums of many rows, some columns at a time. Rows of a call read the same anchors repeatedly, and a copy of a
+// few columns of all anchors stays in the first-level cache. The copy is necessary: in the original, a few
+// columns of many anchors occupy few sets of the cache.
 //
-// A row is summed as it is alone, so that its bits do not depend on the call.
+// The order of the sum of a row is the same as for a single row, so that its bits do not depend on the call.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_BATCH_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_BATCH_H_
 
@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kMostCopied = 128;  // anchors
 
-// Whether so many rows outweigh copying the anchors, and columns that are made twice.
+// True if this number of rows outweighs copying the anchors and computing some columns twice.
 inline bool BatchesPay(const Table& table, size_t rows) {
-  constexpr uint64_t kReads = 8;  // of each anchor
+  constexpr uint64_t kReads = 8;  // reads of each anchor
   const uint64_t anchors = static_cast<uint64_t>(table.num_anchors);
   const uint64_t columns = static_cast<uint64_t>(table.embedding_dim);
   const uint64_t made = (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
@@ -24,7 +24,7 @@ inline bool BatchesPay(const Table& table, size_t rows) {
   return made - columns <= columns / 4 && terms * rows >= kReads * anchors;
 }
 
-// Rows that wait for being summed, those of no terms and of more than kPiece in vain.
+// Rows that wait to be summed. Rows without terms and rows of more than kPiece terms are not summed here.
 class Batch {
  public:
   explicit Batch(const FastTable& table) : table_(table) {}
@@ -49,7 +49,7 @@ class Batch {
     }
   }
 
-  // The first row goes to `out`. Then there is none.
+  // Writes all rows, the first one to `out`. The batch is then empty.
   __attribute__((noinline)) void Write(unsigned char* out) {
     const size_t columns = static_cast<size_t>(table_.embedding_dim);
     Sort();
@@ -65,7 +65,7 @@ class Batch {
  private:
   static constexpr size_t kMostRows = 512, kMostTerms = kPiece * kMostRows;
 
-  // By the number of terms.
+  // Sorts the rows by the number of terms.
   void Sort() {
     size_t next[kPiece + 1];
     for (size_t count = 0, all = 0; count <= kPiece; ++count) {
@@ -90,7 +90,7 @@ class Batch {
 
   const FastTable& table_;
   size_t rows_ = 0, terms_ = 0;
-  size_t rows_of_[kPiece + 1] = {};  // 0, 1, ... terms
+  size_t rows_of_[kPiece + 1] = {};  // rows with 0, 1, ... terms
   uint16_t counts_[kMostRows];
   uint16_t anchors_[kMostTerms + kLanes];
   float weights_[kMostTerms];

@@ -1,6 +1,6 @@
-// Rows that name most anchors, as a product (kernels/ant/fast_mix.h). What is not in it is made from the
-// terms alone: rows of few terms, for which a product is neither precise nor fast enough, those that name an
-// anchor twice, and what is not finite. So the last bits of a row depend on the call.
+// Rows that name most anchors, computed as a product (kernels/ant/fast_mix.h). Other rows are computed from
+// their terms: rows of few terms, for which a product is neither precise nor fast enough, rows that name an
+// anchor twice, and rows that are not finite. The last bits of a row therefore depend on the call.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_DENSE_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_DENSE_H_
 
@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kFewestDense = 16;  // rows of a call
 
-// Whether rows of a table are made like this: by their average number of terms, three quarters of the anchors
-// or more, and by the columns, 16 of which take as long as writing down the weights. Up to kGroup terms are
-// summed without float64, which is as fast.
+// True if rows of a table are computed this way. It requires enough terms in an average row, at least three
+// quarters of the anchors. It depends on the columns too: writing the weights costs as much as 16 columns. Up
+// to kGroup terms are summed without float64, which is as fast.
 inline bool AreDense(const Table& table) {
   const uint64_t terms = static_cast<uint64_t>(table.num_weights / table.num_embeddings);
   const uint64_t anchors = static_cast<uint64_t>(table.num_anchors);
@@ -21,12 +21,12 @@ inline bool AreDense(const Table& table) {
   return Mix::Takes(table) && terms > kGroup && 4 * terms * columns >= 3 * anchors * (columns + 16);
 }
 
-// Of the rows of such a table, those of so many terms.
+// True for rows of such a table with this number of terms.
 inline bool IsDense(size_t anchors, size_t terms) {
   return 8 * terms >= 5 * anchors && LongestRun(anchors, terms) > 0;
 }
 
-// to[anchor] = its weight; not a number where it has two, so that the result is none.
+// to[anchor] = its weight, or NaN if it has two, so that the result is not used.
 __attribute__((noinline)) inline void Scatter(const Terms& terms, float* to) {
   for (size_t t = 0; t < terms.count; ++t) {
     float& weight = to[terms.anchors[t]];
@@ -34,7 +34,7 @@ __attribute__((noinline)) inline void Scatter(const Terms& terms, float* to) {
   }
 }
 
-// The terms of row `row`, by anchor.
+// Writes the weights of row `row` by anchor.
 inline ee_status ReadWeights(const Table& table, Range row, Block* block, float* weights) {
   __builtin_memset(weights, 0, static_cast<size_t>(table.num_anchors) * sizeof(float));
   while (row.begin < row.end) {
@@ -45,7 +45,7 @@ inline ee_status ReadWeights(const Table& table, Range row, Block* block, float*
   return EE_OK;
 }
 
-// Rows of the ids from `begin` on, the first of them to rows.At(0, 0).
+// Rows of the ids from `begin` on, written from rows.At(0, 0) on.
 class DenseRows {
  public:
   DenseRows(const FastTable& table, const Ids& ids, size_t begin, const RowWriter& rows, double* scratch)
@@ -56,7 +56,7 @@ class DenseRows {
         total_(scratch),
         mix_(table, rows, true, scratch + rows.columns) {}
 
-  // Row `row` of the output, at once or by Finish at the latest.
+  // Computes row `row` of the output, now or in Finish.
   ee_status Add(size_t row) {
     const size_t anchors = static_cast<size_t>(table_.num_anchors);
     Range range{};
@@ -93,7 +93,7 @@ class DenseRows {
   Block block_;
 };
 
-// As WriteRows (kernels/ant/fast_gather.h).
+// The same as WriteRows (kernels/ant/fast_gather.h).
 __attribute__((noinline)) inline ee_status WriteDense(const FastTable& table, const Ids& ids, size_t begin,
                                                       size_t end, const RowWriter& rows, double* scratch,
                                                       size_t* bad_position) {

@@ -1,5 +1,6 @@
-// rows[i, :] = row(ids[i]): rows in blocks, first their terms, then the sums, of many blocks together where
-// that pays. While the terms of a block are read, those of the next one are on their way.
+// rows[i, :] = row(ids[i]), in blocks of rows: first the terms, then the sums. Sums of many blocks are
+// computed together if that is faster. While the terms of a block are read, those of the next one are
+// prefetched.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_GATHER_H_
 
@@ -9,7 +10,7 @@
 namespace edge_embed::ant {
 namespace {
 
-// 1 to kGroup terms. A row of float32 is summed where it goes.
+// Sums 1 to kGroup terms. A float32 row is summed at its destination.
 inline void WriteShortRow(const Tiles& tiles, const uint32_t* anchors, const float* weights, size_t count,
                           ee_type type, unsigned char* out) {
   if (type == EE_FLOAT32) {
@@ -25,7 +26,7 @@ inline bool IsShort(size_t count, size_t columns) {
   return count > 0 && count <= kGroup && columns >= kLanes;
 }
 
-// The rows of a block that are not short.
+// Writes the rows of a block that are not short.
 __attribute__((noinline)) inline void WriteOtherRows(const FastTable& table, const Block& block, size_t row,
                                                      const RowWriter& rows, double* total) {
   const uint32_t* anchors = block.terms.anchors;
@@ -42,7 +43,7 @@ __attribute__((noinline)) inline void WriteOtherRows(const FastTable& table, con
   }
 }
 
-// Those that are, of `fewest` terms at least.
+// Writes the short rows of a block with at least `fewest` terms.
 __attribute__((noinline)) inline void WriteShortRows(const FastTable& table, const Block& block, size_t row,
                                                      size_t fewest, const RowWriter& rows) {
   if (rows.columns < kLanes) return;
@@ -62,7 +63,7 @@ __attribute__((noinline)) inline void WriteShortRows(const FastTable& table, con
   }
 }
 
-// Rows of the ids begin .. end-1, the first of them to rows.At(0, 0); by a batch, where there is one. Needs a
+// Writes rows of the ids begin .. end-1 from rows.At(0, 0) on, by `batch` if it is not null. `total` is a
 // double for each column.
 __attribute__((noinline)) inline ee_status WriteRows(const FastTable& table, const Ids& ids, size_t begin,
                                                      size_t end, const RowWriter& rows, double* total,
@@ -92,7 +93,7 @@ __attribute__((noinline)) inline ee_status WriteRows(const FastTable& table, con
   return EE_OK;
 }
 
-// A function of its own, because a batch takes 60 kB of the stack.
+// A separate function, because a batch needs 60 kB of the stack.
 __attribute__((noinline)) inline ee_status WriteBatches(const FastTable& table, const Ids& ids, size_t begin,
                                                         size_t end, const RowWriter& rows, double* total,
                                                         size_t* bad_position) {
@@ -104,7 +105,7 @@ inline Size GatherScratch(const Table& table) {
   return Size(static_cast<uint64_t>(table.embedding_dim)) + (AreDense(table) ? Mix::Doubles(table) : 0);
 }
 
-// Gather, by any loops.
+// Gather with any innermost loops.
 inline ee_status GatherBy(const Loops& loops, const Table& table, const Ids& ids, size_t begin, size_t end,
                           const Output& rows, double* scratch, size_t* bad_position) {
   const size_t columns = static_cast<size_t>(table.embedding_dim);

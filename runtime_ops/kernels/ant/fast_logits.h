@@ -1,11 +1,14 @@
-// logits[b, i] = sum over t of weights[t] * products[anchor of t][b],  products[a][b] = weight_scale * sum
-// over c of hidden[b, c] * anchor a[c]: the anchors are multiplied once, before the first row, and a row then
-// takes one multiplication for each of its terms.
+// The anchors are multiplied with the states once, before the first row:
 //
-// States go in blocks whose products lie side by side, a vector or several; one state alone has no vectors.
+//   products[a][b] = weight_scale * sum over c of hidden[b, c] * anchor a[c]
+//   logits[b, i] = sum over t of weights[t] * products[anchor of t][b]
 //
-// How precise: the products are sums in float64, rounded once. Then, with 8 terms in two halves, 1 + 4 + 1
-// roundings, and 1 more where there are more terms than that, which are added in float64: 7 u of the terms'
+// A row then needs one multiplication for each of its terms. Products of a block of states are contiguous and
+// form one or several vectors. A single state uses scalars.
+//
+// Precision: the products are summed in float64 and rounded once. With 8 terms in two halves, a term passes 1
+// + 4 + 1 further roundings. With more terms, it passes one more, as pieces are added in float64. The error
+// is 7 u of the sum of the absolute values of the terms (u = 2^-24). The bound of 4 ULP is 8 u.
 // magnitudes, below the 8 u that 4 units in the last place are (u = 2^-24).
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_LOGITS_H_
@@ -16,7 +19,7 @@ namespace edge_embed::ant {
 namespace {
 
 constexpr size_t kStates = 32;            // of the largest block
-constexpr size_t kMaxProducts = 1 << 16;  // numbers; more would not stay in cache
+constexpr size_t kMaxProducts = 1 << 16;  // numbers; more would not stay in the cache
 
 struct LogitsCall {
   const Table& table;
@@ -24,7 +27,7 @@ struct LogitsCall {
   LogitsOutput logits;
 };
 
-// sum over c of a[c] * b[c]; a at any alignment. Sums side by side need not wait for each other.
+// sum over c of a[c] * b[c]; a at any alignment. Independent sums do not wait for each other.
 __attribute__((noinline)) inline double DotInDouble(const float* a, const double* b, size_t count) {
   constexpr size_t kSums = 2 * kLanes;
   double sums[kSums] = {};
@@ -39,7 +42,7 @@ __attribute__((noinline)) inline double DotInDouble(const float* a, const double
   return total;
 }
 
-// products[a][lane] of `count` states; zero in the lanes above.
+// products[a][lane] of `count` states; zero in the other lanes.
 inline void MultiplyAnchors(const Table& table, const float* hidden, size_t count, size_t lanes,
                             double* anchor, float* products) {
   const size_t columns = static_cast<size_t>(table.embedding_dim);
@@ -80,7 +83,7 @@ struct VectorLogits {
   }
 };
 
-// The same for one state: two terms in each of four sums, and at most three by themselves.
+// The same for a single state: two terms in each of four sums, and at most three separate terms.
 struct ScalarLogits {
   static constexpr size_t kStatesAtOnce = 1;
 
@@ -98,7 +101,8 @@ struct ScalarLogits {
   }
 };
 
-// How many states are done at a time, a row of `products`; 0 where there are too many anchors for a table.
+// Number of states that are processed at a time, a row of `products`; 0 if there are too many anchors for a
+// table.
 inline size_t ChooseLanes(const Table& table, size_t states) {
   const uint64_t anchors = static_cast<uint64_t>(table.num_anchors);
   constexpr size_t kFew = kStates / 2 < 2 * kLanes ? kStates / 2 : 2 * kLanes;  // in one or two vectors
@@ -144,7 +148,7 @@ inline void SumBlockOf(size_t lanes, const Block& block, const float* products, 
   }
 }
 
-// A row that is too long for a block, as the only one of a block.
+// A row that is too long for a block, as a block of its own.
 inline ee_status SumLongLogits(const Table& table, size_t lanes, const float* products, Block* block,
                                float* out) {
   double total[kStates] = {};
@@ -163,7 +167,7 @@ struct AllRows {
   int64_t At(size_t row) const { return static_cast<int64_t>(row); }
 };
 
-// Four rows of tile[row][lane] become four columns of out[lane][row].
+// Transposes four rows of tile[row][lane] into four columns of out[lane][row].
 typedef float Quad __attribute__((vector_size(16)));
 typedef float UnalignedQuad __attribute__((vector_size(16), aligned(1), may_alias));
 
@@ -181,7 +185,7 @@ inline void TransposeQuads(const float* tile, size_t lanes, float (&out)[4][kBlo
   store(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out[3]);
 }
 
-// The tile has logits[row][lane] of a block; the output has the rows of a state side by side.
+// Writes a tile of logits[row][lane] of a block to the output, where the rows of a state are contiguous.
 inline void WriteLogits(const LogitsCall& call, const float* tile, size_t lanes, size_t first, size_t states,
                         size_t row, size_t rows) {
   const Output& out = call.logits.out;
@@ -194,12 +198,13 @@ inline void WriteLogits(const LogitsCall& call, const float* tile, size_t lanes,
   }
 }
 
-// The states first .. first + states - 1 for the rows begin .. *end - 1; at a row that is none, *end is that.
+// Logits of the states first .. first + states - 1 for the rows begin .. *end - 1. At a damaged row, *end
+// becomes that row.
 inline ee_status LogitsByProducts(const LogitsCall& call, size_t lanes, size_t first, size_t states,
                                   size_t begin, size_t* end, const float* products) {
   Block block;
   float tile[kBlockRows * kStates];
-  __builtin_memset(tile, 0, sizeof(tile));  // four rows are turned at a time, also those that are none
+  __builtin_memset(tile, 0, sizeof(tile));  // a transpose reads four rows, also past the last one
   for (size_t row = begin; row < *end; row += block.rows) {
     ee_status status = FillBlock(call.table, AllRows{}, row, *end, row, 1.0F, &block);
     if (status == EE_OK && block.rows == 0) {
@@ -217,7 +222,7 @@ inline ee_status LogitsByProducts(const LogitsCall& call, size_t lanes, size_t f
   return EE_OK;
 }
 
-// One row after the other, multiplied with every state.
+// Logits from one row after another, multiplied with every state.
 inline ee_status LogitsByRows(const LogitsCall& call, size_t begin, size_t end, double* total,
                               size_t* bad_position) {
   const FastTable table(call.table, kLoops);
@@ -239,7 +244,7 @@ inline ee_status LogitsByRows(const LogitsCall& call, size_t begin, size_t end, 
   return EE_OK;
 }
 
-// Whether the table of products is less work than the rows themselves. Sums in float64 count twice.
+// True if the table of products is less work than the rows. A sum in float64 counts twice.
 inline bool ProductsPay(const Table& table, size_t batch) {
   const double anchors = static_cast<double>(table.num_anchors), states = static_cast<double>(batch);
   const double columns = static_cast<double>(table.embedding_dim);
@@ -249,8 +254,8 @@ inline bool ProductsPay(const Table& table, size_t batch) {
          (2 * anchors * columns + all * terms) * states < all * columns * (2 * states + terms);
 }
 
-// Calls work(first state, states, lanes, floats of the products before) for one block of states after the
-// other.
+// Calls work(first state, states, lanes, floats of the products before) for one block of states after
+// another.
 template <class Work>
 void ForStates(const Table& table, size_t batch, const Work& work) {
   size_t at = 0;
@@ -262,8 +267,8 @@ void ForStates(const Table& table, size_t batch, const Work& work) {
   }
 }
 
-// The products of all states, an anchor, and what aligns the products. Lanes are at most those of a block
-// more than states.
+// Doubles of the products of all states, of one anchor, and of the alignment. The number of lanes exceeds the
+// number of states by at most a block.
 inline Size PreparedDoubles(const Table& table, size_t batch) {
   if (ChooseLanes(table, 1) == 0) return 0;
   const Size products = Size(static_cast<uint64_t>(table.num_anchors)) * (batch / 2 + kStates);

@@ -1,14 +1,14 @@
-// Bags and rows that name most anchors, as a product of matrices, for which an anchor is read once for
-// several of them:
+// Bags and rows that name most anchors, as a product of matrices, which reads an anchor once for several of
+// them:
 //
-//   out[b, :] = mix[b, :] @ anchors,   mix[b, a] = the sum of the weights that b has for anchor a
+//   out[b, :] = mix[b, :] @ anchors,   mix[b, a] = the sum of the weights of b for anchor a
 //
-// An anchor that b does not name is multiplied by 0, which is nothing only where the anchor is finite. So
-// results that are not finite are none, and are made from their terms.
+// An anchor that b does not name is multiplied by 0, which is correct only if the anchor is finite. Results
+// that are not finite are therefore computed again from their terms.
 //
-// How precise: a weight, or a sum of them, is rounded once, and a term as kernels/fast_product.h says. Runs
-// are as long as the 8 roundings of sums of up to 32 terms, and terms / 4 for more, let them be
-// (kernels/use.h).
+// Precision: a weight, or a sum of weights, is rounded once, and a term is rounded as kernels/fast_product.h
+// states. The length of a run is chosen for the bound of kernels/use.h: 8 roundings for sums of up to 32
+// terms, and terms / 4 for more.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_MIX_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_MIX_H_
 
@@ -18,11 +18,12 @@
 namespace edge_embed::ant {
 namespace {
 
-constexpr size_t kMixNumbers = 1 << 15;  // of all results of a product at most: more would not stay in cache
+constexpr size_t kMixNumbers =
+    1 << 15;  // numbers of all results of a product; more would not stay in the cache
 constexpr size_t kFewestMixed = 8, kMixRows = 64;  // results
 constexpr int64_t kMostMixAnchors = 1024;
 
-// Of a sum of `terms` terms; 0: none is precise enough.
+// The longest run for a sum of `terms` terms; 0 if no run is precise enough.
 __attribute__((noinline)) inline size_t LongestRun(size_t anchors, size_t terms) {
   const size_t allowed = terms < 32 ? 8 : terms / 4;
   for (size_t run = 16; run > 2; run /= 2) {
@@ -33,7 +34,7 @@ __attribute__((noinline)) inline size_t LongestRun(size_t anchors, size_t terms)
   return 0;
 }
 
-// Whether float32 numbers, kLanes at least, are all finite.
+// True if all float32 numbers are finite; `count` is at least kLanes.
 __attribute__((noinline)) inline bool AreFinite(const unsigned char* numbers, size_t count) {
   constexpr uint32_t kInfinity = 255U << 23;
   Words found{};
@@ -44,12 +45,12 @@ __attribute__((noinline)) inline bool AreFinite(const unsigned char* numbers, si
   return !Any(found);
 }
 
-// Results that wait for others, to be written by one product.
+// Results that wait for others, to be computed by one product.
 class Mix {
  public:
-  // `copies`: the anchors, some columns at a time, because what a tile takes of anchors one after the other
-  // falls into few sets of a cache. For few results the copy takes longer. Float16 and results that do not
-  // lie one after the other need it.
+  // With `copies`, the product reads a copy of some columns of all anchors. In the original, the columns of a
+  // tile occupy few sets of a cache. For few results, the copy costs more than it saves. Float16 and results
+  // that are not contiguous always use it.
   Mix(const FastTable& table, const RowWriter& rows, bool copies, double* scratch)
       : table_(table),
         rows_(rows),
@@ -67,17 +68,18 @@ class Mix {
     return (Capacity(anchors) * anchors + (anchors + kMixRows) * kTileColumns) / 2 + kAlignment;
   }
 
-  // Where the weights of the next result go, one for each anchor.
+  // The weights of the next result, one for each anchor.
   float* Next() const { return weights_ + count_ * anchors_; }
 
-  // They are there, the sums of `terms` terms: for row `row` of the output.
+  // Adds the result of these weights, the sums of `terms` terms, for row `row` of the output.
   void Add(size_t row, size_t terms) {
     if (count_ == 0 || terms < fewest_) fewest_ = terms;
     waiting_[count_++] = row;
   }
   bool IsFull() const { return count_ == Capacity(anchors_); }
 
-  // Writes all, and redo(row) those that are not finite, or too few. Then there is none.
+  // Writes all results, and calls redo(row) for those that are not finite, or for all if they are too few. It
+  // is then empty.
   template <class Redo>
   void Write(const Redo& redo) {
     uint64_t left = count_ < kFewestMixed ? (1U << count_) - 1 : Multiply();
@@ -90,8 +92,8 @@ class Mix {
     return kMixRows * anchors <= kMixNumbers ? kMixRows : kMixNumbers / anchors;
   }
 
-  // Some columns at a time, the last ones from further back, over some that are made already. Returns a bit
-  // for each result that is not finite.
+  // Computes some columns at a time. The last tile begins earlier and computes some columns again. Returns a
+  // bit for each result that is not finite.
   __attribute__((noinline)) uint64_t Multiply() const {
     if (kIsSmall) return 0;
     const bool copies = copies_ || table_.anchor_type != EE_FLOAT32 || rows_.type != EE_FLOAT32 ||

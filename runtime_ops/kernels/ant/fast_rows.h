@@ -1,5 +1,5 @@
-// Rows of ids: where they go, where their terms are, and the terms of many of them as blocks. While those of
-// a block are read, those of the next one are on their way.
+// Rows of ids: their destinations, the places of their terms, and the terms of many rows as blocks. While the
+// terms of a block are read, those of the next one are prefetched.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_ROWS_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_ROWS_H_
 
@@ -8,7 +8,7 @@
 namespace edge_embed::ant {
 namespace {
 
-// Where rows go: the first one of the call to `first`.
+// Destination of rows: the first row of the call is at `first`.
 struct RowWriter {
   unsigned char* first;
   ee_type type;
@@ -21,8 +21,8 @@ struct RowWriter {
 
 inline bool IsNoRow(const Table& table, int64_t id) { return id < 0 || id >= table.num_embeddings; }
 
-// A row of more terms than a block holds, `row`, in parts: makes the block of the next ones, with their
-// weights times `scale`, and moves on.
+// Reads the next part of a row with more terms than a block holds: fills the block, with weights times
+// `scale`, and advances `row`.
 inline ee_status ReadPart(const Table& table, float scale, Range* row, Block* block) {
   block->rows = 1;
   block->ranges[0] = {row->begin, row->end - row->begin < kMaxTerms ? row->end : row->begin + kMaxTerms};
@@ -48,9 +48,9 @@ inline ee_status FindRow(const Table& table, int64_t id, Range* range) {
   return id == table.padding_idx ? EE_OK : FindTerms(table, static_cast<size_t>(id), range);
 }
 
-// The terms of ids[i] and of those after it up to `end`, as many as fit, with their weights times `scale`;
-// none where the first row has too many. A row of padding has none. A status is that of the first row that is
-// not in the block. What is read next are the ids up to `last`.
+// Reads the terms of ids[i] and of the following ids up to `end`, as many rows as fit, with weights times
+// `scale`. The block is empty if the first row has too many terms. A padding row has no terms. The status is
+// that of the first row that is not in the block. Ids up to `last` are read next and prefetched.
 template <class AnyIds>
 ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end, size_t last, float scale,
                     Block* block) {
@@ -67,7 +67,7 @@ ee_status FillBlock(const Table& table, const AnyIds& ids, size_t i, size_t end,
     if (terms + count > kMaxTerms) break;
     terms += count;
     if (id == table.padding_idx) ++block->paddings;
-    // Row offsets must be there before they say what else to ask for.
+    // Row offsets must be in the cache before they can tell which terms to prefetch.
     if (last - i > rows + kBlockRows) PrefetchTerms(table, ids.At(i + rows + kBlockRows));
     if (last - i > rows + 2 * kBlockRows) PrefetchOffsets(table, ids.At(i + rows + 2 * kBlockRows));
   }

@@ -1,11 +1,11 @@
-// Sums of weighted anchors, up to 8 terms at a time: their weights stay in registers, one vector each, while
-// the columns pass by. The terms are known when it is compiled, so nothing else happens in between.
+// Sums of weighted anchors, up to 8 terms at a time: their weights stay in registers, one vector each, over
+// all columns. The number of terms is a constant at compile time, so the loop has no other work.
 //
-// How precise (u = 2^-24, what one rounding to float32 costs; u times the sum of the terms' magnitudes):
-//   piece   a weight times scale 1, two terms 2, four of these two by two 2      5 u
-//   group   up to 32 terms, four pieces two by two                               7 u
-//   more    groups are added in float64, and the sum is rounded once             8 u, and 2^-53 a group
-// which is no more than the 8 u that 4 units in the last place are, however many terms there are.
+// Precision (u = 2^-24 is one rounding to float32, relative to the sum of the absolute values of the terms):
+//   piece   a weight times scale 1, two terms 2, four of these in pairs 2       5 u
+//   group   up to 32 terms, four pieces in pairs                                7 u
+//   more    groups are added in float64, and the sum is rounded once            8 u, and 2^-53 a group
+// The bound of 4 ULP is 8 u, for any number of terms.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_SUM_H_
 
@@ -20,24 +20,24 @@ namespace edge_embed::ant {
 // A part of the columns of the anchors.
 struct Part {
   const unsigned char* first;  // of anchor 0
-  size_t anchor_bytes;         // from one anchor to the next
-  size_t count;                // `lanes` of the loops at least
+  size_t anchor_bytes;         // bytes from one anchor to the next
+  size_t count;                // at least `lanes` of the loops
 };
 
 // out[c] = sum over t < terms of factors[t] * anchor[ids[t]][c]; float32 at any alignment.
 using SumFunction = void(const Part& part, const uint32_t* ids, const float* factors, unsigned char* out);
 
-// A row of a batch (kernels/ant/fast_batch.h), and the first of its terms.
+// A row of a batch (kernels/ant/fast_batch.h), and its first term.
 struct RowTerms {
   uint16_t row, first;
 };
 
-// Some columns of rows of a batch.
+// Some columns of the rows of a batch.
 struct RowSums {
   const float* tile;        // kTileColumns columns of all anchors
-  const uint16_t* anchors;  // of each term, where its anchor begins in the tile
-  const float* weights;     // of each term
-  unsigned char* out;       // where row 0 goes, float32 at any alignment
+  const uint16_t* anchors;  // place of the anchor of each term in the tile
+  const float* weights;     // weight of each term
+  unsigned char* out;       // destination of row 0, float32 at any alignment
   size_t step;              // bytes from one row to the next
 };
 
@@ -46,18 +46,18 @@ using SumRowsFunction = void(RowSums sums, const RowTerms* rows, size_t count);
 constexpr size_t kPiece = 8;
 constexpr size_t kTileColumns = 64;
 
-// The innermost loops, which may be those of a better instruction set than that of what calls them.
+// The innermost loops. They may use a better instruction set than their caller.
 struct Loops {
-  SumFunction* wholes[2];         // kPiece terms, of float32 and of float16 anchors
+  SumFunction* wholes[2];         // kPiece terms, for float32 and float16 anchors
   SumFunction* adding[2];         // the same, added to what is in out
-  SumRowsFunction* rows[kPiece];  // 1 to kPiece terms a row
+  SumRowsFunction* rows[kPiece];  // rows of 1 to kPiece terms
   size_t lanes;
   void (*multiply)(const Product& product);
 };
 
 namespace {
 
-// SSE2 alone: registers are few and narrow, and code is not to be large.
+// SSE2 alone has few and narrow registers, and its code is kept small.
 #if defined(__SSE2__) && !defined(__AVX__)
 constexpr bool kIsSmall = true;
 #else
@@ -65,7 +65,8 @@ constexpr bool kIsSmall = false;
 #endif
 
 constexpr size_t kGroup = 4 * kPiece;
-constexpr size_t kTile = 512;  // columns at most that are summed at a time, so that buffers fit the stack
+constexpr size_t kTile =
+    512;  // limit of the columns that are summed at a time, so that buffers fit the stack
 
 template <class Anchor>
 Floats LoadAnchor(const unsigned char* anchor, size_t column);
@@ -78,7 +79,7 @@ inline Floats LoadAnchor<Half>(const unsigned char* anchor, size_t column) {
   return LoadHalves(anchor + column * sizeof(Half));
 }
 
-// The sum of the terms kFirst .. kFirst + kCount - 1, two by two.
+// The sum of the terms kFirst .. kFirst + kCount - 1, in pairs.
 template <class Anchor, size_t kCount, size_t kFirst = 0, size_t kAll>
 __attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&anchors)[kAll],
                                                    const Floats (&weights)[kAll], size_t column) {
@@ -91,8 +92,8 @@ __attribute__((always_inline)) inline Floats SumAt(const unsigned char* const (&
   }
 }
 
-// out[c] = sum over t < kCount of weights[t] * anchors[t][c]; float32 at any alignment. kAdds: what is in
-// out[c] is added to it.
+// out[c] = sum over t < kCount of weights[t] * anchors[t][c]; float32 at any alignment. With kAdds, the sum
+// is added to out[c].
 template <size_t kCount, class Anchor, bool kAdds>
 __attribute__((always_inline)) inline void SumColumns(const unsigned char* const (&anchors)[kCount],
                                                       const Floats (&weights)[kCount], size_t count,
@@ -101,7 +102,7 @@ __attribute__((always_inline)) inline void SumColumns(const unsigned char* const
     const Floats terms = SumAt<Anchor, kCount>(anchors, weights, c);
     return kAdds ? LoadFloats(out + c * sizeof(float)) + terms : terms;
   };
-  const size_t last = count - kLanes;  // some columns a second time, with the same result
+  const size_t last = count - kLanes;  // computes some columns a second time, with the same result
   const Floats rest = sum(last);
 #pragma GCC unroll 1
   for (size_t c = 0; c < last; c += kLanes) StoreFloats(sum(c), out + c * sizeof(float));
@@ -120,8 +121,8 @@ void SumPiece(const Part& part, const uint32_t* ids, const float* factors, unsig
   SumColumns<kCount, Anchor, kAdds>(anchors, weights, part.count, out);
 }
 
-// The same for some columns of many rows. Of these a processor does not foresee what is written next, and is
-// told. `sums` is a copy, because a store could change the caller's.
+// The same for some columns of many rows. Processors do not predict the next output row, so it is prefetched.
+// `sums` is a copy, because a store could change that of the caller.
 template <size_t kCount>
 void SumRows(RowSums sums, const RowTerms* rows, size_t count) {
   constexpr size_t kRowsAhead = 12;
@@ -142,13 +143,13 @@ void SumRows(RowSums sums, const RowTerms* rows, size_t count) {
 template <size_t kCount>
 constexpr SumRowsFunction* kSumRows = kIsSmall ? nullptr : SumRows<kCount>;
 
-// Of less than kPiece terms.
+// Sums of fewer than kPiece terms.
 template <class Anchor>
 constexpr SumFunction* kSumFunctions[kPiece - 1] = {
     SumPiece<1, Anchor>, SumPiece<2, Anchor>, SumPiece<3, Anchor>, SumPiece<4, Anchor>,
     SumPiece<5, Anchor>, SumPiece<6, Anchor>, SumPiece<7, Anchor>};
 
-// Where there is no instruction for float16, anchors are widened first.
+// Without an instruction for float16, anchors are widened first.
 #if defined(__F16C__) || defined(__aarch64__)
 using HalfAnchor = Half;
 #else
@@ -161,10 +162,10 @@ constexpr Loops kLoops{
     kLanes,
     MultiplyAll};
 
-constexpr size_t kBuffer = kTile + kLanes;  // columns that a tile may have
+constexpr size_t kBuffer = kTile + kLanes;  // largest number of columns of a tile
 
-// Float16 where there is no instruction for it, and copies of what takes its place would be large: `sum`,
-// which is of float32 anchors, takes them widened.
+// Float16 without an instruction for it: widens the anchors and calls `sum`, a loop for float32 anchors. A
+// second copy of the loops would be large.
 __attribute__((noinline)) inline void SumWidened(const Part& part, const uint32_t* ids, const float* factors,
                                                  size_t terms, SumFunction* sum, unsigned char* out) {
   float anchors[kPiece][kBuffer];
@@ -181,21 +182,22 @@ __attribute__((noinline)) inline void SumWidened(const Part& part, const uint32_
   sum(widened, kInOrder, factors, out);
 }
 
-// A table, and the loops to use for it.
+// A table, and the loops for it.
 struct FastTable : Table {
   FastTable(const Table& table, const Loops& chosen) : Table(table), loops(chosen) {}
   const Loops& loops;
 };
 
-// kLoops, without the compiler's knowing: it would make a second copy of all that takes loops.
+// kLoops, hidden from the compiler, which would otherwise compile a second copy of all functions with this
+// argument.
 inline const Loops& OwnLoops() {
   const Loops* loops = &kLoops;
   __asm__("" : "+r"(loops));
   return *loops;
 }
 
-// The columns of the anchors in tiles, wide ones where all anchors' stay in cache: all have kLanes columns at
-// least, for which there must be as many.
+// The columns of the anchors in tiles. Tiles are wide if those of all anchors stay in the cache. A tile has
+// at least kLanes columns, so the table must have as many.
 class Tiles {
  public:
   explicit Tiles(const FastTable& table)
@@ -205,7 +207,7 @@ class Tiles {
         width_(table.num_anchors <= kFewAnchors ? kTile : kTile / 2),
         loops_(table.loops) {}
 
-  // One after the other: begin() is the first column, Next() is false after the last tile.
+  // Moves to the next tile; false after the last one. begin() is its first column.
   bool Next() {
     begin_ = end_;
     end_ = all_ - begin_ < width_ + kLanes ? all_ : begin_ + width_;
@@ -216,7 +218,7 @@ class Tiles {
   size_t begin() const { return begin_; }
   size_t count() const { return part_.count; }
 
-  // 1 to kPiece terms; where these are kPiece and `adds`, added to what is there.
+  // Sums 1 to kPiece terms. With `adds`, which requires kPiece terms, the sum is added to `out`.
   void Sum(const uint32_t* anchors, const float* weights, size_t terms, bool adds, unsigned char* out) const {
     const bool is_half = size_ == sizeof(Half);
     const Loops& loops = part_.count < loops_.lanes ? kLoops : loops_;
@@ -240,7 +242,8 @@ class Tiles {
   Part part_{};
 };
 
-// to[a] = kTileColumns columns of anchor a from `column` on, or all where there are fewer, for all anchors.
+// to[a] = kTileColumns columns of anchor a from `column` on, or all columns if there are fewer, for all
+// anchors.
 __attribute__((noinline)) inline void CopyColumns(const Table& table, size_t column, float* to) {
   const size_t size = SizeOf(table.anchor_type), columns = static_cast<size_t>(table.embedding_dim);
   const size_t count = columns < kTileColumns ? columns : kTileColumns;
@@ -249,7 +252,7 @@ __attribute__((noinline)) inline void CopyColumns(const Table& table, size_t col
 #pragma GCC unroll 1
   for (int64_t a = 0; a < table.num_anchors; ++a, from += columns * size, to += count) {
     if (is_plain) {
-      __builtin_memcpy(to, from, kTileColumns * sizeof(float));  // inline, as the number is known
+      __builtin_memcpy(to, from, kTileColumns * sizeof(float));  // inline, because the size is a constant
     } else {
       WidenNumbers(from, table.anchor_type, count, to);
     }
@@ -289,7 +292,7 @@ __attribute__((noinline)) inline void AddPart(const float* __restrict part, size
   for (size_t c = 0; c < count; ++c) total[c] += static_cast<double>(part[c]);
 }
 
-// total[c] += the terms' sum, for all columns.
+// total[c] += the sum of the terms, for all columns.
 __attribute__((noinline)) inline void AddToTotal(const FastTable& table, const uint32_t* anchors,
                                                  const float* weights, size_t count, double* total) {
   const size_t columns = static_cast<size_t>(table.embedding_dim);

@@ -1,5 +1,5 @@
-// Rows of the table as terms, a number of an anchor and a float32 weight each, whatever types the table has:
-// what sums them up need not know these. Everything that a damaged table could hold is refused here.
+// Rows of the table as terms: an anchor number and a float32 weight each, for all types of tables. The code
+// that sums terms therefore needs no types. This header refuses all damage of a table.
 #ifndef EDGE_EMBED_KERNELS_ANT_FAST_TERMS_H_
 #define EDGE_EMBED_KERNELS_ANT_FAST_TERMS_H_
 
@@ -17,7 +17,7 @@ struct Terms {
   float weights[kMaxTerms + kLanes];
 };
 
-// Where a row's terms are stored.
+// The place of the terms of a row.
 struct Range {
   size_t begin, end;
 };
@@ -43,7 +43,7 @@ Words LoadWords(const unsigned char* from) {
   const Stored stored = *reinterpret_cast<const typename Vector<T>::Unaligned*>(from);
   return __builtin_convertvector(stored, Words);
 }
-// GCC 12 goes from 8 to 32 bits number by number, but to 16 and from there by vectors.
+// GCC 12 converts 8 to 32 bits element by element, but uses vectors for 8 to 16 and 16 to 32 bits.
 template <>
 inline Words LoadWords<uint8_t>(const unsigned char* from) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
@@ -54,7 +54,7 @@ inline Words LoadWords<uint8_t>(const unsigned char* from) {
 #endif
 }
 
-// How each type of anchor ids and of weights is read, a vector of them.
+// Readers of a vector of anchor ids or weights, one for each type.
 template <typename T>
 struct AnchorReader {
   using Stored = T;
@@ -87,7 +87,7 @@ struct WeightReader {
   }
 };
 
-// The last numbers of an array, followed by zeros.
+// Copies the last numbers of an array, followed by zeros.
 template <size_t kBytes>
 __attribute__((noinline)) void CopyLast(const unsigned char* from, size_t bytes,
                                         unsigned char (&to)[kBytes]) {
@@ -95,8 +95,8 @@ __attribute__((noinline)) void CopyLast(const unsigned char* from, size_t bytes,
   __builtin_memcpy(to, from, bytes);
 }
 
-// Decodes array[range], and up to a vector more, which what comes next overwrites. Where the array ends
-// before the vector does, only what there is is read.
+// Decodes array[range], and up to a vector more, which the next call overwrites. At the end of the array, it
+// reads no byte beyond it.
 template <class Reader, typename Out>
 __attribute__((always_inline)) inline void Decode(const Reader& read, const unsigned char* array,
                                                   size_t array_count, const Range& range, Out* to) {
@@ -112,7 +112,7 @@ __attribute__((always_inline)) inline void Decode(const Reader& read, const unsi
   }
 }
 
-// Rows that are stored one behind the other are decoded as one.
+// Decodes rows that are stored contiguously as one.
 template <class Reader, typename Out>
 void DecodeAll(const Reader& reader, const unsigned char* array, int64_t array_count, const Range* ranges,
                size_t count, Out* to) {
@@ -146,7 +146,7 @@ inline void DecodeWeights(const Table& table, float scale, const Range* ranges, 
   }
 }
 
-// The first of `count` anchors that there is none of, or `count`.
+// Index of the first of `count` anchors that is not below num_anchors, or `count`.
 inline size_t FirstBadAnchor(const Table& table, const uint32_t* anchors, size_t count) {
   if (table.num_anchors > int64_t{UINT32_MAX}) return count;
   const uint32_t all = static_cast<uint32_t>(table.num_anchors);
@@ -160,20 +160,20 @@ inline size_t FirstBadAnchor(const Table& table, const uint32_t* anchors, size_t
   return t;
 }
 
-// Rows that are worked on together, at most kMaxTerms terms in all.
+// Rows that are processed together, with at most kMaxTerms terms in all.
 constexpr size_t kBlockRows = 64;
 
 struct Block {
   size_t rows = 0;
-  size_t paddings = 0;  // rows of these that are padding
+  size_t paddings = 0;  // padding rows among them
   Range ranges[kBlockRows];
   Terms terms;
 
   size_t Count(size_t row) const { return ranges[row].end - ranges[row].begin; }
 };
 
-// Reads the terms of the rows of a block, which are terms.count, with their weights times `scale`. From the
-// first row on that has an anchor that is none, rows are no longer in the block.
+// Reads the terms of the rows of a block, which are terms.count, with weights times `scale`. Removes the rows
+// from the first one with an invalid anchor on.
 __attribute__((noinline)) inline void ReadTerms(const Table& table, float scale, Block* block) {
   Terms& terms = block->terms;
   DecodeAnchors(table, block->ranges, block->rows, terms.anchors);
@@ -186,7 +186,7 @@ __attribute__((noinline)) inline void ReadTerms(const Table& table, float scale,
   block->rows = row;
 }
 
-// Terms of rows to come lie anywhere: asks for them early. Positions that a damaged table gives are no harm.
+// Prefetches terms of later rows, which may be anywhere. Wrong positions of a damaged table do no harm.
 __attribute__((always_inline)) inline void PrefetchOffsets(const Table& table, int64_t id) {
   PrefetchAt(table.row_offsets, static_cast<size_t>(id) * sizeof(int32_t));
 }

@@ -1,4 +1,4 @@
-// The plain kernels: one anchor after the other. Every faster one is tested against these.
+// The reference kernels: one anchor after another. All other kernels are tested against them.
 #include "kernels/reference.h"
 
 #include "kernels/ant/ant.h"

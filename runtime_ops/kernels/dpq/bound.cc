@@ -34,7 +34,7 @@ Bound MakeBytes(const float* products, size_t groups, ByteOrder order, unsigned 
     const Span span = SpanOf(products + j * kCodesOfGroup);
     const double width = span.most - span.least;
     const double magnitude = -span.least > span.most ? -span.least : span.most;
-    finite &= width < 3e38 && magnitude < 3e38;  // false for what is not a number
+    finite &= width < 3e38 && magnitude < 3e38;  // false for NaN
     if (width > widest) widest = width;
     magnitudes += magnitude > 0 ? magnitude : 0;
   }
@@ -57,9 +57,9 @@ Bound MakeBytes(const float* products, size_t groups, ByteOrder order, unsigned 
     }
     rest += least + error;
   }
-  // The sum of products is rounded at most once for each of them, and the bound a few times.
+  // The sum of products is rounded at most once for each product, and the bound a few times.
   constexpr double kUnit = 1.1920928955078125e-07,
-                   kTiny = 1e-37;  // the runtime may have numbers below be zero
+                   kTiny = 1e-37;  // the runtime may flush smaller numbers to zero
   rest += (magnitudes * kUnit + kTiny) * static_cast<double>(groups + 8);
   return {scale, static_cast<float>(rest)};
 }

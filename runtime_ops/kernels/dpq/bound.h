@@ -1,4 +1,4 @@
-// Bytes whose sums no logit of a state is above, for tables with four-bit codes:
+// Bytes whose sums are upper bounds of the logits of a state, for tables with four-bit codes:
 //
 //   logits[i] <= upper[i] = scale * sum over j of q[j][code_j(i)] + rest
 //   q[j][k] = round((product[j][k] - least[j]) / scale),    scale = max over j, k of (product - least) / 255
@@ -16,12 +16,12 @@ struct Bound {
   float scale, rest;
 };
 
-// Where the bytes of a group are: as its codes are read, which is one group after the other or, of eight
-// groups, the low nibbles of four bytes before the high ones.
+// The order of the bytes, which follows that of the codes: one group after another, or, of eight groups, the
+// low nibbles of four bytes before the high ones.
 enum class ByteOrder { kGroups, kNibbles };
 
-// The bytes of a state from its products [groups, 16], and its bound. Where a product is not finite the bound
-// is not a number, which every row passes.
+// Writes the bytes of a state from its products [groups, 16], and returns its bound. If a product is not
+// finite, the bound is NaN, and every row passes it.
 Bound MakeBytes(const float* products, size_t groups, ByteOrder order, unsigned char* bytes);
 
 }  // namespace edge_embed::dpq

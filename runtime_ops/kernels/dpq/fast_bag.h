@@ -1,12 +1,12 @@
 // out[b, :] = sum | mean | max over i in [offsets[b], offsets[b+1]) of row(ids[i])
 //
-// Rows of a sum are not made: the values of eight groups are added up in registers over seven rows of a bag.
-// Each number is rounded at most seven times by that, once with its weight; the sums of seven are added with
-// what rounding loses (Fold), and the result is rounded once, or twice as a mean, where there are no weights.
-// That is eight halves of a unit in the last place of the sum of magnitudes, whatever the length of the bag.
+// A sum does not compute rows: the values of eight groups are added in registers over seven rows of a bag.
+// Each number is rounded at most seven times, including the product with its weight. Sums of seven rows are
+// added together with their rounding errors (Fold). The result is rounded once, or twice for a mean without
+// weights. That is eight halves of a ULP of the sum of the absolute values, for any length of the bag.
 //
-// Rows are made, four at a time, for a maximum, and of tables that do not fit registers: of halves and int8,
-// of widths that are no multiple of four, of numbers of codes that are no power of two.
+// A maximum computes rows, four at a time. So do tables that do not fit registers: float16 and int8 values,
+// widths that are not a multiple of four, and numbers of codes that are not a power of two.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_BAG_H_
 
@@ -16,7 +16,7 @@ namespace edge_embed::dpq {
 namespace {
 
 constexpr size_t kTerms = 7;
-// Rows whose codes are staged together.
+// Rows whose codes are copied together.
 constexpr size_t kBagRows = 4 * kTerms;
 constexpr size_t kMadeAtOnce = 4;
 
@@ -25,7 +25,7 @@ struct VectorOf {
   typedef float Type __attribute__((vector_size(kCount * sizeof(float))));
 };
 
-// Some rows of a bag, and whether they are its first.
+// Some rows of a bag; `first` is true for the first rows.
 struct BagBlock {
   size_t ids[kBagRows];
   float weights[kBagRows];
@@ -33,13 +33,13 @@ struct BagBlock {
   bool first;
 };
 
-// The results so far of the columns of a bag.
+// The results of the columns of a bag so far.
 struct Totals {
   float* high;  // [d]
-  float* low;   // [d], of sums: what `high` lost
+  float* low;   // [d], for sums: the rounding errors of `high`
 };
 
-// Adds a sum of some rows to that of the rows before, if there are any. The error of an addition is itself a
+// Adds a sum of some rows to that of the rows before, if there are any. The error of an addition is exactly a
 // float (Knuth, TAOCP 2, 4.2.2, theorem B).
 template <class Vector>
 __attribute__((always_inline)) inline void Fold(Vector part, bool first, const Totals& totals, size_t at) {
@@ -54,16 +54,16 @@ __attribute__((always_inline)) inline void Fold(Vector part, bool first, const T
   Store(lost, totals.low + at, 0);
 }
 
-// The same of `count` parts, which are `step` columns from each other. Not inlined, as it is done once for
-// several rows.
+// The same for `count` parts that are `step` columns apart. Not inlined, because it runs once for several
+// rows.
 template <class Vector>
 __attribute__((noinline)) void FoldParts(const Vector* parts, size_t count, bool first, const Totals& totals,
                                          size_t at, size_t step) {
   for (const Vector* end = parts + count; parts != end; ++parts, at += step) Fold(*parts, first, totals, at);
 }
 
-// kVectors of columns of kGroups groups, over all rows of a block. codes(i, use) calls use(k, code of group
-// k) for row i; `values` are those of the first group and its code 0.
+// Sums kVectors of columns of kGroups groups over all rows of a block. codes(i, use) calls use(k, code of
+// group k) for row i. `values` are those of the first group and its code 0.
 template <class Vector, size_t kVectors, size_t kGroups, class Codes>
 __attribute__((always_inline)) inline void AddGroups(const Layout& layout, const BagBlock& block,
                                                      const unsigned char* values, const Codes& codes,
@@ -89,7 +89,7 @@ __attribute__((always_inline)) inline void AddGroups(const Layout& layout, const
   }
 }
 
-// kVectors of columns of every group of a part, those from `column` on.
+// kVectors of columns of every group of a part, from `column` on.
 template <class Vector, size_t kVectors>
 __attribute__((noinline)) void AddColumns(const Layout& layout, const RowPart& part, const BagBlock& block,
                                           size_t column, const Totals& totals) {
@@ -118,19 +118,19 @@ inline bool IsFused(const Table& table, const Layout& layout, BagMode mode) {
          !layout.must_clamp();
 }
 
-// What one call works with.
+// The common data of a call.
 struct BagWork {
   const Table& table;
   const Layout layout;
   RowMaker* make;
   bool fused, largest;
-  size_t step;  // columns up to a whole number of registers
+  size_t step;  // columns, rounded up to whole registers
   Totals totals;
   float* made;  // [kMadeAtOnce, step]
   Stage& stage;
 };
 
-// The widest columns first: those of a group need not be a whole number of registers.
+// Uses the widest columns first: those of a group need not fill whole registers.
 template <size_t kWidest>
 void AddFused(const BagWork& work, const RowPart& part, const BagBlock& block, size_t column) {
   constexpr size_t kVectors = kWidest > kLanes ? kWidest / kLanes : 1;
@@ -149,7 +149,7 @@ inline void AddMade(const BagWork& work, const float* weights, size_t count, boo
   }
 }
 
-// As numpy: what is not a number stays.
+// As in numpy, NaN stays.
 inline void KeepLargest(const BagWork& work, size_t count, bool first) {
   for (size_t k = 0; k < work.step; k += kLanes) {
     const float* row = work.made + k;
@@ -188,7 +188,7 @@ __attribute__((noinline)) void ReduceBlock(const BagWork& work, const BagBlock& 
   }
 }
 
-// The next ids of a bag, up to its end or one that is no row; where it stopped.
+// Reads the next ids of a bag, up to its end or to an invalid id. Returns the position after them.
 __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, const Bags& bags, size_t begin,
                                            size_t end, BagBlock* block) {
   size_t i = begin, count = 0;
@@ -209,13 +209,13 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
   return i;
 }
 
-// The columns of a result.
+// Writes the columns of a result.
 inline void WriteTotals(const Totals& totals, float divisor, size_t columns, const Output& out, size_t at) {
   const size_t size = SizeOf(out.type);
   unsigned char* to = static_cast<unsigned char*>(out.data) + at * size;
   for (size_t k = 0; k < columns; k += kLanes, to += kLanes * size) {
     const Floats high = LoadFloats(totals.high + k), sum = high + LoadFloats(totals.low + k);
-    Floats result = high - high == Floats{} ? sum : high;  // infinity leaves no error
+    Floats result = high - high == Floats{} ? sum : high;  // an infinite sum has no error
     if (divisor > 1) result /= divisor;
     if (columns - k >= kLanes) {
       StoreAs(result, out.type, to);
@@ -229,14 +229,14 @@ inline void WriteTotals(const Totals& totals, float divisor, size_t columns, con
 
 inline size_t BagStep(size_t columns) { return (columns + kLanes - 1) / kLanes * kLanes; }
 
-// Doubles, for the two totals and the rows.
+// Doubles of the two totals and of the rows.
 inline Size BagScratch(const Table& table) {
   const Size columns =
       Size(static_cast<uint64_t>(table.num_groups)) * static_cast<uint64_t>(table.group_width);
   return (columns + kLanes) * (1 + kMadeAtOnce / 2);
 }
 
-// Fetches the codes of ids that will be taken soon, each once: *ahead is how far that has come.
+// Prefetches the codes of the next ids, each once. *ahead is the position after them.
 __attribute__((noinline)) void PrefetchAhead(const Table& table, const Layout& layout, const Ids& ids,
                                              size_t begin, size_t* ahead) {
   size_t some[2 * kBagRows], count = 0;
@@ -249,7 +249,8 @@ __attribute__((noinline)) void PrefetchAhead(const Table& table, const Layout& l
   *ahead = i;
 }
 
-// The rows of one bag, ids begin .. end-1, into totals; how many count.
+// Adds the rows of one bag, ids begin .. end-1, to the totals. *counted is the number of rows without
+// padding.
 inline ee_status ReduceBag(const BagWork& work, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                            size_t* ahead, size_t* counted, size_t* bad_position) {
   *counted = 0;

@@ -1,5 +1,5 @@
-// What is prepared to scan a table by bytes (bound.h): the products of logits, then bytes and a bound of
-// every state.
+// Data that is prepared for a scan of a table by bytes (bound.h): the products of logits, then the bytes and
+// a bound of every state.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_BOUND_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_BOUND_H_
 
@@ -15,7 +15,7 @@ constexpr ByteOrder kOrder = ByteOrder::kNibbles;
 constexpr ByteOrder kOrder = ByteOrder::kGroups;
 #endif
 
-// For every state its bytes, as many as it has products, then for every state its bound.
+// For every state its bytes, as many as its products, and then for every state its bound.
 inline size_t BytesOfState(const Table& table) { return static_cast<size_t>(Products(table).saturated()); }
 
 inline Size ScanPrepared(const Table& table, size_t batch) {
@@ -23,7 +23,7 @@ inline Size ScanPrepared(const Table& table, size_t batch) {
   return bytes.fits() ? PartsDoubles(table, batch) + bytes.saturated() / sizeof(double) + kAlignment : bytes;
 }
 
-// Where the bytes are: behind what is prepared for logits.
+// Place of the bytes: after the prepared data of logits.
 template <class Double>
 auto* ScanMemory(const Table& table, size_t batch, Double* prepared) {
   return AlignedFloats(prepared + PartsDoubles(table, batch).saturated());

@@ -1,8 +1,7 @@
 // Reading the packed codes of rows.
 //
-// Codes lie bit to bit, so that reading the last ones of a row by whole words would leave the table. Rows are
-// therefore copied into a small padded buffer first, which also brings the cache misses of many rows
-// together.
+// Codes are packed bit by bit. Reading the last codes of a row by whole words would therefore leave the
+// table. Rows are first copied into a small padded buffer, which also overlaps the cache misses of many rows.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_CODES_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_CODES_H_
 
@@ -12,12 +11,12 @@
 namespace edge_embed::dpq {
 namespace {
 
-// Eight codes are read at a time: `bits` bytes.
+// Eight codes are read at a time, from `bits` bytes.
 constexpr size_t kCodesAtOnce = 8;
-// Bytes that reading eight codes may touch beyond the last byte of a row.
+// Bytes that a read of eight codes may touch beyond the last byte of a row.
 constexpr size_t kCodePadding = 16;
 
-// A table as the loops below want it.
+// The sizes of a table in the form that the loops need.
 struct Layout {
   explicit Layout(const Table& table)
       : codes(table.codes),
@@ -33,7 +32,7 @@ struct Layout {
         book_bytes(static_cast<size_t>(table.num_codes) * vector_bytes),
         book_step(table.shared ? 0 : book_bytes) {}
 
-  // Whether a damaged table can hold codes that are none.
+  // True if a damaged table can have codes above num_codes-1.
   bool must_clamp() const { return last_code != mask; }
 
   const unsigned char* codes;
@@ -43,19 +42,19 @@ struct Layout {
   uint64_t mask;
   size_t last_code;
   size_t row_bytes;
-  size_t width, vector_bytes;    // of the values of one code
-  size_t book_bytes, book_step;  // of the values of a group; from those of one group to those of the next
+  size_t width, vector_bytes;    // bytes of the values of one code
+  size_t book_bytes, book_step;  // bytes of the values of a group; step from one group to the next
 };
 
-// Codes out of padded bytes. A copy of what it needs, for a loop to keep in registers: bytes that are written
-// could be those of a Layout elsewhere.
+// Reads codes from padded bytes. It copies the fields of a Layout, so that a loop keeps them in registers: a
+// store of a byte could change a Layout in memory.
 class CodeReader {
  public:
   __attribute__((always_inline)) explicit CodeReader(const Layout& layout)
       : bits_(layout.bits), mask_(layout.mask), last_(layout.last_code) {}
 
-  // Calls use(k, code) for the codes k = 0 .. 7 from `codes` on. They are in two words, four in each, because
-  // four codes of 16 bits fill one. The second four begin in the middle of a byte where bits is odd.
+  // Calls use(k, code) for the codes k = 0 .. 7 at `codes`. They are read as two words of four codes, because
+  // four codes of 16 bits fill a word. If bits is odd, the second four begin in the middle of a byte.
   template <bool kClamp, class Use>
   __attribute__((always_inline)) void Eight(const unsigned char* codes, const Use& use) const {
     uint64_t first = Load<uint64_t>(codes, 0);
@@ -83,7 +82,7 @@ class CodeReader {
   size_t last_;
 };
 
-// Copies by pieces of a fixed size: a compiler's own copy of few bytes is a call.
+// Copies in pieces of a fixed size: a compiler's copy of few bytes of unknown number is a function call.
 template <size_t kPiece>
 __attribute__((always_inline)) inline void CopyPiece(const unsigned char* from, unsigned char* to) {
   __builtin_memcpy(to, from, kPiece);
@@ -110,24 +109,26 @@ __attribute__((always_inline)) inline void CopyBytes(const unsigned char* from, 
   if (count >= 2) return CopyTwo<2>(from, count, to);
   if (count == 1) *to = *from;
 }
-// The same, where a call is no matter.
+// The same as a function call, where speed does not matter.
 __attribute__((noinline)) inline void CopyRest(const unsigned char* from, size_t count, unsigned char* to) {
   CopyBytes(from, count, to);
 }
 
-// So many rows are made together. Of a long row, a part at a time: as many groups as the buffer takes.
+// Number of rows that are computed together. A long row is computed in parts, as many groups as the buffer
+// holds.
 constexpr size_t kBlockRows = 32;
-constexpr size_t kStagedBytes = 512;  // of one row
+constexpr size_t kStagedBytes = 512;  // bytes of one row
 
 // The codes of some groups of up to kBlockRows rows.
 class Stage {
  public:
-  // Groups of a row that fit, a multiple of eight.
+  // Number of groups of a row that fit, a multiple of eight.
   static size_t GroupsAtOnce(const Layout& layout) {
     return (kStagedBytes - kCodePadding) / layout.bits * kCodesAtOnce;
   }
 
-  // Those of the rows ids[0] .. ids[count-1], from the group `first` on, which is a multiple of eight.
+  // Copies the codes of the rows ids[0] .. ids[count-1], from the group `first` on, which is a multiple of
+  // eight.
   void Read(const Layout& layout, const size_t* ids, size_t count, size_t first, size_t groups) {
     const size_t bytes = groups * layout.bits / 8 + (groups * layout.bits % 8 != 0);
     const unsigned char* from = layout.codes + first / kCodesAtOnce * layout.bits;
@@ -146,8 +147,8 @@ class Stage {
   alignas(64) unsigned char bytes_[kBlockRows * kStagedBytes];
 };
 
-// Fetches what Read will want, up to the bytes that fit at once. Always inlined: a function that does nothing
-// else has no effect for GCC 12, which drops calls of it.
+// Prefetches the bytes of the next Read, up to the size of its buffer. Always inlined: GCC 12 drops calls of
+// a function that does nothing else.
 __attribute__((always_inline)) inline void PrefetchCodes(const Layout& layout, const size_t* ids,
                                                          size_t count) {
   const size_t bytes = layout.row_bytes < kStagedBytes ? layout.row_bytes : kStagedBytes;
@@ -158,7 +159,7 @@ __attribute__((always_inline)) inline void PrefetchCodes(const Layout& layout, c
   }
 }
 
-// The ids begin .. end-1 up to the first that is no row; how many.
+// Copies the ids begin .. end-1 up to the first invalid one, and returns their number.
 __attribute__((noinline)) inline size_t TakeIds(const Table& table, const Ids& ids, size_t begin, size_t end,
                                                 size_t* taken) {
   for (size_t i = begin; i < end; ++i) {

@@ -1,5 +1,5 @@
-// Sums of bytes for a byte of as many rows as a register has bytes: an instruction looks up a nibble of each
-// among sixteen bytes.
+// Sums of bytes, for one byte of as many rows as a register has bytes: an instruction looks up a nibble of
+// each row in a table of sixteen bytes.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_COLUMNS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_COLUMNS_H_
 
@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kScannedRows = kColumnRows;
 constexpr size_t kScannedStates = 4;
-constexpr uint64_t kMostGroups = 256;  // of which sixteen bits hold the sum of bytes
+constexpr uint64_t kMostGroups = 256;  // sixteen bits hold the sum of so many bytes
 
-// In sixteen bits: `all` has two rows each, the second one times 256; `odd` has the second one.
+// 16-bit sums: `all` adds two rows each, the second one times 256; `odd` has the second one.
 struct Sums {
   Shorts all{}, odd{};
 
@@ -30,15 +30,15 @@ struct Sums {
   }
 };
 
-// Whether a bound is above a threshold, which may be what nothing compares with. Compared are whole numbers;
-// one that is too small lets rows pass that need not.
+// True if a bound exceeds a threshold, which may be NaN. The comparison uses integers, rounded down, so that
+// more rows pass at most.
 class Filter {
  public:
   Filter() = default;
   Filter(const Bound& bound, float threshold) {
     const double most =
         (static_cast<double>(threshold) - static_cast<double>(bound.rest)) / static_cast<double>(bound.scale);
-    all_pass_ = !(most >= 1);  // also where one is not a number
+    all_pass_ = !(most >= 1);  // also true for NaN
     if (all_pass_) return;
     const uint16_t whole = static_cast<uint16_t>(most < 65535 ? most - 1e-3 : 65535);
     most_ = whole - Shorts{};
@@ -63,14 +63,14 @@ __attribute__((always_inline)) inline void AddColumn(Bytes codes, const unsigned
   }
 }
 
-// Rows, the last of which may be missing, as may bytes: zeros then.
+// Copies rows and fills missing rows and bytes with zeros.
 __attribute__((noinline)) void PadColumns(const unsigned char* from, size_t step, size_t rows, size_t bytes,
                                           unsigned char (&padded)[kScannedRows * kColumns]) {
   __builtin_memset(padded, 0, sizeof(padded));
   for (size_t i = 0; i < rows; ++i) CopyRest(from + i * step, bytes, padded + i * kColumns);
 }
 
-// Adds up the bytes of `rows` rows, for states whose bytes are `of_state` from each other.
+// Adds the bytes of `rows` rows, for states whose bytes are `of_state` apart.
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddBytes(const Layout& layout, size_t first, size_t rows,
                                                     const unsigned char* bytes, size_t of_state,

@@ -1,6 +1,6 @@
 // rows[i, j*s : (j+1)*s] = values[j, code_j(ids[i])]
 //
-// In blocks of rows: the codes of the next block are on their way from memory while this block is made.
+// Rows are computed in blocks: while a block is computed, the codes of the next one are prefetched.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_GATHER_H_
 
@@ -10,20 +10,20 @@
 namespace edge_embed::dpq {
 namespace {
 
-// Where the rows of a block go.
+// Destination of the rows of a block.
 struct RowOutput {
   unsigned char* rows;
   size_t step;  // bytes from one row to the next
-  bool widen;   // the values are halves or int8, the rows are floats
+  bool widen;   // values are float16 or int8, and rows are float32
 };
 
-// The rows ids[0] .. ids[count-1] of the table.
+// Computes the rows ids[0] .. ids[count-1] of the table.
 __attribute__((noinline)) void WriteBlock(const Table& table, const Layout& layout, RowMaker* make,
                                           Stage& stage, const size_t* ids, size_t count,
                                           const RowOutput& output) {
   const size_t columns = layout.groups * layout.width;
   unsigned char* out = output.rows;
-  // What is to be widened goes to the end of its row, to be widened in place.
+  // Narrow values are copied to the end of their row and widened in place.
   const size_t before = output.widen ? Narrower(table) * columns : 0;
   const size_t at_once = Stage::GroupsAtOnce(layout);
   for (size_t first = 0; first < layout.groups; first += at_once) {

@@ -1,7 +1,7 @@
 // logits[b, i] = sum over c of hidden[b, c] * row(i)[c]
 //
-// By a table of products (fast_products.h, fast_permute.h) where there are enough rows to pay for it.
-// Otherwise a few rows are made and multiplied with all states.
+// A table of products (fast_products.h, fast_permute.h) is used if there are enough rows for it. Otherwise, a
+// few rows are computed and multiplied with all states.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_LOGITS_H_
 
@@ -11,21 +11,21 @@
 namespace edge_embed::dpq {
 namespace {
 
-// A dot product is sixteen sums side by side, whatever the width of a register: of 64 terms, each is rounded
-// once as a product, at most three times in its sum of four, and four times where the sums are added.
+// A dot product has sixteen independent sums for any width of a register. For 64 terms, each term is rounded
+// once as a product, at most three times in its sum of four, and four times when the sums are added.
 constexpr size_t kSums = 16;
 constexpr size_t kRegisters = kSums / kLanes;
 
-// Rows and states that are multiplied with each other at once: their sums fill eight registers.
+// Rows and states that are multiplied together: their sums fill eight registers.
 constexpr size_t kTileRows = kLanes / 4;
 constexpr size_t kTileStates = 2;
-// Rows in scratch.
+// Number of rows in scratch.
 constexpr size_t kMadeRows = 4;
 
 // Rows as floats, each padded with zeros to a multiple of kSums.
 struct MadeRows {
   const float* rows;
-  size_t step;     // floats
+  size_t step;     // floats from one row to the next
   size_t columns;  // without the padding
 };
 
@@ -35,7 +35,7 @@ inline void DotTile(const MadeRows& made, size_t first_row, const float* const (
   Floats sums[kTileRows][kTileStates][kRegisters] = {};
   const float* rows = made.rows + first_row * made.step;
   const size_t whole = made.columns / kSums * kSums;
-  float last[kTileStates][kSums] = {};  // what is left of the states, padded as the rows are
+  float last[kTileStates][kSums] = {};  // the last columns of the states, padded like the rows
   for (size_t b = 0; b < kTileStates; ++b) {
     CopyRest(reinterpret_cast<const unsigned char*>(states[b] + whole),
              (made.columns - whole) * sizeof(float), reinterpret_cast<unsigned char*>(last[b]));
@@ -65,8 +65,8 @@ inline void StoreLogit(float value, const Output& logits, size_t at) {
   Store(ToHalf(static_cast<double>(value)), logits.data, at);
 }
 
-// `count` of the made rows, whose first has the id `first`, times the states from `state` on, of which the
-// last may be missing, as may rows: what is there is then multiplied twice, or for nothing.
+// Multiplies `count` rows, the first of which has the id `first`, with the states from `state` on. Missing
+// states and rows at the end repeat others, and their results are discarded.
 inline void MultiplyTiles(const LogitsCall& call, const MadeRows& made, size_t count, size_t first,
                           size_t state) {
   const size_t batch = call.input.batch;
@@ -87,7 +87,7 @@ inline void MultiplyTiles(const LogitsCall& call, const MadeRows& made, size_t c
 
 inline size_t RowStep(size_t columns) { return (columns + kSums - 1) / kSums * kSums; }
 
-// Rows that are missing at the end are multiplied too, and forgotten.
+// Missing rows at the end are multiplied too, and their results are discarded.
 __attribute__((noinline)) void MultiplyRows(const Table& table, const Layout& layout, const LogitsCall& call,
                                             double* scratch) {
   const size_t columns = layout.groups * layout.width, step = RowStep(columns);
@@ -112,7 +112,7 @@ inline Size LogitsScratch(const Table& table) {
   return made.fits() ? Max(made.saturated() / 2 + 1, PaddedRowDoubles(table)) : made;
 }
 
-// Whether tables of products are prepared.
+// True if tables of products are prepared.
 inline bool HasTables(const Table& table, size_t batch) {
   if (Permutes(table)) return true;
   return batch == 1 ? TablePays<OneState>(table) : TablePays<States>(table);
@@ -124,7 +124,7 @@ inline Size PreparedDoubles(const Table& table, size_t batch) {
   return TablePays<OneState>(table) ? PartsDoubles(table, 1) : Size(0);
 }
 
-// Calls one(state) for a state that is left over at the end, and some(state, count) for those before.
+// Calls one(state) for a single state at the end, and some(state, count) for the states before.
 template <class One, class Some>
 void ForStates(size_t batch, const One& one, const Some& some) {
   for (size_t state = 0, count; state < batch; state += count) {

@@ -1,11 +1,12 @@
 // Logits of tables with codes of four bits, for as many rows at once as a register has floats (NEON:
-// sixteen): the products of a group are sixteen floats, of which an instruction or a few take those of all
+// sixteen). The products of a group are sixteen floats, and one or a few instructions look up those of all
 // rows.
 //
 //   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
 //
-// Vectors are the words with groups 8k .. 8k+7 of these rows. Where the table has blocks, they lie there;
-// otherwise the words of rows are turned in registers, which is a fourth of the time.
+// Vectors are the words with groups 8k .. 8k+7 of these rows. They are read from the blocks of the table if
+// it has blocks. Otherwise, the words of the rows are transposed in registers, which costs a fourth of the
+// time.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_PERMUTE_H_
 
@@ -16,7 +17,7 @@
 namespace edge_embed::dpq {
 namespace {
 
-// States whose products are used together: their tables are to fit the first cache.
+// States whose products are used together: their tables must fit the first-level cache.
 constexpr size_t kPermutedStates = 4;
 
 inline bool Permutes(const Table& table) {
@@ -25,10 +26,10 @@ inline bool Permutes(const Table& table) {
 
 #if defined(__AVX2__) || defined(__aarch64__)
 
-// The words of a row that are turned at once.
+// Bytes of a row that are transposed at once.
 constexpr size_t kPieceBytes = kTurnedWords * sizeof(uint32_t);
 
-// Of kTurnedRows rows, the last of which may be missing, as may bytes: zeros then.
+// Reads words of kTurnedRows rows, and fills missing rows and bytes with zeros.
 __attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t step, size_t rows,
                                              size_t bytes, TurnedWord (&words)[kTurnedWords]) {
   unsigned char padded[kTurnedRows * kPieceBytes] = {};
@@ -38,8 +39,8 @@ __attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t s
 
 #if defined(__AVX2__)
 
-// Products of the codes first .. first+rows-1 of a group, whose values are `values` [K, s]: eight columns at
-// a time, of as many codes as a register has floats.
+// Products of the codes first .. first+rows-1 of a group with the values `values` [K, s]: eight columns at a
+// time, for as many codes as a register has floats.
 inline Floats CodeProducts(const unsigned char* values, size_t width, size_t rows,
                            const unsigned char* hidden) {
   Floats sum{};
@@ -55,7 +56,7 @@ inline Floats CodeProducts(const unsigned char* values, size_t width, size_t row
   return sum;
 }
 
-// As MakeProducts, of one state.
+// The same as MakeProducts, for one state.
 __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& layout, const float* state,
                                             const Parts& parts, float* memory, float* products) {
   constexpr size_t kCodes = size_t{1} << kBlockedBits;
@@ -78,7 +79,7 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
 
 #else
 
-// The same for lookups of bytes. It is done once for all rows, so products are made one by one.
+// The same for lookups of bytes. It runs once for all rows, so products are computed one by one.
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
                          float* memory, float* products) {
   MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
@@ -87,7 +88,7 @@ inline void MakePermuted(const Table& table, const Layout& layout, const float* 
 
 #endif
 
-// Adds the products of the eight groups of a word. The eights are added as in AddProducts.
+// Adds the products of the eight groups of a word, in the order of AddProducts.
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddWord(const TurnedWord& word,
                                                    const float* const (&products)[kCount], size_t table_at,
@@ -105,14 +106,14 @@ __attribute__((always_inline)) inline void AddWord(const TurnedWord& word,
   }
 }
 
-// Bytes that are read soon. Processors see a stream, but not beyond a page, and codes are too many for a
-// cache.
+// Prefetches bytes that are read soon. The hardware prefetcher stops at the end of a page, and the codes are
+// too large for a cache.
 __attribute__((always_inline)) inline void PrefetchAhead(const unsigned char* from, size_t bytes) {
   constexpr size_t kAhead = 4096, kLine = 64;
   for (size_t at = 0; at < bytes; at += kLine) PrefetchAt(from, kAhead + at);
 }
 
-// Calls add(word) for the words of the rows from `first` on, the one with their groups 0 .. 7 first.
+// Calls add(word) for the words of the rows from `first` on, beginning with the word of the groups 0 .. 7.
 template <bool kUnrolled, class Add>
 __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t first, size_t rows,
                                                     const Add& add) {
@@ -150,7 +151,7 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t
   }
 }
 
-// Of `rows` rows, for each state.
+// Sums the products of `rows` rows, for each state.
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddPermuted(const Layout& layout, size_t first, size_t rows,
                                                        const float* const (&products)[kCount],
@@ -164,7 +165,7 @@ __attribute__((always_inline)) inline void AddPermuted(const Layout& layout, siz
   for (size_t s = 0; s < kCount; ++s) sums[s] = sums[s] + others[s];
 }
 
-// Logits first .. first+rows-1 of one state.
+// Writes the logits first .. first+rows-1 of one state.
 inline void WriteLogits(const LogitsOutput& logits, const TurnedFloats& sums, size_t state, size_t first,
                         size_t rows) {
   const size_t size = SizeOf(logits.out.type);
@@ -183,7 +184,8 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
   for (size_t s = 0; s < kCount; ++s) products[s] = tables + (state + s) * of_table;
   for (size_t first = call.begin; first < call.end; first += kTurnedRows) {
     const size_t rows = call.end - first < kTurnedRows ? call.end - first : kTurnedRows;
-    const uint64_t padding = static_cast<uint64_t>(table.padding_idx) - first;  // huge where there is none
+    const uint64_t padding =
+        static_cast<uint64_t>(table.padding_idx) - first;  // very large without a padding row
     TurnedFloats sums[kCount] = {};
     AddPermuted<kCount>(layout, first, rows, products, sums);
     for (size_t s = 0; s < kCount; ++s) {

@@ -3,7 +3,7 @@
 //   product[j][k][b]  = sum over c of hidden[b, j*s + c] * values[j, k, c]
 //   logits[b, i]      = sum over j of product[j][code_j(i)][b]
 //
-// A row then costs an addition for a group instead of a multiplication for a column.
+// A row then needs one addition for each group, instead of one multiplication for each column.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_PRODUCTS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_PRODUCTS_H_
 
@@ -14,24 +14,25 @@
 namespace edge_embed::dpq {
 namespace {
 
-// A number of each of so many states. Not more than eight, for the table to fit the first cache. One state
-// alone has floats.
+// One number for each of several states. There are at most eight, so that the table fits the first-level
+// cache. A single state uses floats.
 constexpr size_t kStates = kSideBySide * kLanes < 8 ? kSideBySide * kLanes : 8;
 typedef float States __attribute__((vector_size(kStates * sizeof(float))));
-// A vector too, if of one: compilers would pack floats into vectors, which costs more than it saves.
+// A single state is a vector of one float: compilers would pack plain floats into vectors, which costs more
+// than it saves.
 typedef float OneState __attribute__((vector_size(sizeof(float))));
 
-// A larger table is slower than the multiplications that it saves.
+// A larger table costs more than the multiplications that it saves.
 constexpr uint64_t kMostTableBytes = 512 * 1024;
 
-// The table has zeros for groups that a row has not, up to a multiple of eight, and the last code's products
-// for codes that are none: reading it needs no exceptions.
+// The table is complete, so that reading it needs no special cases. It has zeros for missing groups, up to a
+// multiple of eight, and repeats the products of the last code for codes above it.
 inline Size Products(const Table& table) {
   const uint64_t groups = static_cast<uint64_t>(table.num_groups);
   return Size((groups + kCodesAtOnce - 1) / kCodesAtOnce) * kCodesAtOnce * (uint64_t{1} << table.bits);
 }
 
-// One group's values as floats, needed where they are none.
+// The values of one group as floats, for other types of values.
 inline Size WideBook(const Table& table) {
   return Size(static_cast<uint64_t>(table.num_codes)) * static_cast<uint64_t>(table.group_width);
 }
@@ -42,14 +43,14 @@ bool TableFits(const Table& table) {
          kMostTableBytes;
 }
 
-// Whether there are enough rows for a table of products.
+// True if there are enough rows for a table of products.
 template <class Vector>
 bool TablePays(const Table& table) {
   return TableFits<Vector>(table) && table.num_embeddings >> table.bits >= 4;
 }
 
-// What is prepared for a call, in floats: a table for every state (for kStates at a time, where not for each
-// by itself), what a padding row gives, which is 0 times the state, and memory that making the tables takes.
+// The prepared data of a call, in floats. It has a table for every state, or for kStates at a time. It also
+// has the logit of a padding row, which is 0 times the state, and scratch for making the tables.
 struct Parts {
   Parts(const Table& table, size_t batch)
       : of_table(static_cast<size_t>(Products(table).saturated())),
@@ -69,7 +70,7 @@ inline Size PartsDoubles(const Table& table, size_t batch) {
   return floats.fits() ? Size(floats.saturated() / 2 + 1) + kAlignment : floats;
 }
 
-// Hidden states [count, d] with the state innermost, and zeros where there are fewer than a Vector has.
+// Transposes hidden states [count, d], so that the state is the last axis. Missing states are zeros.
 template <class Vector>
 void TurnHidden(const float* hidden, size_t columns, size_t count, float* turned) {
   constexpr size_t kWide = sizeof(Vector) / sizeof(float);
@@ -80,7 +81,7 @@ void TurnHidden(const float* hidden, size_t columns, size_t count, float* turned
   }
 }
 
-// Vector products [groups up to a multiple of eight, 2^bits] of `count` states.
+// Products [groups up to a multiple of eight, 2^bits] of `count` states, as Vectors.
 template <class Vector>
 __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& layout, const float* states,
                                             size_t count, const Parts& parts, float* memory,
@@ -108,7 +109,7 @@ __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& la
   __builtin_memset(out, 0, missing * codes * sizeof(Vector));
 }
 
-// Not simply zero: a state may hold what is not a number.
+// Not simply zero: a state may contain NaN or infinity.
 inline void MakePadding(const float* hidden, size_t columns, size_t batch, float* padding) {
   for (size_t b = 0; b < batch; ++b) {
     float sum = 0;
@@ -117,7 +118,8 @@ inline void MakePadding(const float* hidden, size_t columns, size_t batch, float
   }
 }
 
-// The codes of a row in a buffer, for the last rows of a table, after which there is nothing to read.
+// Copies the codes of a row to a padded buffer, for the last rows of a table, where reading further would
+// leave it.
 __attribute__((noinline)) inline const unsigned char* PadRow(const Layout& layout, const unsigned char* row,
                                                              unsigned char* buffer) {
   CopyRest(row, layout.row_bytes, buffer);
@@ -125,7 +127,7 @@ __attribute__((noinline)) inline const unsigned char* PadRow(const Layout& layou
   return buffer;
 }
 
-// Of one row, for each state.
+// Sums the products of one row, for each state.
 template <class Vector>
 __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reader, const unsigned char* codes,
                                                          size_t eights, const unsigned char* products,
@@ -146,17 +148,17 @@ __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reade
   return sum + other;
 }
 
-// The rows begin .. end-1 times all states.
+// Multiplies the rows begin .. end-1 with all states.
 struct LogitsCall {
   HeadInput input;
   size_t begin, end;
   LogitsOutput logits;
 };
 
-// Logits are written in runs of so many for each state.
+// Number of logits of a state that are written together.
 constexpr size_t kRun = 16;
 
-// sums [row, wide] as the logits of the rows first .. first+rows-1 and of some states.
+// Writes sums [row, wide] as the logits of the rows first .. first+rows-1 of some states.
 __attribute__((noinline)) inline void WriteRuns(const LogitsOutput& logits, const float* sums, size_t wide,
                                                 size_t first, size_t rows, size_t state, size_t count) {
   const size_t size = SizeOf(logits.out.type);
@@ -174,17 +176,17 @@ __attribute__((noinline)) inline void WriteRuns(const LogitsOutput& logits, cons
   }
 }
 
-// Codes of one row with what reading them may touch.
+// Doubles of the codes of a row, with padding for reading them.
 inline Size PaddedRowDoubles(const Table& table) {
   return static_cast<uint64_t>(table.num_groups) / 4 + kCodePadding / sizeof(double) + 1;  // bits <= 16
 }
 
-// Logits of the states state .. state+count-1, not more than a Vector has.
+// Logits of the states state .. state+count-1, at most as many as a Vector has.
 template <class Vector>
 void TableLogits(const Table& table, const Layout& layout, const LogitsCall& call, size_t state, size_t count,
                  const float* products, const float* of_padding, double* scratch) {
   constexpr size_t kWide = sizeof(Vector) / sizeof(float);
-  // Rows from here on are followed by too few bytes.
+  // After the rows from here on, too few bytes follow.
   const size_t all = static_cast<size_t>(table.num_embeddings), last = kCodePadding / layout.row_bytes + 1;
   const size_t padded = all > last ? all - last : 0;
 
@@ -200,7 +202,8 @@ void TableLogits(const Table& table, const Layout& layout, const LogitsCall& cal
       if (first + i >= padded) codes = PadRow(layout, codes, reinterpret_cast<unsigned char*>(scratch));
       Store(AddProducts<Vector>(reader, codes, eights, table_bytes, book), sums, i);
     }
-    const uint64_t padding = static_cast<uint64_t>(table.padding_idx) - first;  // huge where there is none
+    const uint64_t padding =
+        static_cast<uint64_t>(table.padding_idx) - first;  // very large without a padding row
     for (size_t b = 0; padding < rows && b < count; ++b) sums[padding * kWide + b] = of_padding[state + b];
     WriteRuns(call.logits, sums, kWide, first, rows, state, count);
   }

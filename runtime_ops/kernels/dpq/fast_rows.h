@@ -1,6 +1,5 @@
-// Rows out of codes: for every group a copy of the values of its code.
-//
-// The copies differ in nothing but their size, so there is a loop for each size that is a power of two.
+// Rows from codes: for every group, a copy of the values of its code. The loops differ only in the size of a
+// copy, so there is one for each size that is a power of two.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_ROWS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_ROWS_H_
 
@@ -18,7 +17,7 @@ struct CopyExactly {
   }
 };
 
-// Other sizes, see the functions.
+// Copies of other sizes; the functions describe them.
 template <size_t kPiece>
 struct CopyAsTwo {
   size_t bytes;
@@ -40,7 +39,7 @@ struct CopyAny {
   void operator()(const unsigned char* from, unsigned char* to) const { CopyRest(from, bytes, to); }
 };
 
-// Groups of some rows, from the group `first` on, which is the first that was staged.
+// Groups of some rows, from the group `first` on, which is the first in the stage.
 struct RowPart {
   const Stage& stage;
   size_t first, groups;
@@ -89,7 +88,7 @@ inline RowMaker* ChooseRowMaker(const Layout& layout) {
         break;
     }
   }
-  // Rarer tables share loops that clamp, which then weighs less.
+  // Less frequent tables share loops that clamp codes, which costs less for longer copies.
   if (bytes >= kVectorBytes) return MakeRows<CopyInPieces<kVectorBytes>, true>;
   if (bytes >= 16) return MakeRows<CopyInPieces<16>, true>;
   if (bytes >= 8) return MakeRows<CopyAsTwo<8>, true>;

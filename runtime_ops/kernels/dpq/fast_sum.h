@@ -1,8 +1,8 @@
-// Sums in float32 whose error stays small: every term of up to 64 is rounded at most seven times on its way.
+// Sums in float32 with a small error: each of up to 64 terms is rounded at most seven times.
 //
-// Eight terms are added as a tree (three additions), the trees by turns to two sums (of 64 terms: three
-// additions of four trees, the first of which is exact), and the two sums at the end (one). That also leaves
-// a processor much to do side by side.
+// Eight terms are added as a tree (three additions). The trees are added to two sums in turns (64 terms:
+// three additions of four trees; the first addition is exact), and the two sums at the end (one addition).
+// Independent additions also keep the processor busy.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_SUM_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_SUM_H_
 

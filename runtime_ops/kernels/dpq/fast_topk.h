@@ -1,9 +1,9 @@
 // The k largest logits of tables with four-bit codes, found by sums of bytes (fast_bound.h).
 //
-// Only where a bound is above the least of the best so far are the logits of its rows computed, as logits are
-// (fast_permute.h). What is found are therefore the k largest of exactly these, however close they lie: near
-// ones cost time, and nothing else. What follows a logit, rounding and bias, keeps the order, so it is
-// applied to the bound as it is to the logit.
+// The logits of rows are computed only if a bound exceeds the smallest of the k largest so far, by the kernel
+// of logits (fast_permute.h). The result is therefore exactly the k largest of these logits, however close
+// they are. Close logits only cost time. Rounding and bias keep the order, so they are applied to the bound
+// as to the logit.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_TOPK_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_TOPK_H_
 
@@ -17,8 +17,8 @@ namespace {
 
 #if defined(__AVX2__) || defined(__aarch64__)
 
-// One scan of rows for several states. What Sums and Filter are follows from the instruction set
-// (fast_words.h, fast_columns.h).
+// A scan of rows for several states. Sums and Filter depend on the instruction set (fast_words.h,
+// fast_columns.h).
 class Scan {
  public:
   Scan(const Table& table, const TopKInput& input)
@@ -33,7 +33,7 @@ class Scan {
         bytes_(reinterpret_cast<const unsigned char*>(
             ScanMemory(table, input.head.batch, input.head.prepared))) {}
 
-  // The states state .. state+kCount-1.
+  // Scans for the states state .. state+kCount-1.
   template <size_t kCount>
   __attribute__((noinline)) void Rows(size_t state, size_t begin, size_t end) {
     Filter filters[kCount];
@@ -43,7 +43,7 @@ class Scan {
       const size_t rows = end - first < kScannedRows ? end - first : kScannedRows;
       Sums sums[kCount];
       AddBytes<kCount>(layout_, first, rows, bytes_ + state * of_state_, of_state_, sums);
-      // The codes of the padding row say nothing of its logit.
+      // The codes of the padding row do not determine its logit.
       const bool has_padding = static_cast<uint64_t>(table_.padding_idx) - first < rows;
       for (size_t s = 0; s < kCount; ++s) {
         const bool passes =
@@ -59,7 +59,7 @@ class Scan {
   Bound BoundOf(size_t state) const { return Load<Bound>(bytes_ + input_.head.batch * of_state_, state); }
   Filter FilterOf(size_t state) const { return {BoundOf(state), input_.BestOf(state).Threshold()}; }
 
-  // Whether a bound is above the threshold once what follows a logit has followed.
+  // True if a bound exceeds the threshold after rounding and bias.
   __attribute__((noinline)) bool FinishedPasses(const Sums& sums, size_t state, size_t first,
                                                 size_t rows) const {
     float uppers[kScannedRows];

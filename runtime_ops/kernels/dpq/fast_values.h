@@ -1,4 +1,4 @@
-// Values as floats: halves exactly, int8 times the scale of their group, rounded once.
+// Values as floats: float16 exactly, int8 times the scale of its group, rounded once.
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_VALUES_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_VALUES_H_
 
@@ -7,8 +7,9 @@
 namespace edge_embed::dpq {
 namespace {
 
-// Halves at `halves` as floats at `out`, which may end where they end: no float is written over a half that
-// is still to be read. ToFloat and not the processor's instruction, which changes what kind of NaN it is.
+// Widens float16 numbers at `halves` to floats at `out`. Both arrays may end at the same address: no float
+// overwrites a number that is still to be read. It calls ToFloat because the instruction of the processor
+// changes the kind of a NaN.
 inline void WidenBits(const unsigned char* halves, size_t count, unsigned char* out) {
   constexpr size_t kAtOnce = 8;
   for (size_t k = 0; k < count; k += kAtOnce) {
@@ -35,8 +36,8 @@ inline float ScaleOf(const Table& table, size_t group) {
   return Load<float>(table.value_scales, table.shared ? 0 : group);
 }
 
-// values[first] .. values[end-1] times a scale, at the same places of `out`: a vector at a time from places
-// before `last` on, which may reach beyond `end`; one by one from there.
+// Multiplies values[first] .. values[end-1] by a scale and writes them to the same indices of `out`. Up to
+// index `last`, it uses vectors, which may exceed `end`; the rest is computed one by one.
 inline void ScaleInt8(const unsigned char* values, Floats scale, size_t first, size_t end, size_t last,
                       unsigned char* out) {
   for (; first < end && first < last; first += kLanes) {
@@ -44,23 +45,23 @@ inline void ScaleInt8(const unsigned char* values, Floats scale, size_t first, s
   }
   for (; first < end; ++first) {
     Store(static_cast<float>(Load<int8_t>(values, first)) * scale[0], out, first);
-    InOrder(&values);  // a few numbers: no second loop of vectors
+    InOrder(&values);  // a few numbers: prevents a second loop of vectors
   }
 }
 
-// Bytes by which a value is narrower than a float.
+// Difference in bytes between a float and a value.
 inline size_t Narrower(const Table& table) { return sizeof(float) - SizeOf(table.value_type); }
 
-// The values of a row, at the end of its floats, widened in place. What a vector of int8 writes beyond its
-// group is written again with the next one. The last columns are widened one by one: a vector from c on would
-// write over values still to be read where 4 (c + kLanes) > 3 columns + c + 1.
+// Widens the values of a row in place, from the end of the space of its floats. The next group overwrites
+// numbers that a vector of int8 writes beyond its group. The last columns are widened one by one: a vector
+// from c on would overwrite values still to be read if 4 (c + kLanes) > 3 columns + c + 1.
 __attribute__((noinline)) inline void WidenRow(const Table& table, const Layout& layout, unsigned char* row) {
   const size_t columns = layout.groups * layout.width, kept = (4 * kLanes + 1) / 3;
   const unsigned char* values = row + Narrower(table) * columns;
   if (table.value_type == EE_FLOAT16) return WidenBits(values, columns, row);
   const size_t last = columns < kept ? 0 : columns - kept + 1;
   size_t group = 0, first = 0;
-  if (layout.width == kLanes / 2) {  // two groups are a vector
+  if (layout.width == kLanes / 2) {  // a vector has two groups
     Words lane;
     for (size_t k = 0; k < kLanes; ++k) lane[k] = static_cast<uint32_t>(k);
     for (; first < last; group += 2, first += kLanes) {
@@ -74,7 +75,7 @@ __attribute__((noinline)) inline void WidenRow(const Table& table, const Layout&
   }
 }
 
-// All values of a group as floats [K, s]: where they are if they are floats, else in `book`.
+// All values of a group as floats [K, s]: in the table if they are floats, else in `book`.
 __attribute__((noinline)) inline const unsigned char* FloatBook(const Table& table, const Layout& layout,
                                                                 size_t group, unsigned char* book) {
   const unsigned char* values = layout.values + group * layout.book_step;

@@ -1,5 +1,5 @@
-// Sums of bytes for words of sixteen rows: an instruction looks up four nibbles of each among 64 bytes, and
-// another adds the four (AVX-512 with VBMI and VNNI).
+// Sums of bytes for words of sixteen rows: an instruction looks up four nibbles of each word in 64 bytes, and
+// another one adds the four (AVX-512 with VBMI and VNNI).
 #ifndef EDGE_EMBED_KERNELS_DPQ_FAST_WORDS_H_
 #define EDGE_EMBED_KERNELS_DPQ_FAST_WORDS_H_
 
@@ -10,11 +10,11 @@ namespace {
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VNNI__)
 
-// Rows that are scanned at once, and states that share the reading of their codes: the tables of these are to
-// fit the first cache, their sums the registers.
+// Rows that are scanned at once, and states that share one read of their codes. The tables of these states
+// must fit the first-level cache, and their sums the registers.
 constexpr size_t kScannedRows = kLanes;
 constexpr size_t kScannedStates = 8;
-constexpr uint64_t kMostGroups = 1 << 16;  // of which a float holds the sum of bytes
+constexpr uint64_t kMostGroups = 1 << 16;  // a float holds the sum of so many bytes
 
 struct Sums {
   Words all;
@@ -25,7 +25,7 @@ struct Sums {
   void Uppers(const Bound& bound, float* uppers) const { StoreFloats(Upper(bound), uppers); }
 };
 
-// Whether a bound is above a threshold, which may be what nothing compares with.
+// True if a bound exceeds a threshold, which may be NaN.
 class Filter {
  public:
   Filter() = default;
@@ -46,14 +46,14 @@ __attribute__((always_inline)) inline Words AddFour(Words index, const unsigned 
   return (Words)_mm512_maskz_dpbusd_epi32(0xFFFF, (__m512i)sums, found, _mm512_set1_epi8(1));
 }
 
-// Adds up the bytes of `rows` rows, for states whose bytes are `of_state` from each other. An index is a
-// nibble and which of four it is.
+// Adds the bytes of `rows` rows, for states whose bytes are `of_state` apart. An index is a nibble and its
+// number among four.
 template <size_t kCount>
 __attribute__((always_inline)) inline void AddBytes(const Layout& layout, size_t first, size_t rows,
                                                     const unsigned char* bytes, size_t of_state,
                                                     Sums (&sums)[kCount]) {
   constexpr uint32_t kNibbles = 0x0F0F0F0F, kWhich = 0x30201000;
-  Words lows[kCount] = {}, highs[kCount] = {};  // of the low and the high nibbles
+  Words lows[kCount] = {}, highs[kCount] = {};  // sums of the low and of the high nibbles
   ForWords<kCount == 1>(layout, first, rows, [&](Words word) __attribute__((always_inline)) {
     const Words low = (word & kNibbles) | kWhich, high = (word >> kBlockedBits & kNibbles) | kWhich;
     for (size_t s = 0; s < kCount; ++s) {

@@ -1,4 +1,4 @@
-// The plain kernels: one group of one row at a time. Every faster one is tested against these.
+// The reference kernels: one group of one row at a time. All other kernels are tested against them.
 #include "kernels/reference.h"
 
 #include "kernels/dpq/dpq.h"
@@ -6,7 +6,7 @@
 namespace edge_embed::dpq {
 namespace {
 
-// Code `group` of one row. Touches only the bytes that hold its bits (at most three, as bits <= 16), so it
+// Code `group` of a row. It reads only the bytes that contain its bits (at most three, as bits <= 16), so it
 // never reads past the end of the row.
 size_t CodeAt(const unsigned char* row, size_t group, size_t bits) {
   const size_t first_bit = group * bits;
@@ -20,11 +20,11 @@ size_t CodeAt(const unsigned char* row, size_t group, size_t bits) {
   return (word >> (first_bit % 8)) & mask;
 }
 
-// Calls use(group, where its values are) for every group of a row.
+// Calls use(group, values of its code) for every group of a row.
 template <class Use>
 void ForGroups(const Table& table, size_t id, const Use& use) {
   uint64_t row_bytes = 0;
-  RowBytes(table.num_groups, table.bits, &row_bytes);  // true of every valid table
+  RowBytes(table.num_groups, table.bits, &row_bytes);  // true for every valid table
   const unsigned char* row = table.codes + id * static_cast<size_t>(row_bytes);
   const unsigned char* values = table.values;
   const size_t groups = static_cast<size_t>(table.num_groups), bits = static_cast<size_t>(table.bits);
@@ -33,12 +33,12 @@ void ForGroups(const Table& table, size_t id, const Use& use) {
   const size_t book_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
   for (size_t group = 0; group < groups; ++group) {
     size_t code = CodeAt(row, group, bits);
-    if (code > last_code) code = last_code;  // a hostile code stays inside its own group
+    if (code > last_code) code = last_code;  // the code of a damaged table stays inside its own group
     use(group, values + group * book_bytes + code * vector_bytes);
   }
 }
 
-// Values of the output's type are copied as bytes: they may lie at any address, and the copy is bit-exact
+// Values of the type of the output are copied as bytes. They may have any address, and the copy is bit-exact
 // even for NaN.
 void CopyRow(const Table& table, size_t id, unsigned char* out) {
   const size_t vector_bytes = static_cast<size_t>(table.group_width) * SizeOf(table.value_type);
@@ -47,7 +47,7 @@ void CopyRow(const Table& table, size_t id, unsigned char* out) {
   });
 }
 
-// Any other values as float32.
+// Other values as float32.
 void WidenRow(const Table& table, size_t id, unsigned char* out) {
   const size_t width = static_cast<size_t>(table.group_width);
   ForGroups(table, id, [&](size_t group, const unsigned char* vector) {
@@ -93,7 +93,7 @@ ee_status ReadRow(const Table& table, size_t id, double* row, double*) {
     double* const to = row + group * width;
     unsigned char* const floats = reinterpret_cast<unsigned char*>(to);
     WidenValues(table, group, vector, width, floats);
-    for (size_t k = width; k-- > 0;) to[k] = ToDouble(Load<float>(floats, k));  // over floats that are done
+    for (size_t k = width; k-- > 0;) to[k] = ToDouble(Load<float>(floats, k));  // the sum is over floats
   });
   return EE_OK;
 }

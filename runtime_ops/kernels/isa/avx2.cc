@@ -1,5 +1,5 @@
-// Everything that is compiled here is in an unnamed namespace or inlined: a function with a name of its own
-// would be the linker's to share with code for other processors.
+// All code of this file is in an unnamed namespace or inlined. The linker could otherwise use a function of
+// this file on other processors.
 #include "kernels/fast.h"
 #include "kernels/isa/isa.h"
 

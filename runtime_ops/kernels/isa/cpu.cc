@@ -1,5 +1,5 @@
-// What the processor has. The compiler's own query needs its support library, which a freestanding build has
-// not.
+// Features of the processor. The compiler's own query needs its support library, which a freestanding build
+// lacks.
 #include "kernels/isa/isa.h"
 
 #if EDGE_EMBED_X86
@@ -13,7 +13,7 @@ constexpr unsigned kFma = 1U << 12, kOsxsave = 1U << 27, kAvx = 1U << 28, kF16c 
 constexpr unsigned kAvx2Bit = 1U << 5, kBmi2 = 1U << 8;
 constexpr unsigned kAvx512Bits = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // F, DQ, BW, VL
 constexpr unsigned kVbmi = 1U << 1, kVnni = 1U << 11;                        // leaf 7 ECX
-// Volume 1, 13.3: the registers that the system saves: XMM and YMM; opmask and ZMM.
+// Volume 1, 13.3: registers that the system saves: XMM and YMM; opmask and ZMM.
 constexpr unsigned kYmm = 0x6, kZmm = 0xE6;
 
 struct Features {

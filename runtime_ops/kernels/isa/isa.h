@@ -1,4 +1,4 @@
-// The variants that a build may have, each defined in the file of its name.
+// The variants that a build can have. The file of the same name defines each.
 #ifndef EDGE_EMBED_KERNELS_ISA_ISA_H_
 #define EDGE_EMBED_KERNELS_ISA_ISA_H_
 
@@ -16,18 +16,18 @@ namespace ant {
 struct Loops;  // kernels/ant/fast_sum.h
 }
 
-extern const Variant kPortable;  // what every processor of the architecture has: SSE2, NEON
+extern const Variant kPortable;  // SSE2 or NEON, which every processor of the architecture has
 #if EDGE_EMBED_X86
 extern const Variant kAvx2;    // AVX2, FMA, F16C, BMI2
-extern const Variant kAvx512;  // F, BW, DQ, VL, VBMI, VNNI as well: for TT, for heads of DPQ with four bits
-                               // and for the innermost loops of ANT
+extern const Variant kAvx512;  // also F, BW, DQ, VL, VBMI and VNNI: for TT, for output layers of DPQ with
+                               // four bits and for the innermost loops of ANT
 
-// Kernels of AVX2 that are not worth being compiled again.
+// Kernels of AVX2 that the AVX-512 variant uses, because a second compilation gains too little.
 extern const Kernels<ant::Table> kAvx2ANT;
 extern const Kernels<dpq::Table> kAvx2DPQ;
 extern const Kernels<tt::Table> kAvx2TT;
 
-// Those of ANT by the innermost loops of another instruction set.
+// Kernels of ANT with the innermost loops of another instruction set.
 ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,
                         size_t end, const Output& rows, double* scratch, size_t* bad_position);
 ee_status Avx2AntBag(const ant::Loops& loops, const ant::Table& table, const Ids& ids, const Bags& bags,

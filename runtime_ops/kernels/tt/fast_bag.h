@@ -16,7 +16,7 @@ __attribute__((noinline)) void AddRow(double weight, const float* __restrict row
   for (size_t c = 0; c < columns; ++c) result[c] += weight * static_cast<double>(row[c]);
 }
 
-// As KeepLargest (kernels/vector.h): what is not a number stays.
+// The same as KeepLargest (kernels/vector.h): NaN stays.
 __attribute__((noinline)) void KeepLargestRow(const float* __restrict row, size_t columns,
                                               double* __restrict result) {
   for (size_t c = 0; c < columns; ++c) {
@@ -36,7 +36,7 @@ class BagCall {
         result_(reinterpret_cast<double*>(row_ + WholeLines(columns_))),
         chain_(table, row_ + WholeLines(columns_) + WholeLines(2 * columns_)) {}
 
-  // The ids [begin, end).
+  // The ids at positions [begin, end).
   ee_status Reduce(size_t begin, size_t end, size_t* bad_position) {
     size_t counted = 0;
     __builtin_memset(result_, 0, columns_ * sizeof(double));

@@ -1,9 +1,9 @@
-// Rows, one core after the other from the left:
+// Rows, one core after another from the left:
 //
 //   state_1 = G_1[i_1],   state_k [J_1 * ... * J_k, R_k] = state_{k-1} @ G_k[i_k],   row = state_N
 //
-// All states of a row are kept, and ids that begin with the same digits begin with the same states: the ids
-// I_N * p .. I_N * p + I_N - 1 differ in the last core only. A ring is a sum of such chains over r_0 = r_N.
+// All states of a row are kept, because ids with equal first digits have equal first states: the ids I_N * p
+// .. I_N * p + I_N - 1 differ in the last core only. A row of a ring is a sum of such chains over r_0 = r_N.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_CHAIN_H_
 
@@ -14,14 +14,17 @@
 namespace edge_embed::tt {
 namespace {
 
-// For rows that are sums over `paths` paths through the ranks of `num_cores` cores. Long runs are faster.
+// The length of a run for rows that are sums over `paths` paths through the ranks of `num_cores` cores. Long
+// runs are faster.
 //
-// Rounding: this aims at 8 roundings of a term (4 units in the last place of float32) over all products of a
-// row (kernels/fast_product.h) up to 64 paths, and at paths / 8 above. Over all ranks the worst are 9 for
-// three cores (3 and 17; all equal ranks and all powers of two stay below), 9 for two (65), and 12 for six
-// cores with 45 paths. Numbers of a core that was multiplied in advance (merge.h) are one more, and the
-// paths inside of them count for the bound, not here: with two such ranks or more the worst are 9 for two
-// cores (33), 9 for three (3 and 9) and 11 for five; where the ranks inside are 1, 10, 10 and 12.
+// Rounding: the aim is 8 roundings of a term (4 ULP of float32) over all products of a row
+// (kernels/fast_product.h) up to 64 paths, and paths / 8 above. Over all ranks, the largest numbers of
+// roundings are 9 for three cores (ranks 3 and 17; equal ranks and powers of two stay below), 9 for two cores
+// (65), and 12 for six cores with 45 paths.
+//
+// Numbers of a prepacked core (merge.h) add one rounding. The paths inside of it count for the bound, but not
+// for the run. With at least two such ranks, the largest numbers are 9 for two cores (33) and for three (3
+// and 9), and 11 for five. The inner ranks of the last case are 1, 10, 10 and 12.
 __attribute__((always_inline)) inline size_t RunLength(uint64_t paths, size_t num_cores) {
   if (paths >= 1024) return 32;
   if (paths >= 256 && num_cores <= 3) return 16;
@@ -34,7 +37,7 @@ __attribute__((always_inline)) inline unsigned char* Bytes(float* array) {
   return reinterpret_cast<unsigned char*>(array);
 }
 
-// The buffers of a call begin at cache lines, which the caller's need not.
+// Aligns the buffers of a call to cache lines; those of the caller may have any alignment.
 constexpr size_t kLineFloats = 64 / sizeof(float);
 __attribute__((always_inline)) inline float* Aligned(double* scratch) {
   return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(scratch) + 63) & ~uintptr_t{63});
@@ -48,8 +51,7 @@ __attribute__((always_inline)) inline size_t WholeLines(size_t floats) {
 
 class Chain {
  public:
-  // What a chain has at `scratch`: a state for each core but the last, a slice, and the row of a ring as
-  // doubles.
+  // Scratch of a chain: a state for each core except the last, a slice, and the row of a ring in doubles.
   static Size ScratchFloats(const Table& table) {
     return StateDoubles(table) * static_cast<uint64_t>(table.num_cores - 1) + SliceDoubles(table) +
            Size(Columns(table)) * 2 + 8 * kLineFloats;
@@ -75,8 +77,8 @@ class Chain {
   size_t columns() const { return columns_; }
   size_t prefix_rows() const { return rows_[last_ - 1]; }  // J_1 * ... * J_{N-1}
 
-  // float32 [prefix_rows(), R_{N-1}], what is left of the last core for ids that share all digits but the
-  // last. Not for rings.
+  // float32 [prefix_rows(), R_{N-1}], the state before the last core, which ids with the same prefix (all
+  // digits except the last) share. Not for rings.
   const unsigned char* Prefix(size_t prefix) {
     ReadPrefix(prefix, 0);
     return states_[last_ - 1];
@@ -101,7 +103,7 @@ class Chain {
     return At(core.rank_in) * At(core.columns) * At(core.rank_out);
   }
 
-  // The state before core k times what is read of that core.
+  // The product of the state before core k and the slice of that core.
   Product Times(size_t k, size_t digit, size_t ring) {
     const Core& core = table_.cores[k];
     const size_t rank = At(core.rank_in);
@@ -118,8 +120,8 @@ class Chain {
     return product;
   }
 
-  // float32 [R_{k-1}, J_k * R_k], where the table has it or in scratch. Of the first core a ring reads the
-  // row r_0, of the last core the columns r_N.
+  // float32 [R_{k-1}, J_k * R_k], in the table or in scratch. A ring reads row r_0 of the first core and the
+  // columns r_N of the last core.
   __attribute__((noinline)) const unsigned char* Slice(size_t k, size_t digit, size_t ring) {
     const Core& core = table_.cores[k];
     const size_t size = SizeOf(table_.core_type), numbers = SliceNumbers(core);
@@ -143,7 +145,7 @@ class Chain {
     return Bytes(slice_);
   }
 
-  // Makes the states that are not those of the row before.
+  // Computes the states that differ from those of the previous row.
   __attribute__((noinline)) void ReadPrefix(size_t prefix, size_t ring) {
     if (prefix == prefix_ && ring == ring_) return;
     size_t digits[EE_MAX_CORES];
@@ -170,7 +172,7 @@ class Chain {
     ring_ = ring;
   }
 
-  // In float64, so that a ring of any size is one more rounding.
+  // Adds in float64, so that a ring of any size adds one rounding.
   __attribute__((noinline)) void AddToRing(size_t ring, const unsigned char* __restrict row) {
     double* const __restrict sums = ring_row_;
     if (ring == 0) __builtin_memset(sums, 0, columns_ * sizeof(double));
@@ -183,16 +185,16 @@ class Chain {
   const size_t last_;
   size_t columns_;
   size_t run_;
-  size_t prefix_ = kNone, ring_ = 0;  // what the states are of
+  size_t prefix_ = kNone, ring_ = 0;  // the prefix and the ring of the states
   size_t digits_[EE_MAX_CORES] = {kNone, kNone, kNone, kNone, kNone, kNone};
   size_t rows_[EE_MAX_CORES];  // J_1 * ... * J_{k+1}
   const unsigned char* states_[EE_MAX_CORES];
   float* buffers_[EE_MAX_CORES];
   float* slice_;
-  double* ring_row_;  // the sum of the chains of a ring
+  double* ring_row_;  // the sum over the chains of a ring
 };
 
-// The row of a checked id: of the padding, zeros.
+// The row of a checked id; zeros for the padding row.
 __attribute__((noinline)) void ReadChecked(const Table& table, Chain& chain, int64_t id, unsigned char* row) {
   if (id == table.padding_idx) {
     __builtin_memset(row, 0, chain.columns() * sizeof(float));

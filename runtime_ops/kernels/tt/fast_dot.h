@@ -1,7 +1,7 @@
 // out[b, i] = sum over k of states[b, k] * rows[i, k], in float32.
 //
-// Rounding: every lane adds runs of eight terms, runs are added two by two, then the lanes. The numbers that
-// are left behind the last whole vector are added in float64.
+// Rounding: every lane adds runs of eight terms. Runs are added in pairs, and then the lanes. The numbers
+// after the last whole vector are added in float64.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_DOT_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_DOT_H_
 
@@ -15,7 +15,7 @@ struct Dots {
   const unsigned char* states;  // float32 [num_states, count]
   size_t num_rows, num_states, count;
   LogitsOutput out;
-  size_t first_state, first_row;  // which states[0] and rows[0] are
+  size_t first_state, first_row;  // destination of the dot product of states[0] and rows[0]
 };
 
 template <size_t kWidth>
@@ -31,7 +31,7 @@ __attribute__((always_inline)) inline float SumOfLanes(const typename Vector<kWi
   }
 }
 
-// sums[i] = the sum of the lanes of vectors[i]
+// sums[i] = the sum of the lanes of vectors[i].
 template <size_t kWidth>
 __attribute__((always_inline)) inline void SumFour(const typename Vector<kWidth>::Type (&vectors)[4],
                                                    float (&sums)[4]) {
@@ -57,7 +57,7 @@ __attribute__((always_inline)) inline void SumFour(const typename Vector<kWidth>
   }
 }
 
-// What is left of the sums behind the last whole vector, each rounded once.
+// Adds the numbers after the last whole vector to the sums, each rounded once.
 __attribute__((noinline)) void AddRest(const unsigned char* row, const unsigned char* state, size_t begin,
                                        size_t end, float* sum) {
   double rest = static_cast<double>(*sum);
@@ -109,7 +109,7 @@ __attribute__((noinline)) void DotTile(const Dots& dots, size_t row, size_t stat
   }
 }
 
-// As many sums side by side as there are registers for.
+// As many independent sums as there are registers.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr size_t kDotStates = 4;
 #else

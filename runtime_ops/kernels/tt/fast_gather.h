@@ -1,9 +1,12 @@
-// rows[i, :] = row(ids[i]), in blocks of ids. Where many of a block share all digits but the last with
-// another, as the frequent words of a text do, those follow one another, so that a chain keeps its states; of
-// two cores, which may be what merge.h makes, the state is a mere slice. Where slices are large, ids of the
-// same slice follow one another, so that it is read once.
-// Slices of the next row are not asked for early: it was never faster, neither of cores that stay in cache
-// nor of those that merge.h makes.
+// rows[i, :] = row(ids[i]), in blocks of ids.
+//
+// If many ids of a block share all digits except the last, as the frequent words of a text do, these ids are
+// computed one after another. A chain then keeps its states. With two cores, also after merge.h, the state is
+// only a slice. If slices are large, ids of the same slice are computed one after another, so that it is read
+// once.
+//
+// Slices of the next row are not prefetched: it was never faster, neither for cores that stay in the cache
+// nor for those of merge.h.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_GATHER_H_
 
@@ -18,14 +21,14 @@ inline Size GatherScratch(const Table& table) {
 
 constexpr size_t kBlockIds = 256;
 
-// The ids of a block in the order in which their rows are made.
+// The ids of a block in the order in which their rows are computed.
 struct Order {
-  size_t count = 0;  // up to the first that is no row
+  size_t count = 0;  // number of ids before the first invalid one
   uint16_t positions[kBlockIds];
 };
 
-// Brings positions together whose key(position) is the same, but for those of keys that share a list: that
-// costs time only. Within a list the order stays.
+// Groups positions with equal key(position). Keys that share a list are mixed, which only costs time. The
+// order within a list stays.
 template <class Key>
 __attribute__((always_inline)) inline void Group(const Key& key, Order* order) {
   constexpr size_t kLists = 128;
@@ -39,8 +42,9 @@ __attribute__((always_inline)) inline void Group(const Key& key, Order* order) {
   __builtin_memcpy(order->positions, grouped, order->count * sizeof(grouped[0]));
 }
 
-// Slices of the core before the last one, which the prefix chooses, are the largest. More bytes of them than
-// this do not stay in a processor's own cache, and reading them takes longer than all multiplications.
+// The core before the last one has the largest slices, and the prefix selects one. If they exceed this number
+// of bytes, they do not stay in the processor's own cache. Reading them then costs more than all
+// multiplications.
 constexpr size_t kCachedBytes = 1 << 20;
 
 __attribute__((noinline)) void FindOrder(const Table& table, const Ids& ids, size_t begin, size_t end,
@@ -65,7 +69,7 @@ __attribute__((noinline)) void FindOrder(const Table& table, const Ids& ids, siz
   }
   if (before.bytes > kCachedBytes) {
     Group(digit, order);
-  } else if (shared <= count / 4) {  // rows that are written one after the other gain more
+  } else if (shared <= count / 4) {  // consecutive output rows are faster
     for (size_t k = 0; k < count; ++k) order->positions[k] = static_cast<uint16_t>(k);
   }
 }

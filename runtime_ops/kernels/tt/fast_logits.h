@@ -1,18 +1,18 @@
 // logits[b, i] = sum over c of hidden[b, c] * row(i)[c], for consecutive rows i, in one of two orders.
 //
-// By rows: makes a few rows and multiplies them with all of hidden.
+// By rows: computes a few rows and multiplies them with all of hidden.
 //
-// By prefixes: rows that differ in the last core only have the same state S [P, R] before it, which hidden
-// [P, J_N] is multiplied with first, and each row's part of the last core then:
+// By prefixes: rows that differ in the last core only share the state S [P, R] before it. hidden [P, J_N] is
+// multiplied with S first, and then with the last core of each row:
 //
 //   W[b, r, j] = sum over p of S[p, r] * hidden[b, p, j]
 //   logits[b, i] = sum over r, j of W[b, r, j] * G_N[i_N, r, j]
 //
-// which is cheaper where there are few states or many rows to a prefix.
+// This is less work for few states or for many rows of a prefix.
 //
-// Rounding: to what a row goes through (kernels/tt/fast_chain.h), W adds at most 8 + log2(P / 8) roundings,
-// and the last sum 9 + log2(d / 8). A logit is a sum of d * paths terms, for which 8 and from 64 terms on
-// terms / 8 are asked for: from 512 terms on this is less, however the ranks lie.
+// Rounding: beside the roundings of a row (kernels/tt/fast_chain.h), W adds at most 8 + log2(P / 8)
+// roundings, and the last sum 9 + log2(d / 8). A logit is a sum of d * paths terms. The bound is 8 roundings,
+// and terms / 8 from 64 terms on. From 512 terms on, the bound is met for any ranks.
 #ifndef EDGE_EMBED_KERNELS_TT_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_TT_FAST_LOGITS_H_
 
@@ -21,14 +21,15 @@
 namespace edge_embed::tt {
 namespace {
 
-// Rows, or states W, that are made before they are used: as many as the first-level cache has room for.
+// Number of rows, or of states W, that are computed before they are used: as many as fit into the first-level
+// cache.
 __attribute__((always_inline)) inline size_t BlockOf(size_t columns) {
   constexpr size_t kFloats = 8192, kMost = 32;
   if (columns >= kFloats) return 1;
   return kFloats / columns < kMost ? kFloats / columns : kMost;
 }
 
-// What a row reads of the last core.
+// Numbers that a row reads of the last core.
 __attribute__((always_inline)) inline size_t LastSlice(const Table& table) {
   const Core& last = table.cores[table.num_cores - 1];
   return At(last.rank_in) * At(last.columns) * At(last.rank_out);
@@ -54,7 +55,7 @@ class HeadCall {
     hidden_ = reinterpret_cast<const unsigned char*>(input.hidden);
   }
 
-  // True where prefixes are the cheaper order for rows [begin, end), counted in multiplications.
+  // True if prefixes are less work for the rows [begin, end), counted in multiplications.
   bool ByPrefixes(size_t begin, size_t end) const {
     if (table_.cores[0].rank_in > 1) return false;
     const double radix = static_cast<double>(table_.cores[table_.num_cores - 1].rows);
@@ -95,7 +96,7 @@ class HeadCall {
   }
 
  private:
-  // The rows [begin, end) of a prefix.
+  // Logits of the rows [begin, end) of a prefix.
   void OnePrefix(size_t prefix, size_t begin, size_t end) {
     const Core& core = table_.cores[table_.num_cores - 1];
     Product product;
@@ -121,7 +122,7 @@ class HeadCall {
     }
   }
 
-  // The rows [begin, end), which begin with `digit` of the last core.
+  // Logits of the rows [begin, end), which begin with `digit` of the last core.
   void LastCore(size_t digit, size_t begin, size_t end) {
     const Core& core = table_.cores[table_.num_cores - 1];
     const size_t bytes = slice_ * SizeOf(table_.core_type);

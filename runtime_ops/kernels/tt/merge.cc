@@ -9,7 +9,7 @@ Size Numbers(const Core& core) {
   return Size(At(core.rows)) * At(core.rank_in) * At(core.columns) * At(core.rank_out);
 }
 
-// The table without its cores `first` .. N-1 and with the product of them, whose size is not checked yet.
+// The table with the product of its cores `first` .. N-1 in their place. Its size is not checked yet.
 Table Joined(const Table& table, size_t first) {
   Table joined = table;
   joined.num_cores = static_cast<int64_t>(first) + 1;
@@ -20,11 +20,11 @@ Table Joined(const Table& table, size_t first) {
     last.columns *= table.cores[k].columns;
     last.rank_out = table.cores[k].rank_out;
   }
-  if (last.rows > table.num_embeddings) last.rows = table.num_embeddings;  // ids, too, are below it
+  if (last.rows > table.num_embeddings) last.rows = table.num_embeddings;  // ids are below it too
   return joined;
 }
 
-// The table whose rows are the slices of that product: what is a rank at its ends counts as columns.
+// The table whose rows are the slices of that product. The ranks at its ends count as columns.
 Table SlicesOf(const Table& table, size_t first, int64_t rows) {
   Table slices = table;
   slices.num_cores = table.num_cores - static_cast<int64_t>(first);
@@ -38,7 +38,7 @@ Table SlicesOf(const Table& table, size_t first, int64_t rows) {
   return slices;
 }
 
-// False where that is more than any object can have.
+// False if the sizes exceed those of any object.
 bool FindSizes(const Table& table, size_t first, Merging* merging) {
   merging->table = Joined(table, first);
   const Core& last = merging->table.cores[first];

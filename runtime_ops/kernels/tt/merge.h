@@ -1,11 +1,11 @@
-// The last cores of a table, multiplied in advance and for all ids:
+// Prepacked cores: the product of the last cores of a table, for all ids:
 //
 //   G'[i, :, :, :] = G_k[i_k, ...] @ ... @ G_N[i_N, ...],   i_k .. i_N the digits of i = 0 .. I' - 1
 //
-// is a core itself, [I', R_{k-1}, J_k * ... * J_N, R_N] with I' = min(I_k * ... * I_N, n), and a table with
-// it has the same rows by fewer products. Its numbers are float32, summed in float64 and rounded once: where
-// one of them is larger than float32 can hold, so are rows. Heads gain nothing, they multiply the last core
-// with the state.
+// It is a core itself, [I', R_{k-1}, J_k * ... * J_N, R_N] with I' = min(I_k * ... * I_N, n). A table with it
+// has the same rows and needs fewer products. Its numbers are float32, summed in float64 and rounded once. If
+// a number exceeds float32, the rows overflow too. Output layers gain nothing, because they multiply the last
+// core with the state.
 #ifndef EDGE_EMBED_KERNELS_TT_MERGE_H_
 #define EDGE_EMBED_KERNELS_TT_MERGE_H_
 
@@ -14,17 +14,16 @@
 namespace edge_embed::tt {
 
 struct Merging {
-  Table table;             // with fewer cores, in float32; where those lie that Merge makes is not in it yet
-  size_t bytes;            // of the cores that Merge makes; 0: nothing is gained, and nothing is to be made
-  size_t scratch_doubles;  // that Merge needs
+  Table table;             // with fewer cores, in float32; the pointers to new cores are not set yet
+  size_t bytes;            // bytes of the new cores; 0: nothing is gained, and Merge is not called
+  size_t scratch_doubles;  // scratch of Merge
 };
 
-// Of those whose cores take at most so many bytes, the one with the least work a row.
+// The merging with the least work of a row, of those whose new cores need at most this number of bytes.
 Merging BestMerging(const Table& table, uint64_t most_bytes);
 
-// Makes the cores in `memory`, at any alignment, and gives the table that uses them. Cores of float32 that
-// are not multiplied stay where they are, those of float16 are widened, as all cores of a table have one
-// type.
+// Writes the new cores to `memory`, at any alignment, and returns the table that uses them. Other float32
+// cores stay in place. Other float16 cores are widened, because all cores of a table have one type.
 Table Merge(const Table& table, const Merging& merging, void* memory, double* scratch);
 
 }  // namespace edge_embed::tt

@@ -1,4 +1,4 @@
-// The plain kernels: one core after the other, from the left. Every faster one is tested against these.
+// The reference kernels: one core after another, from the left. All other kernels are tested against them.
 #include "kernels/reference.h"
 
 #include "kernels/tt/tt.h"
@@ -8,7 +8,7 @@ namespace {
 
 size_t At(int64_t size) { return static_cast<size_t>(size); }
 
-// The digits of an id, least significant last.
+// The digits of an id, the least significant last.
 void Split(const Table& table, size_t id, size_t* digits) {
   for (size_t k = At(table.num_cores); k-- > 0;) {
     digits[k] = id % At(table.cores[k].rows);
@@ -27,8 +27,8 @@ void Multiply(const double* state, const double* slice, size_t rows, size_t inne
   }
 }
 
-// What a row reads of a core, as doubles [inner, count]. The trace is taken one r_0 = r_N at a time: of the
-// first core only the row r_0 is read, of the last core only the columns that end in r_N.
+// The slice of a core for a row, as doubles [inner, count]. The trace is computed for one r_0 = r_N at a
+// time. The first core then contributes only the row r_0, and the last core only the columns that end in r_N.
 struct Slice {
   size_t inner, count;
 };

@@ -1,4 +1,4 @@
-// The kernels that a build may have, each defined in the file of its name.
+// The kernels of a build. The file of the same name defines each.
 #ifndef EDGE_EMBED_TRAINING_ISA_ISA_H_
 #define EDGE_EMBED_TRAINING_ISA_ISA_H_
 

@@ -1,4 +1,4 @@
-// Everything that is compiled here is in an unnamed namespace or inlined, as in kernels/isa/.
+// All code of this file is in an unnamed namespace or inlined, as in kernels/isa/.
 #include "training/dpq.h"
 #include "training/isa/isa.h"
 

@@ -14,8 +14,8 @@ class SessionMemory:
 
     Attributes:
         uses: the uses with session memory.
-        least: least limit in bytes with which a table of these sizes gets session memory; 0 if it never does.
-        taken: most bytes for a limit; the limit is None for a node without one.
+        least: smallest limit in bytes with which a table of these sizes gets session memory; 0 if it never does.
+        taken: upper bound in bytes for a limit; the limit is None for a node without one.
     """
 
     uses: tuple[Use, ...]
@@ -32,10 +32,10 @@ def memory_uses(method: str) -> tuple[Use, ...]:
 
 
 def session_bytes(method: str, shape: TableShape, use: Use, limit: int | None) -> int:
-    """Return the most bytes of session memory of a node with ``memory_bytes=limit``; None: without that attribute."""
+    """Return the upper bound of session memory of a node with ``memory_bytes=limit``, or without it for None."""
     return _MEMORIES[method].taken(shape, limit) if use in memory_uses(method) else 0
 
 
 def least_session_bytes(method: str, shape: TableShape, use: Use) -> int:
-    """Return the least limit with which such a node gets session memory, or 0 if it never does."""
+    """Return the smallest limit with which such a node gets session memory, or 0 if it never does."""
     return _MEMORIES[method].least(shape) if use in memory_uses(method) else 0

@@ -9,7 +9,7 @@ from edge_embed.exporters.onnx.tokenizer.source import TokenizerSource
 from edge_embed.exporters.onnx.tokenizer.words import strings
 
 # The operator loses the end of a text that is the beginning of an added token ("I <3" if there is "<s>"). So each
-# text gets an added token of ours at its end, whose id, the last of every row, is removed again.
+# text gets an additional token at its end, whose id, the last of every row, is removed again.
 _GUARD = "\U0010fffe\U0010ffff\U0010fffe"
 
 # Added tokens that absorb the space beside them: the operator supports this only in part.

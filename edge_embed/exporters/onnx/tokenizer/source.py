@@ -27,7 +27,7 @@ class Batching:
     Attributes:
         before: ids in front of every text, such as that of ``[CLS]``.
         after: ids behind every text.
-        max_length: most ids of a text, with those around it; None for no limit.
+        max_length: largest number of ids of a text, with those around it; None for no limit.
         truncated_side: side on which a longer text loses ids.
         pad_id: id that fills shorter texts.
         padded_side: side of the padding.
