@@ -11,7 +11,7 @@ from onnx.helper import make_node, make_tensor_value_info
 
 from edge_embed.errors import BadInputError
 
-from .test_compress_onnx_tools import COLUMNS, V, W, compress, gather, same, sparse, written
+from .test_compress_onnx_tools import COLUMNS, IDS, V, W, compress, gather, run, same, sparse, written
 
 FLOATS = np.random.default_rng(0).standard_normal((2, COLUMNS)).astype(np.float32)
 
@@ -53,7 +53,11 @@ def test_sparse_table_of_function_in_loop_is_read(opset: int, tmp_path: Path) ->
     find = helper.make_function("own", "Find", ["i"], ["r"], nodes, [helper.make_opsetid("", opset)])
     inner = body(make_node("Find", ["ids"], ["z"], domain="own"), loops=True)
     loop = make_node("Loop", ["times", ""], ["y"], "repeat", body=inner)
-    assert len(same(written([constant("times", 2), loop], {}, opset, functions=[find]), tmp_path)) == 1
+    report = compress(written([constant("times", 2), loop], {}, opset, functions=[find]), tmp_path)
+    assert len(report.tables) == 1
+    for portable in (True, False):  # only the new file: ONNX Runtime 1.31 at times ends the process on the original
+        (rows,) = run(tmp_path / "small.onnx", {"ids": IDS}, portable=portable)
+        np.testing.assert_allclose(rows, np.stack([W[IDS]] * 2), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("opset", [12, 17])
