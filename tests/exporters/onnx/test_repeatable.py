@@ -72,12 +72,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx", "outside.onnx.data"])
 def test_export_in_two_processes_writes_same_bytes(folders, name):
     first, second = ((folder / name).read_bytes() for folder in folders)
     assert first == second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.pt", "model.onnx", "outside.onnx"])
 def test_export_holds_no_trace_of_machine_or_source(folders, name):
     """No folders, user, script, class, variables or comments are found; archive members are stored uncompressed."""
@@ -106,6 +108,7 @@ def test_export_of_test_module_leaves_no_trace(export, make_table, add_up):
             assert trace.encode() not in content, (path.name, trace)
 
 
+@pytest.mark.slow
 def test_metadata_holds_tables_and_vocabulary(folders):
     model = onnx.load(folders[0] / "model.onnx")
     properties = {item.key: item.value for item in model.metadata_props}

@@ -21,8 +21,8 @@ from edge_embed.validation import tokenizer as tokenizer_check
 from edge_embed.validation.tokenizer_texts import HARD
 
 ROWS = 700
-GLOSSARY = Path(__file__).parents[4] / "docs" / "reference" / "glossary.md"
-TEXTS = [*GLOSSARY.read_text(encoding="utf-8").splitlines(), *HARD, *HARD]
+GUIDES = sorted((Path(__file__).parents[4] / "docs" / "guides").glob("*.md"))
+TEXTS = [line for guide in GUIDES for line in guide.read_text(encoding="utf-8").splitlines()] + [*HARD, *HARD]
 
 
 def byte_level() -> Tokenizer:
