@@ -44,6 +44,7 @@ def test_site_builds_without_warnings_and_network(tmp_path: Path) -> None:
             r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"(?:https?:)?//[^\"]*\"", page.read_text()
         )
         assert not loaded, page
+        assert not re.search(r"<p>\.\. \w+", page.read_text()), f"{page}: markup is shown as text"
 
 
 def test_readme_is_one_page() -> None:

@@ -1,4 +1,4 @@
-"""Bags of a dense table in operators that the converter knows: a matrix [B, N] says which ids are in which bag."""
+"""Bags of a dense table in operators that the converter supports: a matrix [B, N] marks the ids of each bag."""
 
 from collections.abc import Callable
 from typing import Any
