@@ -24,7 +24,6 @@ extensions = [
 html_theme = "furo"
 html_title = f"edge-embed {version}"
 html_show_sourcelink = False
-templates_path: list[str] = []
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -19,6 +19,7 @@ from .pages import DOCS, PAGES, ROOT, SCRIPTS, Page
 from .test_blocks import LAYOUT, TARGETS
 
 EXIT_CODES = Page(DOCS / "reference" / "exit-codes.md")
+INSTALL = Page(DOCS / "install.md")
 API = Page(DOCS / "reference" / "python.md")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 IN_WHEEL = {"edge_embed/runtime_ops"}
@@ -97,6 +98,11 @@ class TestNames:
         extras = PROJECT["project"]["optional-dependencies"]
         for names in re.findall(r"edge-embed\[([\w,-]+)\]", page.text):
             assert set(names.split(",")) <= set(extras), names
+
+    def test_install_page_lists_every_extra(self) -> None:
+        listed = {name for name, *_ in INSTALL.table_rows("| install | for | adds |")}
+        extras = PROJECT["project"]["optional-dependencies"].keys() - {"dev"}
+        assert listed == {"`edge-embed`", *(f"`edge-embed[{extra}]`" for extra in extras)}
 
     def test_changelog_names_this_version(self) -> None:
         assert edge_embed.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

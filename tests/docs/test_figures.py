@@ -1,0 +1,66 @@
+"""Figures of README and of the page of five seeds are those of the samples, rounded to the places that are written."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .pages import DOCS, ROOT, Page
+
+README = Page(ROOT / "README.md")
+FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
+HEADER = next(line for line in FIVE_SEEDS.text.splitlines() if line.startswith("| ") and "method" in line)
+IN_POINTS = {"accuracy", "auc", "hits in 10"}  # metrics that the page writes as percentages
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def read_sample(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "samples" / name / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def is_rounded(written: str, value: float) -> bool:
+    """Return whether a number in decimal places is the rounded value."""
+    places = len(written.partition(".")[2])
+    return abs(float(written.replace("\N{MINUS SIGN}", "-")) - value) <= 0.5 * 10.0**-places
+
+
+def is_interval(written: tuple[str, str], value: dict[str, float], scale: float = 1) -> bool:
+    return all(is_rounded(one, scale * value[key]) for one, key in zip(written, ("mean", "half"), strict=True))
+
+
+def five_seed_rows() -> Iterator[Any]:
+    sample = ""
+    for task, method, ratio, difference, *_ in FIVE_SEEDS.table_rows(HEADER):
+        sample = found[1] if (found := re.search(r"`samples/(\w+)`", task)) else sample
+        yield pytest.param(sample, method, ratio.rstrip(TIMES), difference, id=f"{sample} {method} {ratio[:-1]}")
+
+
+@pytest.mark.parametrize(("sample", "method", "ratio", "difference"), five_seed_rows())
+def test_five_seed_row_is_that_of_sample(sample: str, method: str, ratio: str, difference: str) -> None:
+    run = read_sample(sample)
+    mean, half = re.findall(r"[-+\N{MINUS SIGN}]?[\d.]+", difference)[:2]
+    scale = 100 if run["metric"].lower() in IN_POINTS else 1
+    assert any(
+        row["method"].startswith(method.lower().replace("-", " "))
+        and is_rounded(ratio, row["ratio"])
+        and is_interval((mean, half), row["difference"], scale)
+        for row in run["methods"]
+    )
+
+
+@pytest.mark.parametrize(("sample", "column"), [("ag_news", 0), ("wikitext2", 1)])
+def test_readme_scores_are_those_of_sample(sample: str, column: int) -> None:
+    run = read_sample(sample)
+    scores = {row["method"]: row["score"] for row in run["methods"]}
+    assert any(is_interval(found, scores["dense"]) for found in re.findall(r"dense (\S+) ± (\.\d+)", README.text))
+    for method, _, *cells in README.table_rows("| method | a row is | news | language model |"):
+        for ratio, mean, half in re.findall(rf"(\d+){TIMES} smaller: (\S+) ± (\S+)", cells[column]):
+            assert any(
+                row["method"].startswith(method.partition(",")[0].lower())
+                and is_rounded(ratio, row["ratio"])
+                and is_interval((mean, half), row["score"])
+                for row in run["methods"]
+            ), method
