@@ -184,8 +184,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
         dynamic_shapes = _all_dynamic(model, args, kwargs)
     # Without this setting an example dimension of 0 or 1 would become fixed without a message.
     sizes_of_one = torch.fx.experimental._config.patch(backed_size_oblivious=True)  # type: ignore[attr-defined]
-    # torch takes longer to check its cache of operators than to compute them again, a fifth of the time of a trace;
-    # and with the cache it refuses some example inputs without elements that the model takes.
+    # With torch's cache of operators, examples with an empty dimension cannot be traced, such as one without a past.
     nothing_kept = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
 
     def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:

@@ -45,7 +45,7 @@ def same(made: onnx.ModelProto, folder: Path, feeds: dict[str, Any] | None = Non
         expected = ort.InferenceSession(folder / "model.onnx").run(None, feeds)
         for got, right in zip(run(folder / "small.onnx", feeds, portable=portable), expected, strict=True):
             assert (got.dtype, got.shape) == (right.dtype, right.shape)
-            np.testing.assert_allclose(got, right, rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(got, right, rtol=1e-6, atol=1e-7)
     return [table.name for table in report.tables if not table.reason]
 
 
