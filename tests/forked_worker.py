@@ -1,7 +1,7 @@
 """Workers of TFLite models, forked from a process that has imported the runtime: the import takes most of the time.
 
-As a program, ``forked_worker.py WORKER`` reads the arguments of a worker from each line, as a JSON list, and prints the
-exit status of the worker.
+As a program, ``forked_worker.py WORKER`` reads a folder and the arguments of a worker from each line, as a JSON list,
+runs the worker in that folder, and prints its exit status.
 """
 
 import json
@@ -38,16 +38,19 @@ class ForkedWorkers(AbstractContextManager["ForkedWorkers"]):
         self._server.communicate()
 
     def is_done(self, arguments: Sequence[str]) -> bool:
-        """Run the worker, and return whether it succeeded."""
+        """Run the worker in the current folder, and return whether it succeeded."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(arguments) + "\n")
+        self._server.stdin.write(json.dumps([str(Path.cwd()), *arguments]) + "\n")
         self._server.stdin.flush()
         return self._server.stdout.readline() == "0\n"
 
 
-def _run(worker: Mapping[str, Any], model: str, folder: str, iterations: str, threads: str, *delegate: str) -> None:
+def _run(
+    worker: Mapping[str, Any], current: str, model: str, folder: str, iterations: str, threads: str, *delegate: str
+) -> None:
     os.dup2(2, 1)
+    os.chdir(current)
     worker["main"](model, Path(folder), int(iterations), int(threads), *delegate)
     os._exit(0)
 
