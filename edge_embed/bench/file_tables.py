@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 
 from edge_embed.bench.c_table import KERNELS
-from edge_embed.bench.grid import Subject
+from edge_embed.bench.grid import MeasuredTable
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
 from edge_embed.errors import BadInputError, located
@@ -22,7 +22,7 @@ from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape
 from edge_embed.validation.exported_file import ExportedModel
 
 
-def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[Subject]:
+def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]) -> list[MeasuredTable]:
     """Return the tables of an exported ``.onnx`` or ``.tflite`` model, or of a packed ``.safetensors`` file.
 
     Args:
@@ -49,13 +49,15 @@ def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]
     return wanted
 
 
-def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[Subject]:
+def _of_packed(path: Path, uses: tuple[BenchUse, ...]) -> list[MeasuredTable]:
     found = []
     for name, table in load_tables(path).items():
         with located(f"{path}: table {name!r:.80}"):
             for use in uses:
                 check_use(use, table.num_embeddings)
-        found.append(Subject(name, table.method, partial(_same, table), _possible(uses, table.method, table.shape)))
+        found.append(
+            MeasuredTable(name, table.method, partial(_same, table), _possible(uses, table.method, table.shape))
+        )
     return found
 
 
@@ -63,10 +65,10 @@ def _same(table: PackedTable) -> PackedTable:
     return table
 
 
-def _of_tflite(path: Path) -> list[Subject]:
+def _of_tflite(path: Path) -> list[MeasuredTable]:
     tables = TfliteTables(path)
     return [
-        Subject(
+        MeasuredTable(
             name, entry.method, partial(tables.packed, name), (*tables.uses(name), USES["kernel"]), None,
             tables.layouts[name],
         )
@@ -74,7 +76,7 @@ def _of_tflite(path: Path) -> list[Subject]:
     ]  # fmt: skip
 
 
-def _of_model(path: Path) -> list[Subject]:
+def _of_model(path: Path) -> list[MeasuredTable]:
     exported = ExportedModel(path)
     found = []
     with located(str(path)):
@@ -84,7 +86,9 @@ def _of_model(path: Path) -> list[Subject]:
             limit = max((limit for _, limit in table.nodes if limit is not None), default=None)
             make = partial(_packed, exported, table)
             found.append(
-                Subject(name, table.method, make, _possible((*uses, USES["kernel"]), table.method, table.shape), limit)
+                MeasuredTable(
+                    name, table.method, make, _possible((*uses, USES["kernel"]), table.method, table.shape), limit
+                )
             )
     return found
 

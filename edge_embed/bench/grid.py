@@ -40,7 +40,7 @@ _FEW_ROWS = 64
 
 
 @dataclass(frozen=True)
-class Subject:
+class MeasuredTable:
     """Table to measure, made when it is needed, with its uses, the session memory and its layout."""
 
     name: str
@@ -147,13 +147,13 @@ class Grid:
             values["use"] = _USUAL_OF_TFLITE
         return replace(PRESETS[preset] if preset else cls(), **values)
 
-    def subjects(self) -> list[Subject]:
+    def subjects(self) -> list[MeasuredTable]:
         """Return all random tables.
 
         Raises:
             BadInputError: if sizes make no table, or memory is given and no session uses any for them.
         """
-        found: list[Subject] = []
+        found: list[MeasuredTable] = []
         for method, dim in product(self.method, self.dim):
             names, make = _METHODS[method].sizes, _METHODS[method].random_table
             values = [getattr(self, name) or (max(1, dim // 4),) for name in names]  # only groups can be empty
@@ -162,7 +162,9 @@ class Grid:
                 words = " ".join(f"{name}={value}" for name, value in zip(names, settings, strict=True))
                 for n, uses in self._uses_by_rows().items():
                     table = partial(_made, make, self.seed, n, dim, *settings)
-                    found += self._with_memory(Subject(f"{method} {words}", method, table, uses), memory_uses(method))
+                    found += self._with_memory(
+                        MeasuredTable(f"{method} {words}", method, table, uses), memory_uses(method)
+                    )
         if self.memory_megabytes and all(subject.memory_bytes is None for subject in found):
             numbers = ", ".join(map(str, self.memory_megabytes))
             raise BadInputError(
@@ -171,7 +173,7 @@ class Grid:
             )
         return found
 
-    def _with_memory(self, subject: Subject, memory_uses: tuple[Use, ...]) -> Iterator[Subject]:
+    def _with_memory(self, subject: MeasuredTable, memory_uses: tuple[Use, ...]) -> Iterator[MeasuredTable]:
         """Yield the table with each amount of session memory, if a measured use can take some."""
         if not self.memory_megabytes or not any(
             use.operator in memory_uses and use.name not in _OF_TFLITE for use in subject.uses

@@ -68,9 +68,9 @@ def _logits(packed: PackedTT, batch: int) -> float:
     n, dim = packed.num_embeddings, packed.embedding_dim
     shape = packed.shape
     factors = (shape.row_shape, shape.col_shape, shape.ranks)
-    turned = (shape.row_shape[::-1], shape.col_shape[::-1], shape.ranks[::-1])
-    by_state = min(_contraction(*factors, n), _contraction(*turned, n))
-    by_row = min(_chain(*factors, n), _chain(*turned, n))
+    reversed_order = (shape.row_shape[::-1], shape.col_shape[::-1], shape.ranks[::-1])
+    by_state = min(_contraction(*factors, n), _contraction(*reversed_order, n))
+    by_row = min(_chain(*factors, n), _chain(*reversed_order, n))
     return min(batch * by_state, by_row + 2 * batch * n * dim)
 
 

@@ -77,11 +77,11 @@ def _speak(command: Callable[[], None], store: "Store") -> int:
 
 
 def _be_silent(command: Callable[[], None], store: "Store") -> int:
-    said = io.StringIO()
-    with redirect_stdout(io.StringIO()), redirect_stderr(said):
+    errors = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(errors):
         exit_code = _exit_code(command)
-    if exit_code and said.getvalue() and not _is_told(store):
-        sys.stderr.write(said.getvalue())
+    if exit_code and errors.getvalue() and not _is_told(store):
+        sys.stderr.write(errors.getvalue())
     return exit_code
 
 

@@ -124,8 +124,8 @@ def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module], num
     padding_idx, reason = None, _obstacle(model, weight, users)
     if not reason:
         paddings = {kind: [user.padding_idx for user in users.values() if isinstance(user, kind)] for kind in _LOOKUPS}
-        heads = any(isinstance(user, nn.Linear) for user in users.values())
-        padding_idx, reason = padding_row(weight, paddings[nn.Embedding], paddings[nn.EmbeddingBag], heads)
+        has_output_layer = any(isinstance(user, nn.Linear) for user in users.values())
+        padding_idx, reason = padding_row(weight, paddings[nn.Embedding], paddings[nn.EmbeddingBag], has_output_layer)
     looks_up = any(isinstance(user, _LOOKUPS) for user in users.values())
     takes_largest = any(isinstance(user, nn.EmbeddingBag) and user.mode == "max" for user in users.values())
     rotates: Rotates = "never" if takes_largest else "beside"

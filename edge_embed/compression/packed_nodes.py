@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from edge_embed.fitting.fitted_table import ROTATION, Stored
 from edge_embed.lowering.dense_tables import UsedTable, UsedTables
-from edge_embed.lowering.folded_rotation import rotated, turned, turned_weights
+from edge_embed.lowering.folded_rotation import rotatable_weights, rotated, rotated_weight
 from edge_embed.lowering.graph import METHODS
 from edge_embed.lowering.table_uses import Call, Ids, rows_shape
 from edge_embed.packed.stored_names import stored_name
@@ -60,7 +60,7 @@ class _Packing:
         if stored.rotation is not None and stored.rotates == "folded":
             rotation, weight = torch.from_numpy(stored.rotation), self._program.module.weight
             (call,) = table.calls
-            self._weights |= {each: turned(weight(each), rotation) for each in turned_weights(call.node)}
+            self._weights |= {each: rotated_weight(weight(each), rotation) for each in rotatable_weights(call.node)}
         return prefix
 
     def _left(self) -> Iterator[tuple[fx.Node, str]]:
@@ -99,7 +99,7 @@ class _Packing:
         elif call.use == "bag":
             leading = _bag(graph, *leading)
         elif turn is not None:
-            leading = (rotated(graph, leading[0], turn, dtype, is_head=True),)
+            leading = (rotated(graph, leading[0], turn, dtype, is_hidden=True),)
         result = graph.call_function(method.operators(packed).uses[call.use], (*leading, *arguments))
         if call.use != "logits" and turn is not None:
             result = rotated(graph, result, turn, dtype)
@@ -126,8 +126,8 @@ class _Packing:
             return node, None
         below = graph.call_function(_ATEN.lt.Scalar, (node, 0))
         if ids.outside == "from the end":
-            turned_ids = graph.call_function(_ATEN.add.Scalar, (node, rows))
-            return graph.call_function(_ATEN.where.self, (below, turned_ids, node)), None
+            shifted_ids = graph.call_function(_ATEN.add.Scalar, (node, rows))
+            return graph.call_function(_ATEN.where.self, (below, shifted_ids, node)), None
         above = graph.call_function(_ATEN.ge.Scalar, (node, rows))
         outside = graph.call_function(_ATEN.logical_or.default, (below, above))
         inside = graph.call_function(_ATEN.masked_fill.Scalar, (node, outside, 0))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def padding_row(
-    weight: Tensor, lookups: Sequence[int | None], bags: Sequence[int | None], has_heads: bool
+    weight: Tensor, lookups: Sequence[int | None], bags: Sequence[int | None], has_output_layer: bool
 ) -> tuple[int | None, str]:
     """Return the padding row of a table, and a reason against its compression, or an empty string.
 
@@ -17,13 +17,13 @@ def padding_row(
         weight: [n, d].
         lookups: padding row of each use that looks up rows.
         bags: padding row of each use that reduces bags.
-        has_heads: whether an output layer also multiplies with all rows.
+        has_output_layer: whether an output layer also multiplies with all rows.
     """
     if not bags:
         return next((row for row in lookups if row is not None and not weight[row].any()), None), ""
     row = bags[0]
     if any(other != row for other in bags):
         return row, f"bags leave different rows out, {row} and others"
-    if row is not None and (lookups or has_heads) and weight[row].any():
+    if row is not None and (lookups or has_output_layer) and weight[row].any():
         return row, f"bags leave row {row} out, while others use it and it is not zero"
     return row, ""

@@ -81,7 +81,7 @@ class SideModel:
 
 
 @dataclass(frozen=True)
-class Subject:
+class SharedComputation:
     """Computation that both sides perform, each with its whole file or with the same part of it.
 
     Attributes:
@@ -141,7 +141,7 @@ def compare_times(
     (case, *_), _ = model_inputs.make_cases(program, random)
     draw = latency.model_drawer(program, case, random)
     files = {side.name: (side, side.exported.path) for side in sides}
-    comparisons = [confirmed(Subject(MODEL, None, draw, partial(_bind, files)), budget)]
+    comparisons = [confirmed(SharedComputation(MODEL, None, draw, partial(_bind, files)), budget)]
     tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
     for calls in table_calls(program, lowered, tables).values():
         for call in {call.name: call for call in calls}.values():  # one measurement for all calls of the same kind
@@ -187,7 +187,7 @@ def _table(
         for batch in call.batches:
             draw = partial(call.timed, random, "uniform", batch)
             bind = partial(_bind, files, touch=partial(latency.touch_table, call, random=random))
-            yield confirmed(Subject(subject, batch, draw, bind), budget)
+            yield confirmed(SharedComputation(subject, batch, draw, bind), budget)
 
 
 def _bind(
@@ -216,7 +216,7 @@ def _cut_out(side: SideModel, call: TableCall, folder: Path) -> Path:
     return submodel.path
 
 
-def confirmed(subject: Subject, budget: LatencyBudget) -> Comparison:
+def confirmed(subject: SharedComputation, budget: LatencyBudget) -> Comparison:
     """Compare one subject; a slower result is replaced by a longer measurement.
 
     With many tables, one of them would seem slower by chance.
@@ -225,7 +225,7 @@ def confirmed(subject: Subject, budget: LatencyBudget) -> Comparison:
     return _compare(subject, _LONGER * budget.iterations) if _is_slower(found, budget.threshold) else found
 
 
-def _compare(subject: Subject, iterations: int) -> Comparison:
+def _compare(subject: SharedComputation, iterations: int) -> Comparison:
     """Measure both sides of one subject, block by block and round by round."""
     random, trial = np.random.default_rng(iterations), subject.draw()
     calls = 1
@@ -261,7 +261,7 @@ def _compare(subject: Subject, iterations: int) -> Comparison:
 
 
 def _block(
-    subject: Subject, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
+    subject: SharedComputation, trial: Feeds, calls: int, block: int, rounds: int, random: np.random.Generator
 ) -> dict[str, Times]:
     """Measure some rounds with new sessions and buffers."""
     order = (BASE, CANDIDATE) if block % 2 else (CANDIDATE, BASE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.gate.base_latency import BASE, CANDIDATE, RULES, Subject, confirmed
+from edge_embed.gate.base_latency import BASE, CANDIDATE, RULES, SharedComputation, confirmed
 from edge_embed.gate.budget import LatencyBudget
 from edge_embed.gate.environment import library_hash
 from edge_embed.inspection.tflite_file import read_tflite
@@ -79,7 +79,7 @@ def _comparisons(
     for name in (MODEL, _DELEGATE) if delegate else (MODEL,):
         bind = partial(_bind, files, name == _DELEGATE, all_rows)
         for items, chosen in cases.items():
-            yield confirmed(Subject(name, items, latency.model_drawer(program, chosen, random), bind), budget)
+            yield confirmed(SharedComputation(name, items, latency.model_drawer(program, chosen, random), bind), budget)
 
 
 def _bind(

@@ -339,7 +339,7 @@ class DPQEmbedding(Centroids):
         """Return the rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
         if self.centroids is not None and update:
             self.centroids.move(self.value)
-        in_head, memory = memory is not None, {} if memory is None else memory
+        is_output_layer, memory = memory is not None, {} if memory is None else memory
         if self.variant == "sx":
             weights = self._distance_weights(query, counts, update)
             soft_values = self.value_gradient == "softmax"
@@ -352,7 +352,7 @@ class DPQEmbedding(Centroids):
         if self.centroids is not None and update:
             self.centroids.follow(query, code.int(), counts)
         if update:
-            self._note(TrainingPass(query, code, counts, self.value), is_part=in_head)
+            self._note(TrainingPass(query, code, counts, self.value), is_part=is_output_layer)
         return centroid_rows(query, self.value, code)
 
     def _distance_weights(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:

@@ -70,14 +70,14 @@ class RotatedOutput(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the logits ``[*, n]``, as `TiedOutput` does."""
-        logits: Tensor = self.output(self._turned_back(hidden))
+        logits: Tensor = self.output(self._rotated_back(hidden))
         return logits
 
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """Return the ``k`` largest logits, as `TiedOutput.topk` does."""
-        return self.output.topk(self._turned_back(hidden), k)
+        return self.output.topk(self._rotated_back(hidden), k)
 
-    def _turned_back(self, hidden: Tensor) -> Tensor:
+    def _rotated_back(self, hidden: Tensor) -> Tensor:
         return hidden @ self.rotation.to(hidden.dtype).t()
 
 

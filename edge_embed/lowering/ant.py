@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edge_embed.lowering.method import Method, OnBlock
+from edge_embed.lowering.method import LoweringMethod, OnBlock
 from edge_embed.ops import ant, ant_mixture
 from edge_embed.packed.ant import PackedANT
 
@@ -25,7 +25,7 @@ def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedANT:
     return packed
 
 
-ANT = Method(
+ANT = LoweringMethod(
     name=PackedANT.method,
     packers={ant.TRAINABLE: _pack_trainable, ant_mixture.MIXTURE: _pack_mixture, ant.FROZEN: _pack_frozen},
     operators=lambda packed: ant.FROZEN,

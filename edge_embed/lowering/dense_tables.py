@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from edge_embed.fitting.found_table import FoundTable, Rotates
 from edge_embed.fitting.padding_row import padding_row
 from edge_embed.lowering.constants import Constants
-from edge_embed.lowering.folded_rotation import turned_weights
+from edge_embed.lowering.folded_rotation import rotatable_weights
 from edge_embed.lowering.output_layers import output_layers
 from edge_embed.lowering.table_names import owner_of, plain_name
 from edge_embed.lowering.table_uses import Call, is_plain, uses_of
@@ -99,7 +99,7 @@ class UsedTables:
         heavy = self.heavy(table)
         return {node: name for name in heavy for node in self._takers(name, besides=table)}
 
-    def heads_among(self, nodes: Collection[fx.Node]) -> list[str]:
+    def output_layers_among(self, nodes: Collection[fx.Node]) -> list[str]:
         """Return the names of the tables that the nodes multiply with, if all of them do."""
         owners = {call.node: table.name for call, table in self._of_call.items()}
         return list(dict.fromkeys(owners[node] for node in nodes)) if all(node in owners for node in nodes) else []
@@ -183,10 +183,10 @@ class UsedTables:
         """Return whether a use is worth computing its table; tables of integers only count for `nn.Embedding`."""
         dtype = self.constants.dtype(call.constant)
         if call.use == "logits":
-            return dtype is not None and dtype.is_floating_point and self._is_turned(call.constant)
+            return dtype is not None and dtype.is_floating_point and self._is_weight_or_table(call.constant)
         return dtype is not None and (dtype.is_floating_point or call.is_embedding)
 
-    def _is_turned(self, constant: fx.Node) -> bool:
+    def _is_weight_or_table(self, constant: fx.Node) -> bool:
         """Return whether an output layer uses a weight, perhaps transposed, or a table that also has lookups."""
         while constant.target in _TURNS:
             constant = constant.all_input_nodes[0]
@@ -229,11 +229,11 @@ def program_tables(program: Program, wanted: Collection[str] = ()) -> list[Found
 
 def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: bool) -> FoundTable:
     """Describe a table; ``packed`` has the names of the weights that will be packed."""
-    lookups, bags, heads = (
+    lookups, bags, output_layers = (
         [call.padding_idx for call in table.calls if call.use == use] for use in ("rows", "bag", "logits")
     )
     reason = obstacle(used, table)
-    padding_idx, clash = (None, "") if reason else padding_row(table.weight, lookups, bags, bool(heads))
+    padding_idx, clash = (None, "") if reason else padding_row(table.weight, lookups, bags, bool(output_layers))
     rows, columns = table.size
     # Rows of several axes can be whole matrices, such as those of a mixture of experts.
     is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
@@ -260,9 +260,9 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
     if others := used.others(table):
         takers = list(dict.fromkeys(map(spelled, others)))
         kept = "; ".join(map(used.spelled, dict.fromkeys(others.values())))
-        heads = used.heads_among(others)
-        options = " ".join(f"--module {name}" for name in (table.name, *heads))
-        names = f", or give all names ({options})" if heads else ""
+        output_layers = used.output_layers_among(others)
+        options = " ".join(f"--module {name}" for name in (table.name, *output_layers))
+        names = f", or give all names ({options})" if output_layers else ""
         return (
             f"{' and '.join(takers)} {'takes' if len(takers) == 1 else 'take'} it too, so that it would stay beside a "
             f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own{names}"
@@ -275,7 +275,7 @@ def _rotates(used: UsedTables, table: UsedTable, packed: Set[str]) -> Rotates:
     if any(call.use == "bag" and call.leading[3] == "max" for call in table.calls):
         return "never"
     is_alone = len(table.calls) == 1 and table.calls[0].use != "logits" and is_plain(table.calls[0], used.constants)
-    weights = turned_weights(table.calls[0].node) if is_alone else []
+    weights = rotatable_weights(table.calls[0].node) if is_alone else []
     return "folded" if weights and packed.isdisjoint(weights) else "beside"
 
 

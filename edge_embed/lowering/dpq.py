@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edge_embed.lowering.method import Method, OnBlock
+from edge_embed.lowering.method import LoweringMethod, OnBlock
 from edge_embed.ops import dpq
 from edge_embed.packed.dpq import PackedDPQ
 
@@ -35,7 +35,7 @@ def _arguments(packed: PackedDPQ, tensors: list[Any]) -> tuple[Any, ...]:
     return *plain, *scales, packed.num_groups, packed.unused_columns, packed.padding_idx
 
 
-DPQ = Method(
+DPQ = LoweringMethod(
     name=PackedDPQ.method,
     packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen, dpq.SCALED: _pack_scaled},
     operators=lambda packed: dpq.FROZEN if packed.shape.is_plain else dpq.SCALED,

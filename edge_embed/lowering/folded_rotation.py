@@ -22,7 +22,7 @@ _HAS_BIASES, _IS_BIDIRECTIONAL = 3, 7  # positions of a recurrent operator's arg
 _WEIGHTS = 2  # weights of one direction of a layer: of input and of state
 
 
-def turned_weights(rows: fx.Node) -> list[str]:
+def rotatable_weights(rows: fx.Node) -> list[str]:
     """Return the names of the weights that a rotation of these rows can be folded into, or none."""
     taken = list(_takers(rows))
     if len(taken) != 1 or taken[0] is None:
@@ -31,12 +31,12 @@ def turned_weights(rows: fx.Node) -> list[str]:
     return [str(weight.target) for weight in taken[0]] if is_own else []
 
 
-def turned(weight: Tensor, rotation: Tensor) -> Tensor:
+def rotated_weight(weight: Tensor, rotation: Tensor) -> Tensor:
     """Return W R^T for W [m, d]."""
     return (weight.double() @ rotation.double().T).to(weight.dtype)
 
 
-def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtype, is_head: bool = False) -> fx.Node:
+def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtype, is_hidden: bool = False) -> fx.Node:
     """Return rows P R, or hidden states h R^T for an output layer, computed in float32 and converted to ``dtype``.
 
     Args:
@@ -44,11 +44,11 @@ def rotated(graph: fx.Graph, rows: fx.Node, rotation: fx.Node, dtype: torch.dtyp
         rows: P or h [*, d].
         rotation: R [d, d], float32 or float16.
         dtype: dtype of the result.
-        is_head: whether they are hidden states.
+        is_hidden: whether they are hidden states.
     """
     wide = torch.promote_types(dtype, torch.float32)
     left, right = (graph.call_function(_ATEN.to.dtype, (node, wide)) for node in (rows, rotation))
-    if is_head:
+    if is_hidden:
         right = graph.call_function(_ATEN.t.default, (right,))
     product = graph.call_function(_ATEN.matmul.default, (left, right))
     return product if dtype == wide else graph.call_function(_ATEN.to.dtype, (product, dtype))

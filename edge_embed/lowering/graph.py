@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.found_table import too_small
 from edge_embed.lowering.dense_tables import UsedTable, UsedTables
-from edge_embed.lowering.method import Method
+from edge_embed.lowering.method import LoweringMethod
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
 from edge_embed.ops.operators import LEADING, TableOperators
@@ -21,14 +21,14 @@ from edge_embed.packed.topk import check_k
 from edge_embed.program.program import Program, ProgramModule
 from edge_embed.report.results.table_record import TableRecord
 
-METHODS: Parts[Method] = Parts("lowering")
+METHODS: Parts[LoweringMethod] = Parts("lowering")
 
 
 @dataclass(frozen=True)
 class Call:
     """Meaning of an operator: the method, the form of its table, and the use."""
 
-    method: Method
+    method: LoweringMethod
     form: TableOperators
     use: Use
 

@@ -20,7 +20,7 @@ class Packer(Protocol):
 
 
 @dataclass(frozen=True)
-class Method:
+class LoweringMethod:
     """Implementation of lowering for one method.
 
     Attributes:

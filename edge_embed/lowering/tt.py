@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edge_embed.lowering.method import Method, OnBlock
+from edge_embed.lowering.method import LoweringMethod, OnBlock
 from edge_embed.ops import tt
 from edge_embed.packed.tt import PackedTT
 
@@ -19,7 +19,7 @@ def _arguments(packed: PackedTT, tensors: list[Any]) -> tuple[Any, ...]:
     return tensors[:count], *tensors[count:], packed.num_embeddings, packed.padding_idx
 
 
-TT = Method(
+TT = LoweringMethod(
     name=PackedTT.method,
     packers={tt.TT: _pack, tt.ORDERED: _pack},
     operators=lambda packed: tt.TT if packed.row_order is None else tt.ORDERED,

@@ -118,9 +118,9 @@ def _unknown(operator: str) -> str:
 def _shapes(text: str) -> str:
     """Return torch's message about dynamic shapes, without its advice."""
     points = [line.strip(" -") for line in text.splitlines() if line.startswith("  - ")]
-    said = " ".join(points) or text.strip().partition("\n")[0]
-    said = _SIZE.sub(r"dimension \2 of \1", said)
-    said = re.sub(r"\w+ = (dimension)", r"\1", said)
-    said = re.split(r" (?:If you're using|For more information|Alternatively)", said)[0]
+    message = " ".join(points) or text.strip().partition("\n")[0]
+    message = _SIZE.sub(r"dimension \2 of \1", message)
+    message = re.sub(r"\w+ = (dimension)", r"\1", message)
+    message = re.split(r" (?:If you're using|For more information|Alternatively)", message)[0]
     known: Mapping[str, Any] = {"list assignment index out of range": "a dimension is named that an input has not"}
-    return str(known.get(said, said)).rstrip(".")
+    return str(known.get(message, message)).rstrip(".")

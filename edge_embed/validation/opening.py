@@ -53,45 +53,45 @@ class Opening:
             BadInputError: the runtime cannot open it; the message states the runtime's message and the remedy.
         """
         try:
-            found = self._said_of(path)
+            found = self._outcome_of(path)
         except NotRunError as error:
             self.opened = Opened(reason=str(error))
             return
-        for way, said in found["errors"].items():
-            if said:
-                raise self._refusal(f"{found['runtime']}, {way}", said.replace(f"{path.parent}/", ""))
+        for way, message in found["errors"].items():
+            if message:
+                raise self._refusal(f"{found['runtime']}, {way}", message.replace(f"{path.parent}/", ""))
         self.opened = Opened(found["runtime"], tuple(found["errors"]))
 
-    def _said_of(self, path: Path) -> dict[str, Any]:
+    def _outcome_of(self, path: Path) -> dict[str, Any]:
         arguments, reason = _ARGUMENTS[self.target](path)
         if reason:
             raise NotRunError(reason)
         return run_opens(self.target, arguments)
 
     def _refusal(self, where: str, text: str) -> BadInputError:
-        said = " ".join(text.split())[:_MOST_SAID].rstrip(".")
+        message = " ".join(text.split())[:_MOST_SAID].rstrip(".")
         made = "exported" if self.source is None else "compressed"
         return BadInputError(
-            f"{self.output}: what was {made} cannot be opened ({where}): {said}. Nothing was written. "
-            f"{self._remedy_of_source() or _remedy(said)}; {_LEAVE_OUT}"
+            f"{self.output}: what was {made} cannot be opened ({where}): {message}. Nothing was written. "
+            f"{self._remedy_of_source() or _remedy(message)}; {_LEAVE_OUT}"
         )
 
     def _remedy_of_source(self) -> str:
         """Return a remedy if the runtime refuses the source file too, so that the tables are not the cause."""
         with suppress(NotRunError):
-            if self.source is not None and any(self._said_of(self.source)["errors"].values()):
+            if self.source is not None and any(self._outcome_of(self.source)["errors"].values()):
                 return f"{self.source} is not opened there either: if that is a mistake, convert it again"
         return ""
 
 
-def _remedy(said: str) -> str:
-    if found := _NO_KERNEL.search(said):
+def _remedy(message: str) -> str:
+    if found := _NO_KERNEL.search(message):
         return f"It has no kernel for {found[1]} in this type: compute it in float32, such as after model.float()"
-    if any(sign in said for sign in _NO_MEMORY) or "SIGKILL" in said:
+    if any(sign in message for sign in _NO_MEMORY) or "SIGKILL" in message:
         return "Its memory ran out: close what else runs here, or keep weights in a file of their own"
-    if "signal" in said:
+    if "signal" in message:
         return "The runtime itself crashed on this file: if the model has float16 layers, save it after model.float()"
-    if "time limit" in said:
+    if "time limit" in message:
         return "Allow more time"
     return "Please report this model"
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edge_embed.exporters.onnx.method import OnnxMethod
 from edge_embed.exporters.onnx.nodes.schema import Attributes, NodeSchema, Specs
 from edge_embed.inspection.table_forms import Forms, TableForm
-from edge_embed.lowering.method import Method as LoweringMethod
+from edge_embed.lowering.method import LoweringMethod
 from edge_embed.methods import Method, Words
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows

@@ -17,7 +17,7 @@ from edge_embed.validation.bag import dense_bag_nodes
 from edge_embed.validation.tables import Table
 
 _SESSION_USES = ("rows", "bag", "logits", "topk")
-_HEADS = ("logits", "topk")
+_OUTPUT_LAYERS = ("logits", "topk")
 _THEN = "; for topk, TopK follows"
 _BLOCK = 32  # weights of an output layer that share one scale
 
@@ -142,14 +142,14 @@ PEERS = (
     Peer(
         "ORT MatMul",
         f"MatMul with the float32 table, stored transposed{_THEN}",
-        _HEADS,
+        _OUTPUT_LAYERS,
         _matmul,
         by_empty_call=True,
     ),
     Peer(
         "ORT dynamic int8",
         f"DynamicQuantizeMatMul: int8 weights of 7 bits, one scale a row; states to 8 bits in the call{_THEN}",
-        _HEADS,
+        _OUTPUT_LAYERS,
         _int8,
         exact=False,
         by_empty_call=True,
@@ -157,7 +157,7 @@ PEERS = (
     Peer(
         "ORT MatMulNBits int4",
         f"MatMulNBits: 4-bit weights in blocks of {_BLOCK}, accuracy level 4 (states to 8 bits in the call){_THEN}",
-        _HEADS,
+        _OUTPUT_LAYERS,
         _int4,
         exact=False,
         by_empty_call=True,

@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 from edge_embed.compression.onnx.constant_values import Known, Leaf
 from edge_embed.compression.onnx.foreign_model import ForeignModel
 from edge_embed.compression.onnx.in_sight import uses_in_sight, width
-from edge_embed.compression.onnx.inlining import hidden_look_ups, origin, write_out
+from edge_embed.compression.onnx.inlining import hidden_lookups, origin, write_out
 from edge_embed.compression.onnx.loop_carried import take_from_around
 from edge_embed.compression.onnx.obstacles import held_bytes, obstacles
 from edge_embed.compression.onnx.table_uses import Use, View
@@ -57,7 +57,7 @@ def dense_tables(file: ForeignModel) -> list[OnnxTable]:
 
     Functions and larger operators that look up rows are inlined in a copy of the model.
     """
-    hidden = hidden_look_ups(file.model)
+    hidden = hidden_lookups(file.model)
     if not hidden:
         return tables_in_sight(file)
     copy = ModelProto()

@@ -13,7 +13,7 @@ from edge_embed.compression.onnx.scopes import Scope, is_standard, spelled
 from edge_embed.compression.onnx.table_uses import FLOAT_KINDS, Use, View
 from edge_embed.fitting.worth import WORTH
 
-_LOOK_UPS = ("Gather", "GatherND", "GatherElements")
+_LOOKUPS = ("Gather", "GatherND", "GatherElements")
 _CONTAINERS = ("SequenceConstruct", "SequenceInsert", "SequenceAt", "Optional", "OptionalGetElement")
 _SHOWN = 3
 
@@ -42,7 +42,7 @@ def handed_on(view: View) -> Iterator[Use]:
                 continue
             way = _way(view, scope, name)
             for user, place, node in way.users:
-                if way.by and is_standard(node, *_LOOK_UPS) and view.known(user, node.input[0]) is None:
+                if way.by and is_standard(node, *_LOOKUPS) and view.known(user, node.input[0]) is None:
                     yield Use("rows", user, place, node, known, 0, ids=node.input[1], reason=_reason(way))
 
 
@@ -56,7 +56,7 @@ def _reason(way: _Way) -> str:
 
 
 def _others(way: _Way) -> list[NodeProto]:
-    return [node for _, _, node in way.users if not is_standard(node, *_LOOK_UPS)]
+    return [node for _, _, node in way.users if not is_standard(node, *_LOOKUPS)]
 
 
 def _way(view: View, scope: Scope, name: str) -> _Way:

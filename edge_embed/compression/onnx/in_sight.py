@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from onnx import NodeProto
 
 from edge_embed.compression.onnx.handed_on_tables import handed_on
-from edge_embed.compression.onnx.heads import heads
 from edge_embed.compression.onnx.lookups import gathers
 from edge_embed.compression.onnx.obstacles import shape_uses
 from edge_embed.compression.onnx.one_hot import products
 from edge_embed.compression.onnx.output_layers import output_layers
 from edge_embed.compression.onnx.scopes import Scope
+from edge_embed.compression.onnx.table_products import table_products
 from edge_embed.compression.onnx.table_uses import Use, View
 
-_LOOK_UPS: tuple[Callable[[View, Scope, int, NodeProto], Iterator[Use]], ...] = (gathers, products)
+_LOOKUPS: tuple[Callable[[View, Scope, int, NodeProto], Iterator[Use]], ...] = (gathers, products)
 _BLOCK_NUMBERS = 1 << 22
 
 
@@ -29,15 +29,15 @@ def uses_in_sight(view: View) -> list[list[Use]]:
         for place, node in enumerate(scope.nodes)
         if view.is_needed(scope, place)
     ]
-    look_ups = [use for at in nodes for rule in _LOOK_UPS for use in rule(view, *at) if use.ids]
-    look_ups += handed_on(view)
-    parts = {place for use in look_ups for place in use.passed}  # scales, whose rows belong to those of codes
+    lookups = [use for at in nodes for rule in _LOOKUPS for use in rule(view, *at) if use.ids]
+    lookups += handed_on(view)
+    parts = {place for use in lookups for place in use.passed}  # scales, whose rows belong to those of codes
     found: list[list[Use]] = []
-    for use in look_ups:
+    for use in lookups:
         if (id(use.scope), use.node.output[0]) not in parts:
             _place(found, use)
-    taken = {(id(use.scope), use.place) for use in look_ups}
-    products = [use for at in nodes if (id(at[0]), at[1]) not in taken for use in heads(view, *at)]
+    taken = {(id(use.scope), use.place) for use in lookups}
+    products = [use for at in nodes if (id(at[0]), at[1]) not in taken for use in table_products(view, *at)]
     untied = [use for use in products if not _place(found, use, alone=False)]
     for use in output_layers(view, untied, (use for uses in found for use in uses)):
         _place(found, use)

@@ -15,9 +15,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.names import DOMAIN
 
 _ORIGIN = f"{DOMAIN}.origin"
-_LOOK_UPS = (
-    "Gather GatherND GatherElements GatherBlockQuantized MatMul Gemm MatMulNBits EmbedLayerNormalization".split()
-)
+_LOOKUPS = "Gather GatherND GatherElements GatherBlockQuantized MatMul Gemm MatMulNBits EmbedLayerNormalization".split()
 
 
 def origin(node: NodeProto) -> str:
@@ -25,16 +23,16 @@ def origin(node: NodeProto) -> str:
     return next((item.value for item in node.metadata_props if item.key == _ORIGIN), "")
 
 
-def hidden_look_ups(model: ModelProto) -> set[str]:
+def hidden_lookups(model: ModelProto) -> set[str]:
     """Return what may hold lookups inside one node: functions, by name, and nodes, by their first output."""
     functions = {_called(one): one for one in model.functions if not one.domain.startswith(DOMAIN)}
-    found = {name for name, one in functions.items() if any(node.op_type in _LOOK_UPS for node in walk(one.node))}
+    found = {name for name, one in functions.items() if any(node.op_type in _LOOKUPS for node in walk(one.node))}
     found = _with_callers(found, functions)
     return found | {_output(node) for node in walk(model.graph.node) if _is_embed(node)}
 
 
 def write_out(model: ModelProto, wanted: Collection[str]) -> None:
-    """Inline functions and nodes in a model, given by names of `hidden_look_ups`."""
+    """Inline functions and nodes in a model, given by names of `hidden_lookups`."""
     functions = {_called(one): one for one in model.functions}
     chosen = _with_callers({name for name in wanted if name in functions}, functions)
     for name in sorted(chosen):

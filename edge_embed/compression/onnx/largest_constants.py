@@ -6,13 +6,13 @@ from edge_embed.compression.onnx.scopes import spelled
 from edge_embed.compression.onnx.table_uses import View
 
 _SHOWN = 3
-_LOOK_UPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQuantized or EmbedLayerNormalization"
+_LOOKUPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQuantized or EmbedLayerNormalization"
 
 
 def largest_constants(file: ForeignModel) -> str:
     """Return a sentence for a file without a table: its largest constants, and the remedy."""
     return (
-        f"no constant has rows that are looked up by {_LOOK_UPS}; {listed_constants(View(file))}: look the rows of a "
+        f"no constant has rows that are looked up by {_LOOKUPS}; {listed_constants(View(file))}: look the rows of a "
         "table up by one of these; an output layer alone is compressed by its name in the model that was exported "
         "(--module)"
     )

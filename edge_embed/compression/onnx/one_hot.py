@@ -24,7 +24,7 @@ def products(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[
     known = None if product is None else view.known(scope, node.input[1])
     if product is None or known is None or len(known.shape) != 2 or view.known(scope, node.input[0]) is not None:
         return
-    axis = 1 if product.turned else 0
+    axis = 1 if product.transposed else 0
     inner, hot, passed = view.behind_casts(scope, node.input[0])
     made = view.maker(inner, hot)
     if inner is not scope or made is None or made[0] is not scope:

@@ -18,13 +18,13 @@ class Product:
     """The product of a node.
 
     Attributes:
-        turned: whether the second factor is transposed.
+        transposed: whether the second factor is transposed.
         alpha: factor of the product.
         beta: factor of the added value.
         added: name of the added value, or empty.
     """
 
-    turned: bool
+    transposed: bool
     alpha: float = 1.0
     beta: float = 1.0
     added: str = ""
@@ -38,8 +38,8 @@ def product_of(node: NodeProto) -> Product | None:
     values = values_of(node)
     if any(values.get(name, 0) for name in _TURNS_A):
         return None
-    turned, alpha = bool(values.get("transB", 0)), float(values.get("alpha", 1))
+    transposed, alpha = bool(values.get("transB", 0)), float(values.get("alpha", 1))
     if node.op_type != "Gemm":
-        return Product(turned, alpha)
+        return Product(transposed, alpha)
     added = node.input[2] if len(node.input) > 2 else ""
-    return Product(turned, alpha, float(values.get("beta", 1)), added)
+    return Product(transposed, alpha, float(values.get("beta", 1)), added)

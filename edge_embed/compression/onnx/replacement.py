@@ -123,7 +123,9 @@ class Replacement:
         elif not is_plain:
             yield self._plain("Cast", [found], rows, to=_ONNX_TYPES[use.dtype])
 
-    def _rotated(self, given: str, dtype: str, result: str, wanted: str, is_head: bool = False) -> Iterator[NodeProto]:
+    def _rotated(
+        self, given: str, dtype: str, result: str, wanted: str, is_hidden: bool = False
+    ) -> Iterator[NodeProto]:
         """Yield nodes for ``result`` of type ``wanted``: rows times the rotation, or states times its transpose."""
         names = given, f"{self._name}.{ROTATION}"
         assert self._rotation is not None
@@ -132,10 +134,10 @@ class Replacement:
             factors.append(name if kind == "float32" else self._names.free(f"{result}.wide"))
             if kind != "float32":
                 yield self._plain("Cast", [name], factors[-1], to=TensorProto.FLOAT)
-        if is_head:
-            turned = self._names.free(f"{result}.transposed")
-            yield self._plain("Transpose", factors[1:], turned)
-            factors[1] = turned
+        if is_hidden:
+            transposed = self._names.free(f"{result}.transposed")
+            yield self._plain("Transpose", factors[1:], transposed)
+            factors[1] = transposed
         is_wide = wanted == "float32"
         product = result if is_wide else self._names.free(f"{result}.product")
         yield self._plain("MatMul", factors, product)
@@ -217,8 +219,8 @@ class Replacement:
             logits = self._names.free(f"{result}.logits")
             yield self._plain("Cast", [given], hidden, to=_ONNX_TYPES[dtype])
         if self._rotation is not None:
-            given, hidden = hidden, self._names.free(f"{result}.turned")
-            yield from self._rotated(given, dtype, hidden, dtype, is_head=True)
+            given, hidden = hidden, self._names.free(f"{result}.rotated")
+            yield from self._rotated(given, dtype, hidden, dtype, is_hidden=True)
         yield self._node("logits", [hidden], logits, use.node.name)
         if dtype != use.dtype:
             yield self._plain("Cast", [logits], result, to=_ONNX_TYPES[use.dtype])

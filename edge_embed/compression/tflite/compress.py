@@ -62,7 +62,7 @@ def _tables(file: ForeignFile) -> Iterator[FoundTable]:
     for name, table in file.found.items():
         reason = _why_it_stays(table)
         weight = torch.zeros(1).expand(table.shape) if reason else torch.from_numpy(table.rows)
-        uses = len(table.lookups) + len(table.heads)
+        uses = len(table.lookups) + len(table.output_layers)
         yield FoundTable(name, weight, None, uses, True, reason, held_bytes=table.held_bytes)
     for layer in file.outputs:
         nothing = torch.zeros(1).expand(layer.shape)

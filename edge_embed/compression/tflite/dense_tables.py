@@ -13,7 +13,7 @@ from edge_embed.compression.tflite.constant_origins import Origin, Origins, has_
 from edge_embed.compression.tflite.dequantize import check_size, held_bytes, kind_of, numbers_of, why_no_rows
 from edge_embed.compression.tflite.lookups import Lookup, find_lookup
 from edge_embed.compression.tflite.subgraph_calls import call_of, numbers, operator_name
-from edge_embed.compression.tflite.tied_heads import Head, find_head
+from edge_embed.compression.tflite.tied_output_layers import TiedOutputLayer, find_tied_output_layer
 
 _NO_NUMBERS = ("bool", "int32", "int64", "resource", "string", "uint32", "uint64", "variant")
 _LISTED = 3  # constants that a message names
@@ -28,7 +28,7 @@ class ForeignTable:
         origin: the place where it is declared.
         buffer: number of its content.
         lookups: the operators that look it up, with the numbers of their subgraphs.
-        heads: the output layers that share it, with the numbers of their subgraphs.
+        output_layers: the output layers that share it, with the numbers of their subgraphs.
         readers: other operators that use it, by their names in the schema.
         kind: type of its numbers, such as ``int8``.
         held_bytes: its bytes in the file, including scales.
@@ -38,7 +38,7 @@ class ForeignTable:
     origin: Origin
     buffer: int
     lookups: Sequence[tuple[int, Lookup]]
-    heads: Sequence[tuple[int, Head]]
+    output_layers: Sequence[tuple[int, TiedOutputLayer]]
     readers: Sequence[str]
     kind: str
     held_bytes: int
@@ -93,34 +93,34 @@ def find_tables(model: Any, origins: Origins) -> dict[str, ForeignTable]:
             lookup = find_lookup(model, origins, number, operator)
             if lookup is not None and kind_of(origins.tensor(lookup.origin)) not in _NO_NUMBERS:
                 found.setdefault(origins.tensor(lookup.origin).buffer, []).append((number, lookup))
-    heads = _heads(model, origins, found)
-    uses: list[Lookup | Head] = [lookup for some in found.values() for _, lookup in some]
-    uses += [head for some in heads.values() for _, head in some]
+    output_layers = _output_layers(model, origins, found)
+    uses: list[Lookup | TiedOutputLayer] = [lookup for some in found.values() for _, lookup in some]
+    uses += [layer for some in output_layers.values() for _, layer in some]
     readers = _other_readers(model, origins, {id(each.operator): each for each in uses})
     names = _names(model, found)
     return {
         names[buffer]: _table(
-            model, origins, names[buffer], buffer, lookups, heads.get(buffer, ()), readers.get(buffer, ())
+            model, origins, names[buffer], buffer, lookups, output_layers.get(buffer, ()), readers.get(buffer, ())
         )
         for buffer, lookups in found.items()
     }
 
 
-def _heads(
+def _output_layers(
     model: Any, origins: Origins, tables: Mapping[int, Sequence[tuple[int, Lookup]]]
-) -> dict[int, list[tuple[int, Head]]]:
+) -> dict[int, list[tuple[int, TiedOutputLayer]]]:
     """Return the output layers that share looked-up rows, by the numbers of the tables' buffers."""
-    found: dict[int, list[tuple[int, Head]]] = {}
+    found: dict[int, list[tuple[int, TiedOutputLayer]]] = {}
     looking_up = {id(lookup.operator) for lookups in tables.values() for _, lookup in lookups}
     for number, graph in enumerate(model.subgraphs):
         for operator in graph.operators:
-            head = None if id(operator) in looking_up else find_head(model, origins, number, operator)
-            buffer = None if head is None else origins.tensor(head.origin).buffer
-            if head is None or buffer is None or buffer not in tables:
+            layer = None if id(operator) in looking_up else find_tied_output_layer(model, origins, number, operator)
+            buffer = None if layer is None else origins.tensor(layer.origin).buffer
+            if layer is None or buffer is None or buffer not in tables:
                 continue
             lookup = tables[buffer][0][1]
-            if lookup.row_axes == (head.row_axis,) and origins.is_same(lookup.origin, head.origin):
-                found.setdefault(buffer, []).append((number, head))
+            if lookup.row_axes == (layer.row_axis,) and origins.is_same(lookup.origin, layer.origin):
+                found.setdefault(buffer, []).append((number, layer))
     return found
 
 
@@ -144,7 +144,7 @@ def _table(
     name: str,
     buffer: int,
     lookups: Sequence[tuple[int, Lookup]],
-    heads: Sequence[tuple[int, Head]],
+    output_layers: Sequence[tuple[int, TiedOutputLayer]],
     readers: Sequence[str],
 ) -> ForeignTable:
     origin = lookups[0][1].origin
@@ -154,7 +154,7 @@ def _table(
     if not all(origins.is_same(origin, lookup.origin) for _, lookup in lookups):
         unread = "its bytes have several shapes or scales, expected one: store it once for each"
     held = held_bytes(model, model.subgraphs[origin.graph], tensor)
-    return ForeignTable(name, origin, buffer, lookups, heads, readers, kind_of(tensor), held, model, unread)
+    return ForeignTable(name, origin, buffer, lookups, output_layers, readers, kind_of(tensor), held, model, unread)
 
 
 def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
@@ -172,7 +172,7 @@ def _names(model: Any, buffers: Mapping[int, Any]) -> dict[int, str]:
     }
 
 
-def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | Head]) -> dict[int, list[str]]:
+def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | TiedOutputLayer]) -> dict[int, list[str]]:
     """Return the other users of constants, by the numbers of their buffers."""
     found: dict[int, list[str]] = {}
     for number, graph in enumerate(model.subgraphs):
@@ -189,7 +189,7 @@ def _other_readers(model: Any, origins: Origins, uses: Mapping[int, Lookup | Hea
 
 
 def _taken(
-    model: Any, origins: Origins, number: int, operator: Any, uses: Mapping[int, Lookup | Head]
+    model: Any, origins: Origins, number: int, operator: Any, uses: Mapping[int, Lookup | TiedOutputLayer]
 ) -> Iterator[tuple[int, str]]:
     """Yield the tensors that an operator uses except as lookup or output layer, and its name."""
     name, call = operator_name(model, operator), call_of(model, number, operator)

@@ -73,8 +73,8 @@ def _layer(model: Any, origins: Origins, operator: Any, origin: Origin) -> Outpu
     sizes = numbers(tensor.shape)
     if len(sizes) < 2 or set(sizes[:-2]) - {1}:
         return None
-    is_turned = name == "BATCH_MATMUL" and not operator.builtinOptions.adjY
-    rows, columns = sizes[:-3:-1] if is_turned else sizes[-2:]
+    is_transposed = name == "BATCH_MATMUL" and not operator.builtinOptions.adjY
+    rows, columns = sizes[:-3:-1] if is_transposed else sizes[-2:]
     if rows <= columns:
         return None
     nbytes = held_bytes(model, model.subgraphs[origin.graph], tensor)

@@ -2,8 +2,8 @@
 
 Each operator that looks up such a table (`lookups`) is replaced by its packed lookup, at the same place. A
 ``BATCH_MATMUL`` follows if rows are rotated, and ``DEQUANTIZE`` before and behind it is removed. Output layers that
-share the table (`tied_heads`) are replaced by products with its packed rows. The rest does not change: other operators
-and their order, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
+share the table (`tied_output_layers`) are replaced by products with its packed rows. The rest does not change: order
+and options of other operators, inputs, outputs, signatures, metadata, and the files in an archive behind the model.
 """
 
 import re
@@ -23,8 +23,8 @@ from edge_embed.compression.tflite.lookups import Lookup
 from edge_embed.compression.tflite.placed_lookups import Placed
 from edge_embed.compression.tflite.subgraph_calls import numbers, operator_name
 from edge_embed.compression.tflite.tensor_names import ambiguous_names
-from edge_embed.compression.tflite.tied_heads import Head
-from edge_embed.compression.tflite.tied_products import add_head
+from edge_embed.compression.tflite.tied_output_layers import TiedOutputLayer
+from edge_embed.compression.tflite.tied_products import add_product
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
@@ -163,7 +163,9 @@ class _Replacement:
         self._lines: list[str | None] = []
         found = [file.found[name] for name in tables]
         self._lookups = {id(lookup.operator): (table, lookup) for table in found for _, lookup in table.lookups}
-        self._heads = {id(head.operator): (table, head) for table in found for _, head in table.heads}
+        self._output_layers = {
+            id(layer.operator): (table, layer) for table in found for _, layer in table.output_layers
+        }
         self._sizes = {table.name: tuple(numbers(file.origins.tensor(table.origin).shape)) for table in found}
         self._clear = DenseTensors(file, found)
 
@@ -187,8 +189,8 @@ class _Replacement:
             if id(operator) in self._lookups:
                 table, lookup = self._lookups[id(operator)]
                 self._look_up(added, graph, table, lookup, results.get(id(operator), lookup.result))
-            elif id(operator) in self._heads:
-                self._multiply(added, graph, *self._heads[id(operator)])
+            elif id(operator) in self._output_layers:
+                self._multiply(added, graph, *self._output_layers[id(operator)])
             elif id(operator) not in gone:
                 graph.operators.append(operator)
         self._hashes |= added.hashes
@@ -215,12 +217,12 @@ class _Replacement:
         gone |= {id(each) for each in hot if not needed & set(numbers(each.outputs))}
         return gone, results
 
-    def _multiply(self, added: Graph, graph: Any, table: ForeignTable, head: Head) -> None:
+    def _multiply(self, added: Graph, graph: Any, table: ForeignTable, layer: TiedOutputLayer) -> None:
         """Add the product with all rows of a table."""
         own = self._names[table.name]
         layout = self._layouts[own].name
-        made, line = add_head(added, graph, head, own, self._tables[table.name], layout)
-        self._end(graph, made, head.result, line)
+        made, line = add_product(added, graph, layer, own, self._tables[table.name], layout)
+        self._end(graph, made, layer.result, line)
 
     def _look_up(self, added: Graph, graph: Any, table: ForeignTable, lookup: Lookup, result: int) -> None:
         """Add the lookup of a table."""

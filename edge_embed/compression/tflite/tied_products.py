@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from edge_embed.compression.tflite.tied_heads import NO_BIAS, Head
+from edge_embed.compression.tflite.tied_output_layers import NO_BIAS, TiedOutputLayer
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.splice import tensor_at
 from edge_embed.exporters.tflite.table_uses import add_use
 from edge_embed.fitting.fitted_table import Stored
 
 
-def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, layout: str) -> tuple[Tensor, str | None]:
+def add_product(
+    added: Graph, graph: Any, layer: TiedOutputLayer, name: str, stored: Stored, layout: str
+) -> tuple[Tensor, str | None]:
     """Add the product with all rows of a packed table.
 
     Apps may set other sizes of hidden states than those of the file.
@@ -17,7 +19,7 @@ def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, la
     Returns:
         The result, and the line of this use for the delegate, as in `add_use`.
     """
-    given, dim = tensor_at(graph, head.hidden), stored.plain.embedding_dim
+    given, dim = tensor_at(graph, layer.hidden), stored.plain.embedding_dim
     rank = len(given.shape)
     dynamic = Tensor(given.index, given.name, given.dtype, (*(-1,) * (rank - 1), dim))
     flat = dynamic if rank == 2 else added.reshape(dynamic, (-1, dim))
@@ -25,10 +27,10 @@ def add_head(added: Graph, graph: Any, head: Head, name: str, stored: Stored, la
         rotation = added.cast(added.constant(stored.rotation, stored.rotation.dtype.name), "float32")
         flat = added.products(flat, rotation)
     (made,), line = add_use(added, "logits", name, stored.plain, layout, [flat])
-    if head.bias != NO_BIAS or head.activation:
-        bias = added.constant(0, "float32") if head.bias == NO_BIAS else tensor_at(graph, head.bias)
-        made = added.binary("ADD", made, bias, fusedActivationFunction=head.activation)
-    if head.keeps_shape and rank != 2:
+    if layer.bias != NO_BIAS or layer.activation:
+        bias = added.constant(0, "float32") if layer.bias == NO_BIAS else tensor_at(graph, layer.bias)
+        made = added.binary("ADD", made, bias, fusedActivationFunction=layer.activation)
+    if layer.keeps_shape and rank != 2:
         count = stored.plain.num_embeddings
         made = added.reshape_like(made, added.sum(dynamic, [rank - 1]), count)
     return made, line

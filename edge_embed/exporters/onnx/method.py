@@ -165,8 +165,8 @@ class OnnxOperator:
             return around.body(self.use, node, tensors, self.method.node.tensors(count)[inner_count:])
         if self.use == "bag":
             return bag.body(node, tensors)
-        head = topk.body if self.use == "topk" else logits.body
-        return head(node, tensors, self.method.num_rows)
+        body = topk.body if self.use == "topk" else logits.body
+        return body(node, tensors, self.method.num_rows)
 
     def translation(self) -> Callable[..., Any]:
         """Return a function that translates a call of the torch operator to the node, for ``torch.onnx.export``."""

@@ -19,20 +19,20 @@ def delegate_metadata(lines: Iterable[str | None]) -> Mapping[str, str]:
     return {DELEGATE_KEY: "".join(f"{line}\n" for line in (_HEADER, *lines) if line is not None)}
 
 
-def manifest_line(use: Use, packed: PackedTable, said: Mapping[str, Any], fields: Fields | None) -> str | None:
+def manifest_line(use: Use, packed: PackedTable, named: Mapping[str, Any], fields: Fields | None) -> str | None:
     """Return the line of one use, or None if no kernel can replace it.
 
     Args:
         use: use of the table.
         packed: the table.
-        said: inputs, outputs and literals, by the names of the manifest; None for omitted ones.
+        named: inputs, outputs and literals, by the names of the manifest; None for omitted ones.
         fields: fields of the method for the table.
     """
-    tensors = {name: value for name, value in said.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
     if fields is None or any(tensor.dtype not in _TYPES.get(name, _FLOATS) for name, tensor in tensors.items()):
         return None
     padding = -1 if packed.padding_idx is None else packed.padding_idx
-    every = {**said, **fields, "num_embeddings": packed.num_embeddings, "padding_idx": padding}
+    every = {**named, **fields, "num_embeddings": packed.num_embeddings, "padding_idx": padding}
     words = [f"{name}={_spelled(value)}" for name, value in every.items() if value is not None]
     if any(len(word.split()) > 1 for word in words):  # a name with a blank cannot be represented
         return None

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import located
-from edge_embed.exporters.tflite import bag, heads
+from edge_embed.exporters.tflite import bag, output_layers
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
@@ -111,7 +111,7 @@ def add_use(
         return _add_plain(graph, use, name, packed, layout, {**given, "ids": graph.gather(stored, given["ids"])})
     (by_row,), line = _add_plain(graph, "logits", name, packed, layout, {"hidden": given.pop("hidden")})
     by_id = graph.gather(by_row, stored, axis=len(by_row.shape) - 1)
-    return heads.largest(graph, by_id, **given) if use == "topk" else (by_id,), line
+    return output_layers.largest(graph, by_id, **given) if use == "topk" else (by_id,), line
 
 
 def _add_plain(
@@ -125,22 +125,22 @@ def _add_plain(
     return results, manifest_line(use, packed, {**given, **made}, method.fields(name, packed, layout))
 
 
-def _rows(graph: Graph, packed: PackedTable, rows: heads.Rows, ids: Tensor) -> tuple[Tensor, ...]:
+def _rows(graph: Graph, packed: PackedTable, rows: output_layers.Rows, ids: Tensor) -> tuple[Tensor, ...]:
     return (rows(ids),)
 
 
-def _bag(graph: Graph, packed: PackedTable, rows: heads.Rows, ids: Tensor, **rest: Any) -> tuple[Tensor, ...]:
+def _bag(graph: Graph, packed: PackedTable, rows: output_layers.Rows, ids: Tensor, **rest: Any) -> tuple[Tensor, ...]:
     return (bag.bags(graph, rows(ids), ids, **rest, padding_idx=packed.padding_idx),)
 
 
-def _logits(graph: Graph, packed: PackedTable, rows: heads.Rows, hidden: Tensor) -> tuple[Tensor, ...]:
-    return (heads.logits(graph, hidden, rows, packed.num_embeddings),)
+def _logits(graph: Graph, packed: PackedTable, rows: output_layers.Rows, hidden: Tensor) -> tuple[Tensor, ...]:
+    return (output_layers.logits(graph, hidden, rows, packed.num_embeddings),)
 
 
 def _topk(
-    graph: Graph, packed: PackedTable, rows: heads.Rows, hidden: Tensor, bias: Tensor | None, k: int
+    graph: Graph, packed: PackedTable, rows: output_layers.Rows, hidden: Tensor, bias: Tensor | None, k: int
 ) -> tuple[Tensor, ...]:
-    return heads.largest(graph, heads.logits(graph, hidden, rows, packed.num_embeddings), bias, k)
+    return output_layers.largest(graph, output_layers.logits(graph, hidden, rows, packed.num_embeddings), bias, k)
 
 
 _USES: Mapping[Use, Callable[..., tuple[Tensor, ...]]] = {"rows": _rows, "bag": _bag, "logits": _logits, "topk": _topk}

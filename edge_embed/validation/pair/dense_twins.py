@@ -110,12 +110,14 @@ def _gather(node: NodeProto, rows: str) -> list[NodeProto]:
 
 def _product(node: NodeProto, rows: str) -> list[NodeProto]:
     hidden, result = node.input[0], node.output[0]
-    wide, like, turned, product = (f"edge_embed/{what}/{result}" for what in ("wide", "like", "turned", "product"))
+    wide, like, transposed, product = (
+        f"edge_embed/{what}/{result}" for what in ("wide", "like", "transposed", "product")
+    )
     return [
         helper.make_node("Cast", [hidden], [wide], to=TensorProto.FLOAT),  # as kernels compute it
         helper.make_node("CastLike", [rows, wide], [like]),
-        helper.make_node("Transpose", [like], [turned], perm=[1, 0]),
-        helper.make_node("MatMul", [wide, turned], [product]),
+        helper.make_node("Transpose", [like], [transposed], perm=[1, 0]),
+        helper.make_node("MatMul", [wide, transposed], [product]),
         helper.make_node("CastLike", [product, hidden], [result]),
     ]
 

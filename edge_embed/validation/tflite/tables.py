@@ -52,7 +52,7 @@ def compare_uses(
 def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
     """Write a use of a table as a file, for inputs with types and ranks of ``like``; output layers get fixed sizes."""
     inputs = {
-        name: (value.dtype.name, value.shape if _is_head(call) else (-1,) * value.ndim)
+        name: (value.dtype.name, value.shape if _takes_hidden(call) else (-1,) * value.ndim)
         for name, value in _used(call, like).items()
     }
     write_packed(call.use, call.table.packed, call.table.name, layout, inputs, call.leading, path)
@@ -104,10 +104,10 @@ def _used(call: TableCall, feeds: Feeds) -> Feeds:
 def _can_run(call: TableCall, case: Case) -> bool:
     """Return whether a graph can run a case: rank at least 1; output layers need float32 states of nonzero sizes."""
     first = case.feeds[call.inputs[0]]
-    return first.ndim > 0 and (not _is_head(call) or (first.size > 0 and first.dtype == np.float32))
+    return first.ndim > 0 and (not _takes_hidden(call) or (first.size > 0 and first.dtype == np.float32))
 
 
-def _is_head(call: TableCall) -> bool:
+def _takes_hidden(call: TableCall) -> bool:
     return call.use in ("logits", "topk")
 
 
@@ -135,7 +135,7 @@ def _opener(
         kinds: dict[Any, list[Feeds]] = {}
         for case in cases:
             first = case.feeds[call.inputs[0]]
-            sizes = first.shape if _is_head(call) else first.ndim
+            sizes = first.shape if _takes_hidden(call) else first.ndim
             kinds.setdefault((first.dtype.name, sizes), []).append(case.feeds)
         outcomes: dict[Any, Outcome] = {}
         with tempfile.TemporaryDirectory() as folder:

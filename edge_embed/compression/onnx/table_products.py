@@ -18,7 +18,7 @@ from edge_embed.compression.onnx.scopes import Scope
 from edge_embed.compression.onnx.table_uses import Use, View
 
 
-def heads(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
+def table_products(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use]:
     """Yield the product of a node, if its second factor is a constant matrix."""
     if node.domain == "com.microsoft" and node.op_type == "MatMulNBits":
         yield from multiplied_blocks(view, scope, place, node)
@@ -26,4 +26,4 @@ def heads(view: View, scope: Scope, place: int, node: NodeProto) -> Iterator[Use
     known = None if product is None else view.known(scope, node.input[1])
     if product is None or known is None or len(known.shape) != 2 or 0 in known.shape:
         return
-    yield Use("logits", scope, place, node, known, 0 if product.turned else 1)
+    yield Use("logits", scope, place, node, known, 0 if product.transposed else 1)

@@ -134,7 +134,7 @@ def test_table_needed_as_a_whole_elsewhere_stays(make, reader, tmp_path):
         return make(graph, table, ids)
 
     (table,) = read_foreign(write_foreign(tmp_path / "in.tflite", make=both)).found.values()
-    assert (list(table.readers), list(table.heads)) == ([reader], [])
+    assert (list(table.readers), list(table.output_layers)) == ([reader], [])
 
 
 HEAD = -TABLE[:40]

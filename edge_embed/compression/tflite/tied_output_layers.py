@@ -20,7 +20,7 @@ _ACTIVATIONS = range(4)  # none and the three of ReLU, which ADD supports too
 
 
 @dataclass(frozen=True)
-class Head:
+class TiedOutputLayer:
     """An output layer: an operator that multiplies hidden states with all rows of a table.
 
     Attributes:
@@ -47,7 +47,7 @@ class Head:
         return numbers(self.operator.outputs)[0]
 
 
-def find_head(model: Any, origins: Origins, number: int, operator: Any) -> Head | None:
+def find_tied_output_layer(model: Any, origins: Origins, number: int, operator: Any) -> TiedOutputLayer | None:
     """Return the output layer of an operator of a subgraph, or None if it does something else."""
     name = operator_name(model, operator)
     if name not in _KINDS:
@@ -63,20 +63,29 @@ def find_head(model: Any, origins: Origins, number: int, operator: Any) -> Head 
     return _KINDS[name](graph, operator, origin, hidden, (len(sizes), axes))
 
 
-def _fully_connected(graph: Any, operator: Any, origin: Origin, hidden: int, ranks: tuple[int, int]) -> Head | None:
+def _fully_connected(
+    graph: Any, operator: Any, origin: Origin, hidden: int, ranks: tuple[int, int]
+) -> TiedOutputLayer | None:
     options, (_, _, *bias) = operator.builtinOptions, numbers(operator.inputs)
     number = bias[0] if bias else NO_BIAS
     is_float = number < 0 or kind_of(tensor_of(graph, number)) == "float32"
     if options.weightsFormat or options.fusedActivationFunction not in _ACTIVATIONS or ranks[0] != 2 or not is_float:
         return None
-    return Head(operator, origin, 0, hidden, bool(options.keepNumDims), number, options.fusedActivationFunction)
+    return TiedOutputLayer(
+        operator, origin, 0, hidden, bool(options.keepNumDims), number, options.fusedActivationFunction
+    )
 
 
-def _batch_matmul(graph: Any, operator: Any, origin: Origin, hidden: int, ranks: tuple[int, int]) -> Head | None:
+def _batch_matmul(
+    graph: Any, operator: Any, origin: Origin, hidden: int, ranks: tuple[int, int]
+) -> TiedOutputLayer | None:
     options = operator.builtinOptions
     if options.adjX or ranks[0] > ranks[1]:
         return None
-    return Head(operator, origin, ranks[0] - (2 if options.adjY else 1), hidden, True)
+    return TiedOutputLayer(operator, origin, ranks[0] - (2 if options.adjY else 1), hidden, True)
 
 
-_KINDS: Mapping[str, Callable[..., Head | None]] = {"FULLY_CONNECTED": _fully_connected, "BATCH_MATMUL": _batch_matmul}
+_KINDS: Mapping[str, Callable[..., TiedOutputLayer | None]] = {
+    "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
+}
