@@ -37,7 +37,7 @@ from edge_embed.gate.check import run_check
 from edge_embed.gate.missing_checks import warnings_of_replacing
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.gate.report_places import CHECK, accept_report, reports_at
-from edge_embed.importers.genai_folder import is_genai, read_genai
+from edge_embed.importers.genai_folder import decoder_file, is_genai, read_genai
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
@@ -538,8 +538,8 @@ def validate(
 
     Args:
         model: a module, the path of a saved model, or a program (`edge_embed.workflow.load`). If `compress` wrote
-            ``exported`` from an ``.onnx`` or ``.tflite`` file: the path of that file.
-        exported: the ``.onnx`` or ``.tflite`` file.
+            ``exported`` from an ``.onnx`` or ``.tflite`` file or a GenAI folder: its path.
+        exported: the ``.onnx`` or ``.tflite`` file, or the GenAI folder.
         example_inputs: for a module, as for `save`.
         options: all options as one object; each of the following keywords overrides one of them.
         progress: called with (step, done, total).
@@ -580,7 +580,7 @@ def validate(
         expected = "expected edge_embed.ValidationOptions: give the options as keywords"
         raise BadInputError(f"options: got a {type(options).__name__}, {expected}")
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
-    exported = checked_path("exported", exported)
+    model, exported = _decoder(model), decoder_file(checked_path("exported", exported))
     check_runtime_file(exported)
     for saved in filter(None, (options.save_inputs, options.save_worst)):
         check_output([saved], [*_paths(model), exported, options.inputs, options.tokenizer], options.force)
@@ -589,6 +589,11 @@ def validate(
             (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
         )
         return validate_file(program, lowered, Path(exported), options, progress)
+
+
+def _decoder(model: Model | Program) -> Model | Program:
+    """Return the ONNX file in place of a folder of ONNX Runtime GenAI."""
+    return decoder_file(Path(model)) if isinstance(model, str | PathLike) else model
 
 
 @contextmanager
@@ -666,9 +671,10 @@ def check(
     if reference is None or file is None:
         missing = "model" if reference is None else "exported"
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
+    reference, file, base = _decoder(reference), decoder_file(file), None if base is None else decoder_file(Path(base))
     for runs in (file, base):
         if runs is not None:
-            check_runtime_file(Path(runs))
+            check_runtime_file(runs)
     earlier = limits.baseline if baseline is None else Path(baseline)
     if accept and earlier is None:
         raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, checked_path
+from edge_embed.importers.genai_folder import decoder_file
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport
 from edge_embed.program.file_kind import is_npz, is_onnx, kind_in
@@ -35,7 +36,7 @@ def inspect(path: StrPath, verify: bool = False) -> FileReport:
     The file is a saved model, packed tables, ONNX, ORT, TFLite or word vectors.
 
     Args:
-        path: the file, or the folder of a transformers model.
+        path: the file, or the folder of a transformers model or of ONNX Runtime GenAI.
         verify: check the hash of every table, and of nothing else.
 
     Raises:
@@ -62,7 +63,7 @@ def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_S
         BadInputError: The file is missing, damaged, or none of these; external data is missing, too short or not beside
             the model.
     """
-    path = Path(path)
+    path = decoder_file(Path(path))
     inspector = _inspector(path)
     if inspector in (_vectors, _folder):
         return inspector(path, verify, reading)

@@ -22,7 +22,7 @@ _OF_NAMES = {
     ".metadata": FileKind("a distributed checkpoint folder of PyTorch", JOINED),
     "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"take the model that it was made from: {SAVE}"),
     "genai_config.json": FileKind(
-        "a folder of ONNX Runtime GenAI", "compress and inspect read it; give validate the .onnx files in both folders"
+        "a folder of ONNX Runtime GenAI", "compress, inspect and validate read it; export reads the model of PyTorch"
     ),
 }
 

@@ -21,7 +21,7 @@ from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.exported import OnWritten, keep_unopened
-from edge_embed.files import check_folder, check_new_folder, keep_inputs, new_folder
+from edge_embed.files import check_folder, check_new_folder, new_folder
 from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.runtime.library import get_library_path
@@ -96,9 +96,9 @@ def _write(
 
 
 def _check_output(folder: Path, output: Path, force: bool) -> None:
-    keep_inputs([output], [folder])
-    if output.exists() and folder.resolve().is_relative_to(output.resolve()):
-        raise BadInputError(f"{output}: contains {folder}, which this command reads: choose another path")
+    read, written = folder.resolve(), output.resolve()
+    if read.is_relative_to(written) or written.is_relative_to(read):
+        raise BadInputError(f"{output}: overlaps {folder}, which is read by this command: choose another path")
     check_new_folder(output.absolute(), GENAI_CONFIG, force)
     check_folder(output.absolute().parent, output)
 
