@@ -62,7 +62,7 @@ def test_torchrun_writes_table_of_one_process_and_one_report(tmp_path: Path) -> 
     ("options", "message"),
     [
         (("--ratio", "few"), "Error: Invalid value for '--ratio': 'few' is not a valid float."),
-        (("--ratio", 9999), "Error: table 0: no setting that was tried takes"),
+        (("--ratio", 9999), "Error: table 0: no tested setting fits into"),
         (("--ratio", 8, "--plot", "model.pt"), "Error: model.pt: is read by this command"),
     ],
 )

@@ -71,7 +71,7 @@ def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
 ) -> None:
     head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
     made = written([*nodes, gather("other", "rows"), *head], {"w": W, **tensors})
-    with pytest.raises(BadInputError, match=r"no table to compress: w: .*give the names .*\(--module w --module w_1\)"):
+    with pytest.raises(BadInputError, match=r"no table to compress: w: .*name all of them \(--module w --module w_1\)"):
         compress(made, tmp_path)
     feeds = {"ids": np.array([3, 0, 149])}
     assert same(made, tmp_path, feeds, modules=["w", "w_1"]) == ["w", "w_1"]
