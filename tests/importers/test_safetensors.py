@@ -40,7 +40,7 @@ def test_table_among_several_needs_module_name(tmp_path):
     torch.testing.assert_close(load(tmp_path, tensors, ["words"]).module.weight("words.weight"), TABLE)
     for wrong in (["word"], ["words", "head"]):
         with pytest.raises(
-            BadInputError, match=f"got {', '.join(wrong)}, expected the name of one table: .* head, words"
+            BadInputError, match=f"got {', '.join(wrong)}, expected the name of one table among head, words"
         ):
             load(tmp_path, tensors, wrong)
 
