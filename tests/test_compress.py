@@ -89,7 +89,7 @@ def test_counts_that_are_not_numbers_are_refused(counts: list[object], saved: Pa
     given = ("--method", "rows", "--bits", 4, "--counts", f"words={tmp_path / 'counts.npy'}")
     result = run("compress", saved, "-o", tmp_path / "small.pt", *given)
     assert result.exit_code == 2
-    assert "[2], expected numbers >= 0 [n]: how often each row" in " ".join(result.stderr.split())
+    assert "[2], expected numbers >= 0 [n], the count of each row" in " ".join(result.stderr.split())
 
 
 def test_counts_given_twice_for_table_are_refused(saved: Path, tmp_path: Path) -> None:

@@ -261,4 +261,4 @@ class TestCommand:
         source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
         result = run("compress", source, "-o", tmp_path / "small.onnx", "--ratio", 4, "--allow-pickle")
         assert result.exit_code == 2
-        assert "--allow-pickle: is for files of PyTorch" in result.stderr
+        assert "--allow-pickle: requires a PyTorch file" in result.stderr
