@@ -107,7 +107,7 @@ class TestMistakes:
         ("options", "message"),
         [
             (["--num-groups", "5"], "--num-groups: got 5, expected a divisor of the 12 columns"),
-            (["--vocabulary", "words.txt"], "the vocabulary has no <PAD>, <START>, <UNKNOWN>"),
+            (["--vocabulary", "words.txt"], "<PAD>, <START>, <UNKNOWN> missing in the vocabulary"),
         ],
     )
     def test_invalid_options_are_refused_without_output(
