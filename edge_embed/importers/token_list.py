@@ -54,7 +54,9 @@ def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
         raise BadInputError(f"is not UTF-8 ({error!s:.100}): write it in UTF-8") from error
     tokens = _of_json(text) if text[:1] in ("{", "[") and path.suffix == ".json" else _of_lines(text, num_rows)
     if len(tokens) != num_rows:
-        raise BadInputError(f"got {len(tokens)} tokens, expected {num_rows}, one for each row: give the vectors' file")
+        raise BadInputError(
+            f"got {len(tokens)} tokens, expected {num_rows}, one for each row: give the file of these vectors"
+        )
     for row, token in enumerate(tokens):
         if not token or len(token) > MAX_TOKEN_BYTES:
             raise BadInputError(f"row {row + 1}: got {len(token)} characters, expected 1 to {MAX_TOKEN_BYTES}")

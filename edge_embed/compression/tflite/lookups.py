@@ -165,7 +165,7 @@ def _why_not_as_stored(found: Lookup, table: Any, result: Any) -> str:
     if found.name == "EMBEDDING_LOOKUP":
         zeros = None if table.quantization is None else table.quantization.zeroPoint
         wrong = zeros is not None and np.any(np.asarray(zeros))
-        return "it has zero points, which EMBEDDING_LOOKUP ignores: quantise it symmetrically" if wrong else ""
+        return "it has zero points, which EMBEDDING_LOOKUP does not support: quantise it symmetrically" if wrong else ""
     if kind_of(table) == "float16":
         return ""
     scales = [_one_scale(tensor) for tensor in (table, result)]
