@@ -102,8 +102,8 @@ def compress(
 ) -> None:
     """Replace the dense tables of MODEL by compressed ones, without training.
 
-    MODEL is a saved model, a file of word vectors, the folder of a transformers model, an ONNX or TFLite file of any
-    tool, or a folder of ONNX Runtime GenAI. Processes started by torchrun share the work.
+    MODEL is a saved model, a file of word vectors, a transformers folder, an ONNX or TFLite file of any tool, or a
+    folder of ONNX Runtime GenAI. Processes started by torchrun share the work.
     """
     kept = f"finished parts are kept in {given['checkpoint']}: the same command resumes from them"
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
