@@ -47,7 +47,7 @@ class Begun:
         is_such = (begun.sample, begun.quick) == (sample, quick) and begun.chosen.items() <= settings
         lacks_methods = begun.trials and begun.chosen.keys() != candidates.keys()  # a seed needs all methods
         if lacks_methods or not is_such:
-            raise click.ClickException(f"--resume: {file} is of other settings; leave out --resume to begin anew")
+            raise click.ClickException(f"--resume: {file} has other settings; leave out --resume to start again")
         return begun
 
     def write(self, file: Path) -> None:

@@ -26,11 +26,11 @@ from edge_embed.report.views.markdown.blocks import join, table
 _NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
-*less dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
-after post-training compression of its table to as many bytes, less the score of the method. That compression is a
+*vs dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
+after post-training compression of its table to as many bytes, minus the score of the method. That compression is a
 low rank (svd), product quantisation weighted by frequency (pq) or TT-SVD (tt). A cell is empty if the smallest setting
 needs more bytes. *step* is the median processor time of training steps, relative to the dense model with Adam. Steps
-are drawn at random from an epoch and timed in turns."""
+are sampled from an epoch and timed alternately."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 
@@ -38,15 +38,15 @@ _CHOICE = "Epochs and settings were chosen by validation data."
 @click.command()
 @click.argument("sample", type=click.Choice(_NAMES))
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
-@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first.")
-@click.option("--quick", is_flag=True, help="Fewer epochs, one ratio a method, no choice of settings: learns less.")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Number of seeds.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="First seed.")
+@click.option("--quick", is_flag=True, help="Fewer epochs, one ratio per method, no choice of settings.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
 )
-@click.option("--resume", is_flag=True, help="Go on where a run into this folder was interrupted.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run in this folder.")
 def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, resume: bool) -> None:
     """Train the models of a SAMPLE from several seeds, and write how the methods compare with a dense table.
 
@@ -130,8 +130,8 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 
 def _markdown(results: Mapping[str, Any], quick: bool) -> str:
     further = list(results["methods"][0]["further"])
-    header = ["method", "ratio", results["metric"], "less dense", *(f"{way} at equal bytes" for way in WAYS)]
-    header += [column for name in further for column in (name, "less dense")] + ["step"]
+    header = ["method", "ratio", results["metric"], "vs dense", *(f"{way} at equal bytes" for way in WAYS)]
+    header += [column for name in further for column in (name, "vs dense")] + ["step"]
     rows = [
         [
             row["method"],

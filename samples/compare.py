@@ -25,8 +25,8 @@ _WIDTH = 120  # of a table in a log, which has no terminal width
 @click.command()
 @click.argument("sample", type=click.Choice(_NAMES))
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
-@click.option("--quick", is_flag=True, help="Less data and fewer epochs: shows the way, learns less.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
+@click.option("--quick", is_flag=True, help="Run every step with less data and fewer epochs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),

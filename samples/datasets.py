@@ -26,7 +26,7 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
     """
     archive = data / f"{name}.tar.xz"
     if not archive.is_file():
-        raise click.ClickException(f"{archive} is missing: --data takes the folder that holds {name}.tar.xz")
+        raise click.ClickException(f"{archive} is missing: --data expects the folder that contains {name}.tar.xz")
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(archive) as files:
@@ -34,13 +34,13 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
         except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
             raise click.ClickException(f"{archive} cannot be unpacked: {error}") from error
         if not (Path(folder) / name).is_dir():
-            raise click.ClickException(f"{archive} holds no folder {name}")
+            raise click.ClickException(f"{archive} contains no folder {name}")
         try:
             yield Path(folder) / name
         except FileNotFoundError as error:
             if not str(error.filename).startswith(folder):
                 raise
-            raise click.ClickException(f"{archive} holds no {Path(error.filename).relative_to(folder)}") from error
+            raise click.ClickException(f"{archive} contains no {Path(error.filename).relative_to(folder)}") from error
 
 
 def number_words(words: Iterable[str], least: int) -> dict[str, int]:

@@ -26,7 +26,7 @@ import edge_embed
 from edge_embed.report.views.markdown.blocks import join, table
 
 _BUILD = Path(__file__).parents[1] / "build" / "defaults"
-_NOTE = "Means over the seeds with 95 % intervals (Student's t). *difference* is that from the default within a seed."
+_NOTE = "Means over the seeds with 95 % intervals (Student's t). *difference* is from the default with the same seed."
 
 
 def _bag(layer: Callable[..., nn.Module], *sizes: int, **options: object) -> MakeTable:
@@ -71,8 +71,8 @@ TABLES: Mapping[str, Mapping[str, MakeTable]] = {
 
 @click.command()
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
-@click.option("--seeds", type=click.IntRange(min=2), default=5, show_default=True, help="How many, from 0.")
-@click.option("--quick", is_flag=True, help="Fewer epochs: shows the way, learns less.")
+@click.option("--seeds", type=click.IntRange(min=2), default=5, show_default=True, help="Number of seeds, from 0.")
+@click.option("--quick", is_flag=True, help="Run every step with fewer epochs.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),

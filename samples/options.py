@@ -48,4 +48,4 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise click.ClickException(f"--output: {path} cannot be made: {error.strerror}") from error
+        raise click.ClickException(f"--output: {path} cannot be created: {error.strerror}") from error

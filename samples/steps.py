@@ -21,14 +21,16 @@ from edge_embed.report.views.markdown.blocks import table
 @click.argument("sample", type=click.Choice(("sst2", "wikitext2")))
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
 @click.option(
-    "--width", type=click.IntRange(min=64), default=128, show_default=True, help="Of rows and states; a multiple of 64."
+    "--width",
+    type=click.IntRange(min=64),
+    default=128,
+    show_default=True,
+    help="Width of rows and states, a multiple of 64.",
 )
 def main(sample: str, data: Path, width: int) -> None:
     """Time training steps of a SAMPLE on one core, of all methods in turns, and print the medians of their ratios."""
     if width % 64:
-        raise click.BadParameter(
-            f"got {width}, expected a multiple of 64: codes are for groups of columns", param_hint="--width"
-        )
+        raise click.BadParameter(f"got {width}, expected a multiple of 64, the number of groups", param_hint="--width")
     torch.set_num_threads(1)  # as in claims.py
     torch.manual_seed(0)
     module = import_module(f"{sample}.claims")

@@ -83,7 +83,7 @@ def main(
     try:
         tables = read_dense_tables(file)
         if not tables:
-            raise click.ClickException(f"{file}: looks up no table of float32")
+            raise click.ClickException(f"{file}: expected lookups in a float32 table")
         name = max(tables, key=lambda each: tables[each].size)
         original, found = Model(file), sentences.read(data)
         tokenizer = RegexTokenizer(_read_vocabulary(file, vocabulary), int(original.input["shape"][1]))
@@ -113,7 +113,7 @@ def _read_vocabulary(file: Path, vocabulary: Path | None) -> dict[str, int]:
     ids = {word: int(number) for word, _, number in words if number.isdigit()}
     if missing := {"<START>", "<UNKNOWN>", "<PAD>"} - ids.keys():
         raise click.ClickException(
-            f"the vocabulary has no {', '.join(sorted(missing))}: expected lines of a word and its id"
+            f"{', '.join(sorted(missing))} missing in the vocabulary: expected lines of a word and its id"
         )
     return ids
 
@@ -126,7 +126,7 @@ def _counts(tokenizer: RegexTokenizer, texts: Sequence[str], num_rows: int) -> N
 
 def _compare(original: Path, replaced: Path, ids: Sequence[Ids], name: str) -> None:
     """Run both files on sentences that were not counted, and print how they compare."""
-    print(f"\n{len(ids):,} sentences that were not counted ({name}), against the original")
+    print(f"\n{len(ids):,} held-out sentences ({name}), compared with the original")
     models = {"original": Model(original), "replaced": Model(replaced), "delegate": Model(replaced, delegate=True)}
     expected = [models["original"].run(each) for each in ids]
     for kind in ("replaced", "delegate"):
@@ -136,7 +136,7 @@ def _compare(original: Path, replaced: Path, ids: Sequence[Ids], name: str) -> N
     else:
         old = [_on_tflite_runtime(path, models["original"].input["name"], ids) for path in (original, replaced)]
         _print_difference("tflite-runtime, replaced", *old)
-    print("\nmedian time of a sentence on LiteRT, one thread, in turns")
+    print("\nmedian time of a sentence on LiteRT, one thread, alternately")
     for kind, time in median_microseconds({kind: model.run for kind, model in models.items()}, ids).items():
         print(f"  {kind:26}{time:.1f} µs")
 

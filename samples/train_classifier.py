@@ -48,8 +48,8 @@ class SentenceTask(TextTask[SentenceClassifier]):
 
 @click.command()
 @data_option(f"Folder with {sentences.SST2}.tar.xz. Without it the sentences are made up, and easy.")
-@click.option("--quick", is_flag=True, help="Fewer sentences and epochs: shows the way, learns less.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of everything random.")
+@click.option("--quick", is_flag=True, help="Run every step with fewer sentences and epochs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option(
     "--output",
     "-o",
@@ -59,7 +59,7 @@ class SentenceTask(TextTask[SentenceClassifier]):
     help="The file, and beside it the saved model (.pt); both are overwritten.",
 )
 def main(data: Path | None, quick: bool, seed: int, output: Path) -> None:
-    """Train, save, export and run a classifier. The exit code is 1 if the file answers otherwise than the model."""
+    """Train, save, export and run a classifier. The exit code is 1 if answers of the file and the model differ."""
     torch.set_num_threads(1)  # more are no faster for batches this small, and much slower beside other work
     torch.manual_seed(seed)
     random.seed(seed)
@@ -71,7 +71,7 @@ def main(data: Path | None, quick: bool, seed: int, output: Path) -> None:
     edge_embed.save(model, saved, example, vocabulary=words, metadata=metadata, force=True)
     sizes = {"batch": [1], "sequence": LENGTHS}
     (exported,) = edge_embed.export(saved, "tflite", output, tflite_sizes=sizes, force=True).tables
-    print(f"\n{output}: a signature for each of {', '.join(map(str, LENGTHS))} words")
+    print(f"\n{output}: signatures for {', '.join(map(str, LENGTHS))} words")
     dense = 4 * exported.num_embeddings * exported.embedding_dim
     stored = (exported.packed_bytes or 0) + exported.added_bytes
     size = output.stat().st_size
@@ -86,7 +86,7 @@ def _trained(found: sentences.Sentences, quick: bool) -> tuple[SentenceClassifie
     training, testing = ([(label, words_of(text)) for label, text in part] for part in (chosen, found.testing))
     vocabulary = number_words((word for _, words in training for word in words), least=2)
     texts, test = (encode(rows, vocabulary, max(LENGTHS)) for rows in (training, testing))
-    print(f"{found.name}: {len(texts):,} sentences, {len(vocabulary):,} words; {len(test):,} sentences held out")
+    print(f"{found.name}: {len(texts):,} sentences, {len(vocabulary):,} words; {len(test):,} held-out sentences")
     task = SentenceTask(vocabulary, texts, test, _HELD_OUT)
     epochs = _RECIPE.quick_epochs if quick else _RECIPE.epochs
     return train(task, _RECIPE, "dpq", epochs), list(vocabulary)
@@ -106,7 +106,7 @@ def _compare(model: SentenceClassifier, path: Path, found: sentences.Sentences) 
     logits |= {"file": np.stack([plain.run(row) for row in ids])}
     logits |= {"file, delegate": np.stack([delegated.run(row) for row in ids])}
     labels = np.array([label for label, _ in found.testing])
-    print(f"\naccuracy on {len(ids):,} sentences held out, words by the vocabulary in the file")
+    print(f"\naccuracy on {len(ids):,} held-out sentences, with the vocabulary in the file")
     for name, values in logits.items():
         print(f"  {name:16}{(values.argmax(1) == labels).mean():.4f}{_difference(values, logits['training form'])}")
     times = median_microseconds({"file": plain.run, "file, delegate": delegated.run}, ids)

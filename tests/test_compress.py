@@ -89,7 +89,7 @@ def test_counts_that_are_not_numbers_are_refused(counts: list[object], saved: Pa
     given = ("--method", "rows", "--bits", 4, "--counts", f"words={tmp_path / 'counts.npy'}")
     result = run("compress", saved, "-o", tmp_path / "small.pt", *given)
     assert result.exit_code == 2
-    assert "[2], expected numbers >= 0 [n]: how often each row" in " ".join(result.stderr.split())
+    assert "[2], expected numbers >= 0 [n], the count of each row" in " ".join(result.stderr.split())
 
 
 def test_counts_given_twice_for_table_are_refused(saved: Path, tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_report_compares_with_dense_model_and_integer_rows(saved: Path, tmp_path
     ("options", "exit_code", "message"),
     [
         ((), 2, "give --ratio, --budget or --min-cosine, or a --method with its sizes"),
-        (("--ratio", 9999), 4, "table words: no setting that was tried takes 2 bytes or less; the smallest takes"),
-        (("--min-cosine", 1), 3, "no setting that was tried has a mean cosine of 1.0 or more; the nearest has"),
+        (("--ratio", 9999), 4, "table words: no tested setting fits into 2 bytes; the smallest requires"),
+        (("--min-cosine", 1), 3, "no tested setting reaches a mean cosine of 1.0; the best reaches"),
         (("--budget", "3 parsecs"), 2, "budget: got '3 parsecs', expected bytes"),
         (
             ("--ratio", 4, "--module", "wrds"),
@@ -223,7 +223,7 @@ def test_module_with_output_path_is_refused() -> None:
 
 
 def test_model_without_tables_is_refused() -> None:
-    with pytest.raises(BadInputError, match=r"the model has no table to compress: there is no nn\.Embedding"):
+    with pytest.raises(BadInputError, match=r"the model has no table to compress: it has no nn\.Embedding"):
         edge_embed.compress(nn.Linear(3, 4), ratio=4)
 
 

@@ -101,10 +101,10 @@ def test_path_beside_refuses_paths_outside_folder(tmp_path, name):
 @pytest.mark.parametrize(
     ("start", "read", "message"),
     [
-        (b"2 2\na 1 2\nb 3 4\n", read_word2vec_text, "line 4: is no text, but zeros"),
-        (b"a 1 2\nb 3 4\n", read_word2vec_text, "line 3: is no text, but zeros"),
-        (b"1 1\na \0\0\x80?", read_word2vec_binary, "goes on after the"),
-        (b"3 2\n" + b"a " + bytes(8), read_word2vec_binary, "goes on after the"),
+        (b"2 2\na 1 2\nb 3 4\n", read_word2vec_text, "line 4: got zeros, expected text"),
+        (b"a 1 2\nb 3 4\n", read_word2vec_text, "line 3: got zeros, expected text"),
+        (b"1 1\na \0\0\x80?", read_word2vec_binary, "content exceeds .* bytes"),
+        (b"3 2\n" + b"a " + bytes(8), read_word2vec_binary, "content exceeds .* bytes"),
     ],
 )
 def test_vectors_followed_by_hole_are_refused(tmp_path, start, read, message):

@@ -103,7 +103,7 @@ def test_removed_working_folder_is_named_in_error(small, tmp_path):
     script = f'cd {tmp_path}/gone && rmdir ../gone && exec "$@"'
     command = ["sh", "-c", script, "sh", *COMMAND, "inspect", small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "Error: the working folder is not there any more: cd to another\n")
+    assert (done.returncode, done.stderr) == (2, "Error: the working folder no longer exists: cd to another folder\n")
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["no-command"], 2), (["inspect", "absent.pt"], 2), (["--help"], 0)])
@@ -160,7 +160,7 @@ def slow(tmp_path_factory):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "interrupted: nothing was written, and what was computed is lost: with --checkpoint FOLDER finished"),
+        ([], "interrupted: nothing was written, and finished parts are lost: give --checkpoint FOLDER"),
         (["--checkpoint", "kept"], "interrupted: nothing was written; finished parts are kept in kept: the same"),
     ],
 )

@@ -62,7 +62,7 @@ def test_torchrun_writes_table_of_one_process_and_one_report(tmp_path: Path) -> 
     ("options", "message"),
     [
         (("--ratio", "few"), "Error: Invalid value for '--ratio': 'few' is not a valid float."),
-        (("--ratio", 9999), "Error: table 0: no setting that was tried takes"),
+        (("--ratio", 9999), "Error: table 0: no tested setting fits into"),
         (("--ratio", 8, "--plot", "model.pt"), "Error: model.pt: is read by this command"),
     ],
 )
@@ -105,5 +105,5 @@ def test_process_without_its_peers_reports_environment(tmp_path: Path) -> None:
     command = [COMMAND, "compress", "model.pt", "-o", "small.pt", "--ratio", "8"]
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("Error: got WORLD_SIZE=2 in the environment, and not all processes met")
+    assert ended.stderr.startswith("Error: got WORLD_SIZE=2 in the environment, but not all processes connected")
     assert ended.stderr.count("\n") == 1

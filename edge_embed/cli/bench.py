@@ -86,10 +86,10 @@ def bench(
     if USE in uses and len(uses) > 1:
         raise BadInputError(f"use: got {given['use']!r:.80}, expected {USE} alone: run once for each")
     if force and USE in uses:
-        raise BadInputError(f"force: got it beside --use {USE}, which draws no plots: leave it out")
-    told = [*load.given, *(["--module"] if modules else [])]
-    if told and (file is None or USE not in uses):
-        raise BadInputError(f"{', '.join(told)}: got a value that is for the dense tables of a file, with --use {USE}")
+        raise BadInputError(f"force: got it with --use {USE}, which draws no plots: leave it out")
+    of_file = [*load.given, *(["--module"] if modules else [])]
+    if of_file and (file is None or USE not in uses):
+        raise BadInputError(f"{', '.join(of_file)}: requires FILE and --use {USE}: give both, or leave it out")
     if USE in uses:
         _compress(out, file, load, modules, **given | {"use": None, "preset": preset, "plot": plot})
         return

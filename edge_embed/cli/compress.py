@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edge_embed.report.results.compressed import CompressReport
 
-_LOST = "nothing was written, and what was computed is lost: with --checkpoint FOLDER finished parts are kept there"
+_LOST = "nothing was written, and finished parts are lost: give --checkpoint FOLDER to keep them"
 _WIDEST = 8  # bytes of the widest number of torch
 _SIZES = {
     "num_codes": "dpq, opq: codes K per group.",
@@ -102,10 +102,10 @@ def compress(
 ) -> None:
     """Replace the dense tables of MODEL by compressed ones, without training.
 
-    MODEL is a saved model, a file of word vectors, the folder of a transformers model, an ONNX or TFLite file of any
-    tool, or a folder of ONNX Runtime GenAI. Processes started by torchrun share the work.
+    MODEL is a saved model, a file of word vectors, a transformers folder, an ONNX or TFLite file of any tool, or a
+    folder of ONNX Runtime GenAI. Processes started by torchrun share the work.
     """
-    kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
+    kept = f"finished parts are kept in {given['checkpoint']}: the same command resumes from them"
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.files import check_folder, check_once
@@ -187,7 +187,7 @@ def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
             message = f"{file}: cannot be read as an array (.npy): {error}"
             raise click.BadParameter(message, param_hint="--counts") from error
         if found.dtype.kind not in "biuf" or found.dtype.itemsize > _WIDEST:
-            expected = "expected numbers >= 0 [n]: how often each row of the table comes up"
+            expected = "expected numbers >= 0 [n], the count of each row of the table"
             raise click.BadParameter(f"{file}: got {found.dtype} {[*found.shape]}, {expected}", param_hint="--counts")
         counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
     return counts

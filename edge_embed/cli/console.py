@@ -40,7 +40,7 @@ def _check_folder() -> None:
     try:
         os.getcwd()
     except FileNotFoundError as error:
-        raise BadInputError("the working folder is not there any more: cd to another") from error
+        raise BadInputError("the working folder no longer exists: cd to another folder") from error
 
 
 def run_command() -> None:

@@ -73,7 +73,7 @@ def export(
 
     workflow.check_target(target)
     if output is None and model.name in ("", ".."):
-        raise click.UsageError(f"{model}: gives the file to write no name: say it, --output FILE.{target}")
+        raise click.UsageError(f"{model}: got no name for the output file: give --output FILE.{target}")
     place = output or model.with_suffix(f".{target}")
     check_places([place], force=options["force"])
     with out.progress() as progress:

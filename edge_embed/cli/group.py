@@ -49,7 +49,7 @@ class Commands(click.Group):
         except (MemoryError, RuntimeError, ImportError) as error:
             if not _is_out_of_memory(error):
                 raise
-            message = f"out of memory ({one_line(error)}): give the process more, or choose a smaller input"
+            message = f"out of memory ({one_line(error)}): give the process more memory, or choose a smaller input"
             context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=1))
         except KeyboardInterrupt:
             context.exit(_tell_interrupt(context, "interrupted", INTERRUPTED))

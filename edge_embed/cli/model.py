@@ -78,7 +78,7 @@ class Load:
         if not (is_onnx_file(model) or is_tflite_file(model) or is_genai(model)):
             return self(model, tables)
         if self.given:
-            raise click.UsageError(f"{', '.join(self.given)}: is for files of PyTorch: leave it out for {model.name}")
+            raise click.UsageError(f"{', '.join(self.given)}: requires a PyTorch file: leave it out for {model.name}")
         return model
 
 

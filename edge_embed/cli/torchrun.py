@@ -64,7 +64,7 @@ def _meet() -> "Store":
         store.wait([f"edge-embed: {other}" for other in range(size)], _MEETING)
         distributed.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_LONGEST)
     except (RuntimeError, ValueError) as error:
-        got = f"got WORLD_SIZE={os.environ['WORLD_SIZE']} in the environment, and not all processes met"
+        got = f"got WORLD_SIZE={os.environ['WORLD_SIZE']} in the environment, but not all processes connected"
         raise BadInputError(f"{got} ({one_line(error)}): start them with torchrun, or unset WORLD_SIZE") from error
     return store
 

@@ -85,7 +85,7 @@ def validate(
 
     options = ValidationOptions.parse(**given)
     if options.save_inputs is not None:
-        lost = f"no report was written; the inputs, if they were drawn, are in {options.save_inputs}"
+        lost = f"no report was written; inputs that were already generated are in {options.save_inputs}"
         click.get_current_context().meta[LOST] = lost
     check_places([options.save_inputs, options.save_worst], force=options.force)
     places, keep = {"markdown": markdown, "html": html}, (model, exported, options.inputs, options.tokenizer)

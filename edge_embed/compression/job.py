@@ -41,7 +41,7 @@ class Job:
     def __post_init__(self) -> None:
         if not isinstance(self.counts, Mapping):
             got = f"counts: got a {type(self.counts).__name__}"
-            raise BadInputError(f"{got}, expected a mapping, by the name of a table")
+            raise BadInputError(f"{got}, expected a mapping from table names to counts")
         for what, names in (("modules", self.names), ("counts", self.counts)):
             if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
                 raise BadInputError(f"{what}: got {names!r:.80}, expected names of tables")

@@ -11,7 +11,7 @@ def long_row(table: DenseTable) -> str:
     if not mean or table.longest <= _FAR_LONGER * mean:
         return ""
     return (
-        f"row {table.longest_row} is {table.longest / mean:.3g} times as long as the others in the mean, and draws the "
-        "fit to itself: is it trained? Set it to zero or to their length, or take --method rows, which has scales of "
-        "its own for each row"
+        f"the norm of row {table.longest_row} is {table.longest / mean:.3g} times the mean norm of the others, so the "
+        "row dominates the fit; check that it is trained. Set it to zero or scale it down, or use --method rows, which "
+        "stores scales for each row"
     )

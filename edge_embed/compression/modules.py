@@ -74,8 +74,8 @@ def _loose_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _loose(name: str, weight: Tensor, numbers: int) -> ModelTable:
     """Return a parameter that belongs to no known layer; it is reported if it is tall enough for a table, or named."""
     reason = (
-        "it is a parameter beside the layers of torch: whether rows of it are looked up shows only in a saved model; "
-        "edge_embed.save it, and compress the file"
+        "it is a parameter outside the layers of torch, so its lookups are known only in a saved model; "
+        "edge_embed.save the model and compress the file"
     )
     return ModelTable(name, weight, None, 0, _is_tall(weight, numbers), reason)
 
@@ -146,7 +146,7 @@ def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) 
         return "it is empty"
     lookups = [name for name, user in users.items() if isinstance(user, _LOOKUPS)]
     if len(lookups) > 1 and any(isinstance(user, nn.EmbeddingBag) for user in users.values()):
-        return f"{' and '.join(lookups)} share it, and not all of them look single rows up"
+        return f"{' and '.join(lookups)} share it, expected nn.Embedding layers only, or one nn.EmbeddingBag"
     known = {id(module) for user in users.values() for module in user.modules()}
     computed = [user for user in users.values() if is_computed(user)]
     stored: list[Tensor] = [tensor for user in computed for tensor in user.parameters()] or [weight]
@@ -155,7 +155,7 @@ def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) 
         for name, module in model.named_modules()
         if id(module) not in known and any(_shares(module, tensor) for tensor in stored)
     ]
-    return f"{others[0] or type(model).__name__} uses its memory too" if others else ""
+    return f"{others[0] or type(model).__name__} shares its memory" if others else ""
 
 
 def _own_ways(user: nn.Module) -> str:
@@ -164,11 +164,11 @@ def _own_ways(user: nn.Module) -> str:
     if others := [name for name in getattr(user, "parametrizations", ()) if name != "weight"]:
         return f"has a parametrized {others[0]}: remove that parametrization first"
     if type(user).forward is not kind.forward:
-        return f"is a {type(user).__name__} with a forward of its own: save the model, and compress the file"
+        return f"is a {type(user).__name__} that overrides forward: save the model and compress the file"
     if hooks_of(user):
         return "has hooks: remove them first"
     if getattr(user, "max_norm", None) is not None:
-        return "has max_norm, which changes rows while they are looked up"
+        return "has max_norm, which changes rows during a lookup: set max_norm = None after training"
     return ""
 
 

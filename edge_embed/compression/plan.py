@@ -61,7 +61,7 @@ class Plan:
             check_method(self.method)
             check_learns(self.method, self.trainable)
         if self.options and self.method == AUTO:
-            raise BadInputError(f"{_listed(self.options)}: sizes and types are those of one method: give `method` too")
+            raise BadInputError(f"{_listed(self.options)}: sizes and types require a method: give `method` too")
         goals = {"`ratio`": self.ratio, "`budget`": self.budget, _listed(self.options): self.options or None}
         given = [name for name, value in goals.items() if value is not None]
         if len(given) > 1:
@@ -69,7 +69,7 @@ class Plan:
         if self.options:
             stored = setting_of(self.method, self.options).stored
             if stored and self.trainable:
-                raise BadInputError(f"{_listed(stored)}: got one for layers that learn: give it to freeze() later")
+                raise BadInputError(f"{_listed(stored)}: got a stored type for trainable layers: pass it to freeze()")
         elif not given and self.min_cosine is None:
             raise BadInputError("give `ratio`, `budget` or `min_cosine`, or a `method` with its sizes")
         if self.ratio is not None and not (is_number(self.ratio) and 1 < self.ratio < float("inf")):
@@ -129,7 +129,7 @@ def compress_tables(
     if strange := counts.keys() - {table.name for table in wanted}:
         known = [table.name for table in wanted]
         hint = suggested(min(strange), known)
-        got = f"counts: got some for {', '.join(sorted(strange))}"
+        got = f"counts: got the names {', '.join(sorted(strange))}"
         raise BadInputError(f"{got}, {hint}expected names among {', '.join(known)}")
     try:
         return _each(tables, counts, plan.for_tables(wanted), kept, progress, processes)
@@ -197,7 +197,7 @@ def _compressed(
     _check(found, setting, plan)
     is_zero = dense.num_embeddings > 1 and not dense.largest
     if is_zero and processes.is_first:
-        _LOG.warning("table %s: all rows are zero: is this the trained model?", table.name)
+        _LOG.warning("table %s: all rows are zero; check that the model is trained", table.name)
     if processes.is_first and setting.method != "rows" and (warning := long_row(dense)):
         _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
@@ -231,8 +231,8 @@ def _settings(
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Return the settings to use, best first, and the trials that found them."""
     if table.rotates == "never" and plan.method in rotating():
-        reason = "a bag takes the largest numbers of its rows, which a rotation changes"
-        raise BadInputError(f"method: got {plan.method!r}, but {reason}: choose another one")
+        reason = "a rotation changes the largest numbers of a max bag"
+        raise BadInputError(f"method: got {plan.method!r}, but {reason}: choose another method")
     if table.rotates != "folded":  # a product for each row costs time, so it must be requested
         left_out = {*left_out, *rotating()}
     if plan.options:
@@ -255,25 +255,25 @@ def _check_least(setting: Setting, table: FoundTable) -> None:
     least = ANTShape(*table_size(table.weight), setting.options["num_anchors"], 0, **types).nbytes
     if least >= table.nbytes:
         raise SizeError(
-            f"{setting.method} {setting}: takes {least:,} bytes without any weight, no less than the {table.nbytes:,} "
-            "of the dense table: use fewer anchors"
+            f"{setting.method} {setting}: requires {least:,} bytes without any weight, expected fewer than the "
+            f"{table.nbytes:,} of the dense table: use fewer anchors"
         )
 
 
 def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:
     if found.packed_bytes >= found.dense_bytes:
         raise SizeError(
-            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, no less than the "
+            f"{setting.method} {setting}: requires {found.packed_bytes:,} bytes, expected fewer than the "
             f"{found.dense_bytes:,} of the dense table: use smaller sizes"
         )
     if found.packed_bytes > (most := plan.most_bytes(found.dense_bytes)):
         raise SizeError(
-            f"{setting.method} {setting}: takes {found.packed_bytes:,} bytes, expected {most:,} or less: ask for a "
-            "little fewer, or for another method"
+            f"{setting.method} {setting}: requires {found.packed_bytes:,} bytes, expected at most {most:,}: request "
+            "slightly fewer bytes, or another method"
         )
     if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
         remedy = "use larger sizes" if plan.options else "allow more bytes or a lower cosine"
         raise ParityError(
-            f"{setting.method} {setting}: the mean cosine is {found.mean_cosine:.4f}, expected {plan.min_cosine:g} or "
-            f"more: {remedy}"
+            f"{setting.method} {setting}: got a mean cosine of {found.mean_cosine:.4f}, expected at least "
+            f"{plan.min_cosine:g}: {remedy}"
         )

@@ -68,10 +68,10 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
     before, after = _nbytes(program.module), _nbytes(small.module)
     if after >= before:  # tables that stay are stored in place of the weights they are computed from
         left = [f"{each.name} ({each.reason})" for each in reports if each.reason]
-        remedy = f"tables of the same weights stay, name these too: {'; '.join(left)}" if left else "use smaller sizes"
+        remedy = f"name also the tables that share these weights: {'; '.join(left)}" if left else "use smaller sizes"
         raise SizeError(
-            f"{', '.join(stored)}: the whole model would take {after:,} bytes, expected fewer than the {before:,} it "
-            f"takes: {remedy}"
+            f"{', '.join(stored)}: the compressed model requires {after:,} bytes, expected fewer than the {before:,} "
+            f"of the model: {remedy}"
         )
     return CompressedProgram(small, CompressReport(reports, before, after, source=program.facts))
 
@@ -81,8 +81,8 @@ def _without_lookups(tables: Iterable[FoundTable]) -> str:
     linear = sorted((table for table in tables if not table.reason), key=lambda table: -table.weight.numel())
     names = ", ".join(repr(table.name) for table in linear[:_LARGEST]) or "none"
     return (
-        "there is no nn.Embedding or nn.EmbeddingBag; where rows are looked up otherwise, edge_embed.save the model "
-        f"and compress the file. An nn.Linear is compressed where it is named; the largest are: {names}"
+        "it has no nn.Embedding or nn.EmbeddingBag; for other lookups, edge_embed.save the model and compress the "
+        f"file. An nn.Linear is compressed only by name; the largest are: {names}"
     )
 
 
@@ -98,7 +98,7 @@ def _check_left(program: Program, tables: Iterable[FoundTable], job: Job) -> Non
         if user.target in CALLS
     }
     if found:
-        shown = "; ".join(f"{name} is {what} already" for name, what in found.items())
+        shown = "; ".join(f"{name} is already {kind}" for name, kind in found.items())
         outputs = [f"--module {table.name}" for table in tables if table.is_output and not table.reason]
         others = f", or compress its output layer too: {', '.join(outputs)}" if outputs else ""
         raise BadInputError(

@@ -148,15 +148,15 @@ class Search:
             for ratio in reversed(_RATIOS):
                 trials = trials or self._try_within(int(self._dense_bytes / ratio), self._methods)
             least = min(trials, key=lambda trial: trial.nbytes, default=None)
-            larger = f"; none is smaller than the {self._dense_bytes:,} bytes of the dense table: leave it as it is"
-            smallest = larger if least is None else f"; the smallest takes {least.nbytes:,}: {least}"
-            raise SizeError(f"no setting that was tried takes {goal.nbytes:,} bytes or less{smallest}")
+            larger = f"; none is smaller than the {self._dense_bytes:,} bytes of the dense table: keep it dense"
+            smallest = larger if least is None else f"; the smallest requires {least.nbytes:,}: {least}"
+            raise SizeError(f"no tested setting fits into {goal.nbytes:,} bytes{smallest}")
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
         nearest = ""
         if best is not None:
             below = math.floor(1e4 * best.mean_cosine) / 1e4  # rounded up, it could equal the goal
-            nearest = f"; the nearest has {below:.4f}, at {best.nbytes:,} bytes: {best}"
-        raise ParityError(f"no setting that was tried has a mean cosine of {goal.min_cosine} or more{nearest}")
+            nearest = f"; the best reaches {below:.4f} at {best.nbytes:,} bytes: {best}"
+        raise ParityError(f"no tested setting reaches a mean cosine of {goal.min_cosine}{nearest}")
 
     def _bisect(self, goal: Goal, method: str) -> None:
         """Find the largest ratio at which a method meets the goal; its loss grows with the ratio."""

@@ -88,15 +88,15 @@ def measure(path: Path, most_bytes: int | None = None) -> Extent:
             lines += block.count(b"\n")
             last = block[-1:]
             if size > most:
-                raise BadInputError(f"holds more than {_MOST_EXPANSION} times its compressed size: uncompress it first")
+                raise BadInputError(f"content exceeds {_MOST_EXPANSION} times its compressed size: uncompress it first")
             if most_bytes is not None:
                 _checked(Extent(size, lines), most_bytes)
             if most_bytes is None and _HOLE in block:
-                raise BadInputError(f"line {lines + 1}: is no text, but zeros: fetch it again")
+                raise BadInputError(f"line {lines + 1}: got zeros, expected text: fetch it again")
     return Extent(size, lines + (last != b"\n"))
 
 
 def _checked(extent: Extent, most_bytes: int) -> Extent:
     if extent.num_bytes > most_bytes:
-        raise BadInputError(f"goes on after the {most_bytes:,} bytes that its rows can take: fetch it again")
+        raise BadInputError(f"content exceeds {most_bytes:,} bytes, the maximum for its rows: fetch it again")
     return extent

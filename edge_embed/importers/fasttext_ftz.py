@@ -45,7 +45,7 @@ def read_ftz(model: FastTextModel, reading: Reading = AS_IT_SHOWS) -> PackedVect
     has_norms, num_rows, num_columns, num_codes = file.numbers(_MATRIX)
     model.check_matrix(num_rows, num_columns)
     if num_codes < num_rows or num_codes % num_rows:
-        raise damaged(f"{num_codes} codes for {num_rows} rows, expected as many for each")
+        raise damaged(f"got {num_codes} codes for {num_rows} rows, expected a multiple of the rows")
     num_groups = num_codes // num_rows
     codes = file.array("u1", num_codes, f"a matrix of {num_codes} codes").reshape(num_rows, num_groups)
     values = _centroids(file, num_columns, num_groups)
@@ -69,12 +69,12 @@ def _centroids(file: FastTextFile, num_columns: int, num_groups: int) -> NDArray
     last = num_columns - (num_groups - 1) * step
     if got != (num_columns, num_groups, step, last) or not 0 < last <= step:
         raise damaged(
-            f"a quantiser of {got[0]} columns in {got[1]} groups of {step}, the last of {got[3]}, expected one of "
+            f"got a quantiser of {got[0]} columns in {got[1]} groups of {step}, the last of {got[3]}, expected "
             f"{num_columns} columns in {num_groups} groups"
         )
     stored = file.array("<f4", num_columns * _CODES, f"a list of the centroids of {num_columns} columns")
     if not np.isfinite(stored).all():
-        raise damaged("a centroid holds NaN or an infinity")
+        raise damaged("a centroid contains NaN or an infinity")
     width = min(step, num_columns)  # a single group may be declared wider than the matrix
     values = np.zeros((num_groups, _CODES, width), np.float32)
     wide = (num_groups - 1) * _CODES * width

@@ -25,12 +25,12 @@ def _output(model: FastTextModel) -> Iterator[LeftOut]:
         if rest:
             yield LeftOut("output layer", f"of training (loss {training.loss})", None, rest)
         return
-    of = f"of a classifier of {training.num_labels:,} labels, loss {training.loss}: the model gives vectors, no labels"
+    of = f"of a classifier of {training.num_labels:,} labels, loss {training.loss}: the model returns only vectors"
     yield LeftOut("output layer", of, training.num_labels, rest)
     yield LeftOut("labels", "names and counts", training.num_labels, training.label_bytes)
     if training.loss == "hs":
         nodes = max(0, training.num_labels - 1)
-        yield LeftOut("hierarchy", "a tree over the labels, made of their counts", nodes, nodes * _NODE_BYTES)
+        yield LeftOut("hierarchy", "a tree over the labels, built from their counts", nodes, nodes * _NODE_BYTES)
 
 
 def _ngrams(model: FastTextModel, num_columns: int) -> Iterator[LeftOut]:
@@ -44,7 +44,7 @@ def _ngrams(model: FastTextModel, num_columns: int) -> Iterator[LeftOut]:
     of = f"n-grams of {' and of '.join(kinds)}"
     if model.is_quantised:  # the table contains the rows of buckets
         nbytes = max(0, training.num_pruned) * PRUNED.size
-        yield LeftOut("n-gram map", f"from {of} to rows behind those of the words", buckets, nbytes)
+        yield LeftOut("n-gram map", f"from {of} to the rows after those of the words", buckets, nbytes)
     else:
         nbytes = 4 * buckets * num_columns
-        yield LeftOut("n-gram buckets", f"rows of {of}, for words that are not in the dictionary", buckets, nbytes)
+        yield LeftOut("n-gram buckets", f"rows of {of}, for words outside the dictionary", buckets, nbytes)

@@ -93,7 +93,7 @@ class FastTextModel:
         if (num_rows, num_columns) != (self.num_rows, self.num_columns):
             buckets = self.num_rows - len(self.words)
             raise damaged(
-                f"a matrix of {num_rows} rows of {num_columns}, expected {len(self.words)} + {buckets} rows of "
+                f"got a matrix of {num_rows} rows of {num_columns}, expected {len(self.words)} + {buckets} rows of "
                 f"{self.num_columns}"
             )
 
@@ -113,11 +113,11 @@ def read_model(path: Path) -> FastTextModel:
     words, label_bytes, num_labels, num_pruned = _dictionary(file)
     (is_quantised,) = file.numbers(_FLAG)
     if num_pruned >= 0 and not is_quantised:
-        raise damaged("its n-grams are pruned, as of quantised models only")
+        raise damaged("its n-grams are pruned, expected for quantised models only")
     if min(num_buckets, shortest, longest) < 0 or longest > _MOST_CHARACTERS or (longest > 0 and not num_buckets):
-        raise damaged(f"n-grams of {shortest} to {longest} characters in {num_buckets} buckets")
+        raise damaged(f"got n-grams of {shortest} to {longest} characters in {num_buckets} buckets")
     if not 1 <= dim <= MAX_COLUMNS:
-        raise damaged(f"rows of {dim} numbers, expected 1 to {MAX_COLUMNS}")
+        raise damaged(f"got rows of {dim} numbers, expected 1 to {MAX_COLUMNS}")
     num_rows = len(words) + (num_buckets if num_pruned < 0 else num_pruned)
     ngrams = NgramOptions(shortest, longest, num_buckets)
     training = Training(
@@ -130,7 +130,7 @@ def _dictionary(file: FastTextFile) -> tuple[list[bytes], int, int, int]:
     """Return words, bytes and number of labels, and the number of remaining buckets, -1 for all."""
     num_entries, num_words, num_labels, _, num_pruned = file.numbers(_COUNTS)
     if not 0 < num_words <= num_entries == num_words + num_labels:
-        raise damaged(f"{num_entries} entries, of which {num_words} are words and {num_labels} labels")
+        raise damaged(f"got {num_entries} entries, expected the sum of {num_words} words and {num_labels} labels")
     if num_entries * (1 + _ENTRY.size) > file.left:
         raise damaged(f"{num_entries} entries do not fit into the file")
     words = []
@@ -141,7 +141,7 @@ def _dictionary(file: FastTextFile) -> tuple[list[bytes], int, int, int]:
             raise damaged(f"entry {entry + 1} of the dictionary has no end")
         _, is_label = file.numbers(_ENTRY)
         if is_label != (entry >= num_words):
-            raise damaged(f"entry {entry + 1} of {num_words} words and {num_labels} labels is of kind {is_label}")
+            raise damaged(f"entry {entry + 1} of {num_words} words and {num_labels} labels has kind {is_label}")
         if is_label:
             label_bytes += len(name) + 1 + _ENTRY.size
         else:

@@ -26,9 +26,9 @@ def folder_left_out(folder: Path) -> tuple[LeftOut, ...]:
 def _tokenizer(folder: Path) -> Iterator[LeftOut]:
     files = [folder / name for name in _TOKENIZERS if (folder / name).is_file()]
     if files:
-        remedy = "keep it beside the file that is written"
+        remedy = "keep it beside the output file"
         if (folder / "tokenizer.json").is_file():
-            remedy += ", or put it into an ONNX file: export --tokenizer tokenizer.json"
+            remedy += ", or include it in an ONNX file: export --tokenizer tokenizer.json"
         names = ", ".join(file.name for file in files)
         yield LeftOut("tokenizer", f"{names}: {remedy}", nbytes=sum(file.stat().st_size for file in files))
 
@@ -43,4 +43,4 @@ def _steps(folder: Path) -> Iterator[LeftOut]:
     names = [str(step.get("type", "")).rpartition(".")[2][:40] for step in behind if isinstance(step, dict)]
     if names:
         shown = ", ".join(names[:_SHOWN])
-        yield LeftOut(shown, f"of sentence-transformers ({_MODULES}): the outputs are those of the model before it")
+        yield LeftOut(shown, f"of sentence-transformers ({_MODULES}): outputs are those of the model before this step")

@@ -30,7 +30,7 @@ _MOST_EXPANSION = 100  # numbers of tables compress by less than a factor of two
 _SMALL = 64 << 20
 _FLOATS = ("f2", "f4", "f8")
 _LISTED = 20
-_NAMED = "name one with --module NAME, which compress takes"
+_NAMED = "name it with compress --module NAME"
 _ENCRYPTED = 1
 
 
@@ -69,8 +69,7 @@ def read_npy(path: Path) -> Vectors:
         content = mapped(file)
     if header.num_bytes + header.array_bytes != size:
         raise BadInputError(
-            f"says {header.spelled()}, which takes {header.array_bytes} bytes, but has {size - header.num_bytes}: "
-            "fetch it again"
+            f"got {size - header.num_bytes} bytes, expected {header.array_bytes} for {header.spelled()}: fetch it again"
         )
     order: Literal["F", "C"] = "F" if header.is_fortran else "C"
     array: NDArray[Any] = np.ndarray(header.shape, header.dtype, content, header.num_bytes, order=order)
@@ -101,7 +100,8 @@ def read_npz(path: Path, tables: Collection[str]) -> Vectors:
                 content = bytearray(header.array_bytes)
                 filled = _fill(file, content)
                 if filled != len(content) or file.read(1):
-                    raise BadInputError(f"{name}: has not the {len(content)} bytes of {header.spelled()}")
+                    got = f"{filled} bytes" if filled < len(content) else "more bytes"
+                    raise BadInputError(f"{name}: got {got}, expected {len(content)} for {header.spelled()}")
     except BadInputError:
         raise
     except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
@@ -134,11 +134,11 @@ def _header(file: IO[bytes], size: int) -> _Header:
     start = file.read(8)
     length = _LENGTHS.get(start[6]) if len(start) == 8 and start.startswith(MAGIC) else None
     if length is None:
-        raise BadInputError("is damaged, or an array of a later numpy: save it again with numpy.save")
+        raise BadInputError("is damaged, or written by a later numpy: save it again with numpy.save")
     stored = file.read(length.size)
     num_bytes = length.unpack(stored)[0] if len(stored) == length.size else size
     if num_bytes > min(size, _LARGEST_HEADER):
-        raise BadInputError("is damaged: its header does not fit into it: fetch it again")
+        raise BadInputError("is damaged: its header exceeds the file: fetch it again")
     try:
         described = ast.literal_eval(file.read(num_bytes).decode("latin-1").strip())
         dtype, shape, is_fortran = (described[key] for key in ("descr", "shape", "fortran_order"))
@@ -148,7 +148,7 @@ def _header(file: IO[bytes], size: int) -> _Header:
         return _Header(8 + length.size + num_bytes, np.dtype(dtype), sizes, bool(is_fortran))
     except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError) as error:
         raise BadInputError(
-            f"its header says no array of numbers ({error!s:.80}), expected a matrix of floats: save one with "
+            f"its header describes no array of numbers ({error!s:.80}), expected a matrix of floats: save one with "
             "numpy.save"
         ) from error
 
@@ -177,10 +177,13 @@ def _check(header: _Header, place: str) -> None:
 def _check_member(header: _Header, member: zipfile.ZipInfo, name: str) -> None:
     """Raise for sizes that differ from those in the archive."""
     if header.num_bytes + header.array_bytes != member.file_size:
-        raise BadInputError(f"{name}: says {header.spelled()}, but has {member.file_size} bytes: fetch it again")
+        raise BadInputError(
+            f"{name}: got {member.file_size} bytes, expected {header.num_bytes + header.array_bytes} for a file of "
+            f"{header.spelled()}: fetch it again"
+        )
     if member.file_size > max(_MOST_EXPANSION * member.compress_size, _SMALL):
         raise BadInputError(
-            f"{name}: takes more than {_MOST_EXPANSION} times its compressed size: save it with numpy.save"
+            f"{name}: content exceeds {_MOST_EXPANSION} times its compressed size: save it with numpy.save"
         )
 
 
@@ -188,10 +191,10 @@ def _chosen(headers: dict[str, _Header], tables: Collection[str]) -> str:
     found = [name for name, header in headers.items() if header.is_table]
     shown = ", ".join(f"{name:.80}" for name in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
     if not found:
-        raise BadInputError(f"has no matrix of floats among {len(headers)} arrays: expected a table of vectors [n, d]")
+        raise BadInputError(f"got no matrix of floats among {len(headers)} arrays, expected a table of vectors [n, d]")
     if not tables and len(found) > 1:
-        raise BadInputError(f"has {len(found)} matrices: {_NAMED}: {shown}")
+        raise BadInputError(f"got {len(found)} matrices, expected one: {_NAMED}: {shown}")
     name, *others = tables or found
     if others or name not in found:
-        raise BadInputError(f"got {', '.join(tables):.200}, expected the name of one matrix: there are {shown}")
+        raise BadInputError(f"got {', '.join(tables):.200}, expected the name of one matrix among {shown}")
     return name

@@ -61,7 +61,7 @@ def read_model2vec(path: Path) -> Vectors:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError) as error:
-        raise BadInputError(f"is damaged or no safetensors file: {error!s:.300}") from error
+        raise BadInputError(f"is damaged or not a safetensors file: {error!s:.300}") from error
     (key,) = (key for key in KEYS if key in tensors)
     tokens = _tokens(path.parent / _TOKENIZER)
     stored = tensors.pop(key)
@@ -83,7 +83,7 @@ def _unfolded(table: Tensor, num_tokens: int, weights: Tensor | None = None, map
     if mapping is not None:
         table = _mapped(table, mapping)
     if len(table) != num_tokens:
-        raise BadInputError(f"got {len(table)} rows, but {num_tokens} tokens in the tokenizer beside them: they differ")
+        raise BadInputError(f"got {len(table)} rows, expected {num_tokens}, one for each token of the tokenizer")
     return table if weights is None else table * weights.to(table.dtype)[:, None]
 
 
@@ -92,7 +92,7 @@ def _mapped(table: Tensor, mapping: Tensor) -> Tensor:
     if len(mapping) > most:
         raise BadInputError(f"mapping: got {len(mapping)} tokens for {rows} rows, expected at most {most}")
     if mapping.dtype not in _INTEGERS or mapping.min() < 0 or mapping.max() >= rows:
-        raise BadInputError(f"mapping: expected whole numbers from 0 to {rows - 1}")
+        raise BadInputError(f"mapping: expected integers from 0 to {rows - 1}")
     return table[mapping.long()]
 
 
@@ -101,7 +101,7 @@ def _tokens(path: Path) -> list[str]:
     library = _tokenizer(path)
     by_id = {number: token for token, number in library.get_vocab(with_added_tokens=True).items()}
     if not by_id or sorted(by_id) != list(range(len(by_id))):
-        raise BadInputError(f"{path.name}: got {len(by_id)} tokens, expected some, with ids from 0 on without a gap")
+        raise BadInputError(f"{path.name}: got {len(by_id)} tokens, expected at least one, with consecutive ids from 0")
     return [by_id[number] for number in range(len(by_id))]
 
 

@@ -52,15 +52,15 @@ def load_foreign(
     with located(str(path)):
         if is_transformers_folder(path):
             if inputs:
-                raise BadInputError("is a model of transformers, whose inputs are known: leave --input away")
+                raise BadInputError("got --input for a transformers model, whose inputs are known: leave it out")
             return read_transformers(path)
         reader = _reader(path, tables, reading)
         if reader is None:
             return None
         if inputs:
             raise BadInputError(
-                "is a file of vectors, whose input is ids: leave --input away; or, for the weights of a model, "
-                "--model package.module:function makes it"
+                "got --input for a file of vectors, whose input is ids: leave it out; for the weights of a model, give "
+                "--model package.module:function"
             )
         return program_of(_finished(reader(), reading))
 
@@ -69,10 +69,10 @@ def _finished(vectors: Vectors | PackedVectors, reading: Reading) -> Vectors | P
     """Return vectors with the tokens of another file, if requested."""
     if reading.tokens_from is not None:
         if isinstance(vectors, PackedVectors):
-            raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out")
+            raise BadInputError("--tokens-from: got it for vectors that contain tokens: leave it out")
         return with_tokens(vectors, reading.tokens_from, reading.encoding_errors)
     if reading.has_tokens and vectors.tokens is None:
-        raise BadInputError("--tokens: has no tokens, expected them before each row, or --tokens-from FILE")
+        raise BadInputError("--tokens: got rows without tokens, expected one before each row: give --tokens-from FILE")
     remark = tokens_beside(vectors) if isinstance(vectors, Vectors) else ""
     if not remark:
         return vectors

@@ -22,7 +22,7 @@ def decoded(token: bytes, place: str, errors: EncodingErrors = "strict") -> str 
     if not token:
         if errors == "skip":
             return None
-        raise BadInputError(f"{place}: its token is empty: mend it, or leave the row out with {_SKIP}")
+        raise BadInputError(f"{place}: its token is empty: correct it, or leave the row out with {_SKIP}")
     if len(token) > MAX_TOKEN_BYTES:
         raise BadInputError(f"{place}: got a token of {len(token)} bytes, expected at most {MAX_TOKEN_BYTES}")
     try:

@@ -33,7 +33,7 @@ def read_safetensors(path: Path, tables: Collection[str]) -> Vectors:
             key = _chosen(found, tables)
             table = file.get_tensor(key)
     except (SafetensorError, OSError) as error:
-        raise BadInputError(f"is damaged or no safetensors file: {error!s:.300}") from error
+        raise BadInputError(f"is damaged or not a safetensors file: {error!s:.300}") from error
     check_finite(table, lambda row: f"{key}, row {row}")
     return Vectors(table, None, table_name(key), path)
 
@@ -45,9 +45,7 @@ def table_name(key: str) -> str:
 
 def _check_metadata(metadata: dict[str, str]) -> None:
     if _PACKED in metadata:
-        raise BadInputError(
-            "holds packed tables, which are compressed already: give the model that they are of (edge_embed.save)"
-        )
+        raise BadInputError("contains packed tables, which are already compressed: give their model (edge_embed.save)")
 
 
 def _found(file: Any) -> dict[str, str]:
@@ -67,8 +65,8 @@ def _check_any(found: dict[str, str], file: Any) -> None:
     stored = {key: file.get_slice(key) for key in list(file.keys())[:_LISTED]}
     shown = ", ".join(f"{key:.80} ({one.get_dtype()} {one.get_shape()})" for key, one in stored.items())
     raise BadInputError(
-        f"has no tensor of two dimensions in {', '.join(_TYPES)}: expected a table of vectors, got {shown or 'none'}; "
-        "save the table as float32"
+        f"got {shown or 'no tensors'}, expected a tensor of two dimensions in {', '.join(_TYPES)}: save the table as "
+        "float32"
     )
 
 
@@ -76,10 +74,10 @@ def _chosen(found: dict[str, str], tables: Collection[str]) -> str:
     shown = ", ".join(list(found)[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
     if not tables and len(found) > 1:
         raise BadInputError(
-            f"has {len(found)} tables, expected the name of one (--module NAME of compress and bench): {shown}; or, "
-            "for all weights of a model, --model package.module:function, which makes it"
+            f"got {len(found)} tables, expected the name of one (--module NAME of compress and bench): {shown}; for "
+            "all weights of a model, give --model package.module:function"
         )
     name, *others = tables or found
     if others or name not in found:
-        raise BadInputError(f"got {', '.join(tables):.200}, expected the name of one table: there are {shown}")
+        raise BadInputError(f"got {', '.join(tables):.200}, expected the name of one table among {shown}")
     return found[name]

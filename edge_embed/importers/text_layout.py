@@ -23,8 +23,8 @@ _SAMPLE = 100  # lines
 _NAMES = frozenset(b"token word label name term item id key index node entity".split())
 _QUOTED = re.compile(rb'\s*"(?:[^"]|"")*"(?=\s*[,;])')
 _WHICH = (
-    "every row begins with a whole number, which may be its token or a part of its numbers: --no-tokens takes it for a "
-    "number, --tokens for a token"
+    "every row begins with an integer, which may be a token or a number of the row: give --tokens if it is a token, "
+    "--no-tokens if it is a number"
 )
 
 
@@ -97,7 +97,7 @@ def layout_of(path: Path, start: bytes, num_lines: int, reading: Reading) -> Lay
     has_tokens, remark = _has_tokens(path, rows, columns, names, separator, before, reading)
     remarks = [remark] if remark else []
     if before and header is None:
-        remarks.append(f"lines 1 to {before}: left out, no row" if before > 1 else "line 1: names of columns, no row")
+        remarks.append(f"lines 1 to {before}: left out, not rows" if before > 1 else "line 1: column names, not a row")
     num_columns = columns if columns is not None else width - has_tokens
     insists = reading.has_tokens is True
     return Layout(separator, before + 1, declared, num_columns, has_tokens, insists, tuple(remarks))
@@ -116,8 +116,8 @@ def _has_tokens(
     if reading.has_tokens is not None:
         return reading.has_tokens, ""
     without = (
-        f"a matrix without tokens: each row is {len(rows[0])} numbers (--tokens takes the first for a token)"
-        if (rows)
+        f"a matrix without tokens: each row has {len(rows[0])} numbers (--tokens reads the first as a token)"
+        if rows
         else ""
     )
     firsts = [row[0] for row in rows]

@@ -21,13 +21,13 @@ def with_tokens(vectors: Vectors, tokens_from: Path, errors: EncodingErrors) -> 
         BadInputError: the vectors have tokens, or the file does not have one different token for each row.
     """
     if vectors.tokens is not None:
-        raise BadInputError("--tokens-from: got it for vectors with tokens of their own: leave it out, or --no-tokens")
+        raise BadInputError("--tokens-from: got it for vectors that contain tokens: leave it out, or give --no-tokens")
     with located(str(tokens_from)):
         tokens = _tokens(tokens_from, len(vectors.table), errors)
         if len(set(tokens)) < len(tokens):
             seen: set[str] = set()
             again = next(token for token in tokens if token in seen or seen.add(token))  # type: ignore[func-returns-value]
-            raise BadInputError(f"has {again!r:.80} for two rows, expected a token for each: make them different")
+            raise BadInputError(f"got {again!r:.80} for two rows, expected different tokens: rename one of them")
     return replace(vectors, tokens=tokens)
 
 
@@ -35,14 +35,16 @@ def tokens_beside(vectors: Vectors) -> str:
     """Return the remark that an embedding projector's file beside the vectors may have tokens, or an empty string."""
     beside = vectors.source.parent / _BESIDE
     there = vectors.tokens is None and vectors.source.suffix == ".tsv" and beside.is_file()
-    return f"tokens may be in {beside.name} beside it: --tokens-from {beside}" if there else ""
+    return f"tokens may be in {beside.name} beside it: give --tokens-from {beside}" if there else ""
 
 
 def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
     try:
         size = path.stat().st_size
         if not path.is_file() or size > _LARGEST:
-            raise BadInputError(f"is no file of at most {_LARGEST} bytes, expected the tokens of {num_rows} rows")
+            raise BadInputError(
+                f"is not a regular file of at most {_LARGEST} bytes, expected the tokens of {num_rows} rows"
+            )
         content = path.read_bytes()
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
@@ -52,7 +54,9 @@ def _tokens(path: Path, num_rows: int, errors: EncodingErrors) -> list[str]:
         raise BadInputError(f"is not UTF-8 ({error!s:.100}): write it in UTF-8") from error
     tokens = _of_json(text) if text[:1] in ("{", "[") and path.suffix == ".json" else _of_lines(text, num_rows)
     if len(tokens) != num_rows:
-        raise BadInputError(f"has {len(tokens)} tokens for {num_rows} rows: they do not belong together")
+        raise BadInputError(
+            f"got {len(tokens)} tokens, expected {num_rows}, one for each row: give the file of these vectors"
+        )
     for row, token in enumerate(tokens):
         if not token or len(token) > MAX_TOKEN_BYTES:
             raise BadInputError(f"row {row + 1}: got {len(token)} characters, expected 1 to {MAX_TOKEN_BYTES}")
@@ -75,11 +79,11 @@ def _of_json(text: str) -> list[str]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"is no JSON ({error!s:.100})") from error
+        raise BadInputError(f"is not JSON ({error!s:.100})") from error
     if isinstance(content, dict):
         by_row = {row: token for token, row in content.items() if type(row) is int}
         if sorted(by_row) != list(range(len(content))):
-            raise BadInputError("expected the row of each token, from 0 on without a gap")
+            raise BadInputError("expected the row of each token, consecutive from 0")
         return [by_row[row] for row in range(len(content))]
     if not isinstance(content, list) or not all(isinstance(token, str) for token in content):
         raise BadInputError("expected a list of tokens, or a mapping from tokens to rows")

@@ -34,7 +34,7 @@ _DIMENSIONS = {  # inputs that a model may have; it runs without other ones
     "decoder_input_ids": ("batch", "decoder_sequence"),
 }
 _AGAIN = "save the whole model with its save_pretrained"
-_OWN = "make the module yourself, and give it to edge_embed.save"
+_OWN = "create the module and pass it to edge_embed.save"
 _INSTALL = 'pip install "edge-embed[transformers]"'
 
 
@@ -54,7 +54,7 @@ def read_transformers(folder: Path) -> Program:
     model = load_model(folder)
     accepted = inspect.signature(model.forward).parameters
     if _IDS not in accepted:
-        raise BadInputError(f"{type(model).__name__} takes no {_IDS}, expected a model of text: {_OWN}")
+        raise BadInputError(f"{type(model).__name__} has no input {_IDS}, expected a text model: {_OWN}")
     examples = {name: example for name, example in _examples(model).items() if name in accepted}
     names = {name: dict(enumerate(_DIMENSIONS[name])) for name in examples}
     dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in names.items()}
@@ -79,12 +79,14 @@ def load_model(folder: Path) -> nn.Module:
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
     if not any(folder.glob("*.safetensors")):
-        raise BadInputError(f"has no .safetensors file, and others, which may run code, are not read: {_AGAIN}")
+        raise BadInputError(f"has no .safetensors file; other files may run code and are not read: {_AGAIN}")
     stored = check_files(folder)
     with silence(), _refused(), bounded(stored):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if getattr(config, "quantization_config", None) is not None:
-            raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: take the model as it was before")
+            raise BadInputError(
+                f"{_CONFIG}: got quantised weights, expected floats: give the model before quantisation"
+            )
         model, loaded = _class_of(transformers, config).from_pretrained(
             folder,
             config=config,
@@ -113,8 +115,8 @@ def _class_of(transformers: Any, config: Any) -> Any:
         raise BadInputError(f"{_CONFIG}: architectures: got {config.architectures!r:.100}, expected a list of names")
     found = getattr(transformers, name, None)
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
-        expected = f"expected one of transformers {transformers.__version__}"
-        raise BadInputError(f"{_CONFIG}: got a model of the class {name:.100}, {expected}: {_OWN}")
+        expected = f"expected a class of transformers {transformers.__version__}"
+        raise BadInputError(f"{_CONFIG}: got the model class {name:.100}, {expected}: {_OWN}")
     return found
 
 
@@ -123,9 +125,9 @@ def _check_loaded(folder: Path, name: str, loaded: Mapping[str, Any]) -> None:
     for key, got, expected in sorted(loaded["mismatched_keys"]):
         raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
     if lacking := sorted(loaded["missing_keys"]):
-        raise BadInputError(f"has no numbers for {_listed(lacking)}: {_AGAIN}")
+        raise BadInputError(f"weights are missing: {_listed(lacking)}: {_AGAIN}")
     if unused := sorted(loaded["unexpected_keys"]):
-        _LOG.warning("%s: %s has no place for %s, which are left out", folder, name, _listed(unused))
+        _LOG.warning("%s: %s does not use %s, which are left out", folder, name, _listed(unused))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -156,6 +158,4 @@ def _refused() -> Iterator[None]:
         raise
     except Exception as error:  # also of its dependencies
         reason = f"{type(error).__name__}: {' '.join(str(error).split()):.400}"
-        raise BadInputError(
-            f"transformers cannot load it ({reason}): look at its files, {_AGAIN}, or {_OWN}"
-        ) from error
+        raise BadInputError(f"transformers cannot load it ({reason}): check its files, {_AGAIN}, or {_OWN}") from error

@@ -70,7 +70,7 @@ def check_files(folder: Path) -> Stored:
     for name in sorted(set(_shards(content[_INDEX]))) if _INDEX in content else ():
         path = path_beside(folder, name, "shard", *roots)
         if not os.path.isfile(path) and not is_whole:
-            raise BadInputError(f"{_INDEX}: there is no shard {name:.200}: fetch it, or save the model again")
+            raise BadInputError(f"{_INDEX}: shard {name:.200} is missing: fetch it, or save the model again")
     shapes = [shape for path in sorted(folder.glob("*.safetensors")) for shape in _shapes(path)]
     stored = Stored(len(shapes), sum(map(prod, shapes)), max((size for shape in shapes for size in shape), default=0))
     with located(_CONFIG):
@@ -97,7 +97,7 @@ def bounded(stored: Stored) -> Iterator[None]:
             counted[what] += number
             if counted[what] > most[what]:
                 raise BadInputError(
-                    f"{_CONFIG}: makes a model of more than {most[what]:,} {what}, but the files beside it have "
+                    f"{_CONFIG}: describes a model of more than {most[what]:,} {what}, but its files contain "
                     f"{stored.tensors:,} weights of {stored.numbers:,} numbers: they do not belong together"
                 )
 
@@ -143,8 +143,8 @@ def _check_counts(config: dict[str, Any], stored: Stored) -> None:
         most = _ALWAYS + _MOST_TIMES * (stored.tensors if repeated else max(stored.tensors, stored.largest))
         if value > most:
             raise BadInputError(
-                f"{key:.80}: got {value}, but the files beside it have {stored.tensors} weights with at most "
-                f"{stored.largest} rows or columns, expected at most {most}: they do not belong together"
+                f"{key:.80}: got {value}, expected at most {most} for {stored.tensors} weights with at most "
+                f"{stored.largest} rows or columns: the files do not belong together"
             )
 
 

@@ -39,8 +39,8 @@ def read_word2vec_binary(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
         least = num_rows * (2 + width)
         if least > extent.num_bytes - len(header):
             raise BadInputError(
-                f"says {num_rows} rows of {num_columns} numbers, which take {least} bytes or more, but has "
-                f"{extent.num_bytes - len(header)}: fetch it again"
+                f"got {extent.num_bytes - len(header)} bytes, expected at least {least} for {num_rows} rows of "
+                f"{num_columns} numbers: fetch it again"
             )
         table = np.empty((num_rows, num_columns), np.float32)
         tokens = []
@@ -64,12 +64,12 @@ def _records(stream: IO[bytes], table: NDArray[np.float32]) -> Iterator[bytes]:
             space = _end_of_token(buffer, row)
         begin = space + 1
         if begin + width > len(buffer):
-            raise BadInputError(f"row {row + 1}: the file ends in it, {num_rows} rows are expected: fetch it again")
+            raise BadInputError(f"row {row + 1}: the file ends inside it, expected {num_rows} rows: fetch it again")
         table[row] = np.frombuffer(buffer, _NUMBER, num_columns, begin)
         yield buffer[at:space]
         at = begin + width
     if (buffer[at:] + stream.read(BLOCK)).strip(b"\n"):
-        raise BadInputError(f"goes on after the {num_rows} rows that it says it has: fetch it again")
+        raise BadInputError(f"got more bytes after row {num_rows}, expected {num_rows} rows: fetch it again")
 
 
 def _check_token(row: int, token: bytes, numbers: NDArray[np.float32]) -> None:
@@ -81,7 +81,7 @@ def _check_token(row: int, token: bytes, numbers: NDArray[np.float32]) -> None:
     if is_text(token) or not (any(byte < _SPACE for byte in token) or (np.abs(numbers) > _LARGE).any()):
         return
     raise BadInputError(
-        f"row {row + 1}: begins inside the numbers of row {row}: a token has a space in it, or numbers are no float32: "
+        f"row {row + 1}: begins inside the numbers of row {row}: a token contains a space, or numbers are not float32: "
         "write the vectors as text, or spaces in tokens as _"
     )
 
@@ -92,6 +92,6 @@ def _end_of_token(buffer: bytes, row: int) -> int:
     if space < 0:
         raise BadInputError(
             f"row {row + 1}: has no token of at most {MAX_TOKEN_BYTES} bytes with a space after it: the file is "
-            "damaged, or no word2vec file"
+            "damaged or not a word2vec file"
         )
     return space

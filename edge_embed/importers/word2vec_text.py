@@ -20,7 +20,7 @@ from edge_embed.importers.word_vectors import Vectors, check_finite, plain_vecto
 
 _MOST_DIGITS = 32  # of a number in a line, with its space
 _MAX_LINE_BYTES = MAX_TOKEN_BYTES + _MOST_DIGITS * MAX_COLUMNS
-_AGAIN = "fetch it again, or take the line off if all rows are there"
+_AGAIN = "fetch it again, or remove the line if all rows are present"
 
 Rows = tuple[list[bytes], NDArray[np.float32]]
 
@@ -42,7 +42,7 @@ def read_word2vec_text(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
     most = min(extent.num_lines, (extent.num_bytes + 1) // shortest)
     if declared is not None and declared > most:
         raise BadInputError(
-            f"line 1: says {declared} rows of {num_columns} numbers, the file has room for {most}: {_AGAIN}"
+            f"line 1: declares {declared} rows of {num_columns} numbers, the file has room for {most}: {_AGAIN}"
         )
     table = np.empty((most, num_columns), np.float32)
     tokens: list[str | None] = []
@@ -53,7 +53,7 @@ def read_word2vec_text(path: Path, reading: Reading = AS_IT_SHOWS) -> Vectors:
         table[num_rows : num_rows + len(lines)] = numbers
         num_rows += len(lines)
     if declared not in (None, num_rows):
-        raise BadInputError(f"line 1: says {declared} rows, the file has {num_rows}: {_AGAIN}")
+        raise BadInputError(f"line 1: declares {declared} rows, the file has {num_rows}: {_AGAIN}")
     table = table[:num_rows]
     if not layout.has_tokens:
         return plain_vectors(table, path, layout.remarks)
@@ -85,7 +85,7 @@ def _lines(stream: IO[bytes], number: int) -> list[bytes]:
     rest = stream.readline(_MAX_LINE_BYTES) if block[-1:] not in (b"", b"\n") else b""
     lines = (block + rest).split(b"\n")
     if len(rest) == _MAX_LINE_BYTES:
-        raise BadInputError(f"line {number + len(lines) - 1}: is longer than {_MAX_LINE_BYTES} bytes")
+        raise BadInputError(f"line {number + len(lines) - 1}: exceeds {_MAX_LINE_BYTES} bytes")
     return lines if lines[-1] else lines[:-1]
 
 

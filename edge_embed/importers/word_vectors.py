@@ -95,11 +95,11 @@ def unique_vectors(
         if token is not None:
             rows.setdefault(token, row)
     if not rows:
-        raise BadInputError("no row is left: all tokens are empty or no UTF-8")
+        raise BadInputError("no row is left: all tokens are empty or not UTF-8")
     left_out = []
     broken = sum(token is None for token in tokens)
     if broken:
-        left_out.append(LeftOut("rows", "their tokens are empty or no UTF-8", broken))
+        left_out.append(LeftOut("rows", "their tokens are empty or not UTF-8", broken))
     if len(rows) + broken < len(tokens):
         left_out.append(_repeated(rows, tokens, source, reading))
     if left_out:
@@ -118,11 +118,11 @@ def _repeated(rows: Mapping[str, int], tokens: Sequence[str | None], source: Pat
     shown = ", ".join(f"{token!r:.80}" for token in again[:_SHOWN]) + (", ..." if len(again) > _SHOWN else "")
     if len(again) > max(_FEW, len(tokens) // _FEW_OF) and not reading.drop_duplicates:
         raise BadInputError(
-            f"{len(again)} of {len(tokens)} rows have tokens that came before: {shown}: --drop-duplicates leaves them "
-            "out; if rows begin with no token, --no-tokens"
+            f"{len(again)} of {len(tokens)} rows repeat earlier tokens: {shown}: give --drop-duplicates to leave them "
+            "out, or --no-tokens if rows have no tokens"
         )
-    _LOG.warning("%s: %d rows left out, whose tokens have one already: %s", source, len(again), shown)
-    return LeftOut("rows", f"their tokens have one already: {shown}", len(again))
+    _LOG.warning("%s: %d rows left out, which repeat earlier tokens: %s", source, len(again), shown)
+    return LeftOut("rows", f"they repeat earlier tokens: {shown}", len(again))
 
 
 def check_finite(table: NDArray[np.float32] | Tensor, place: Callable[[int], str]) -> None:
@@ -141,6 +141,6 @@ def check_finite(table: NDArray[np.float32] | Tensor, place: Callable[[int], str
         if not sound.all():
             row = start + int(sound.logical_not().nonzero()[0])
             raise BadInputError(
-                f"{place(row)}: holds NaN, an infinity or a number too large for its type, expected finite numbers: "
+                f"{place(row)}: got NaN, an infinity or a number too large for its type, expected finite numbers: "
                 "leave the row out"
             )

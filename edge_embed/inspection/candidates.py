@@ -43,7 +43,7 @@ def note_of(path: Path, found: list[DenseInfo]) -> str:
     names = ", ".join(table.name for table in found)
     packed = sum(table.stored_bytes for table in found) // _RATIO
     return (
-        f"may be tables, by their shapes: {names}. If rows of them are looked up, they take {packed:,} bytes after "
+        f"possible tables by shape: {names}. If the model looks up their rows, they require {packed:,} bytes after "
         f"edge-embed compress {shlex.quote(str(path))} -o small.pt --ratio {_RATIO} --model package.module:function "
         "--input NAME:DTYPE[SIZES]"
     )

@@ -270,7 +270,7 @@ def _probe(library: Path) -> str:
     except Exception as error:  # the runtime's exceptions share no base class
         return f"ONNX Runtime {onnxruntime.__version__} cannot run the kernel of {library}: {error}"
     if rows.tobytes() != table.rows(ids).tobytes():
-        return f"the kernel of {library} gives other rows than the numpy form"
+        return f"the kernel of {library} returns other rows than the packed form"
     return ""
 
 

@@ -45,7 +45,7 @@ def _scaled(
 
 def _shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, value_type: str) -> DPQShape:
     if stored not in (1, num_groups):
-        raise BadInputError(f"got {stored} value tables, expected {num_groups}, or 1 when they are shared")
+        raise BadInputError(f"got {stored} codebooks, expected {num_groups}, or 1 for shared subspaces")
     return DPQShape(int(size[0]), int(size[1]), num_codes, num_groups, stored != num_groups, value_type)
 
 

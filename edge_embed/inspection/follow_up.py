@@ -17,12 +17,12 @@ def nodes_are_gone(model: ModelProto) -> str:
     """Return the warning for a model with our tables and none of our nodes."""
     if any(name.startswith(_OF_ORT) for node in model.graph.node for name in node.output):
         return (
-            f"{NO_NODES}. ONNX Runtime inlined the portable bodies: give quant_pre_process skip_optimization=True; "
-            "save no optimised model, or register the library before"
+            f"{NO_NODES}. ONNX Runtime inlined the portable bodies: pass skip_optimization=True to quant_pre_process; "
+            "save no optimised model, or register the library first"
         )
     return (
         f"{NO_NODES}. A tool inlined the portable bodies, likely onnxscript's optimizer or version converter, or "
-        "onnx.inliner: take the exported file without that step"
+        "onnx.inliner: use the exported file without that step"
     )
 
 
@@ -32,10 +32,10 @@ def bodies_are_gone(model: ModelProto, op_types: Iterable[str]) -> str:
     opset = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), OPSET)
     if opset != OPSET:
         return (
-            f"{what}. Likely onnx.version_converter dropped it on the way from opset {OPSET} to {opset}: take the "
-            "exported file without that step"
+            f"{what}. Likely onnx.version_converter dropped it between opset {OPSET} and {opset}: use the exported "
+            "file without that step"
         )
     return (
-        f"{what}. Likely ONNX Runtime dropped it, saving an optimised model with the library registered: take the "
-        "exported file, which is optimised whenever a session opens it"
+        f"{what}. Likely ONNX Runtime dropped it when it saved an optimised model with the library registered: use the "
+        "exported file, which every session optimises"
     )

@@ -30,7 +30,7 @@ class HashCheck:
         if digest != self.expected[tensor]:
             self.differences.append(
                 f"table {self._table!r}: {tensor} differ: got SHA-256 {digest}, expected "
-                f"{self.expected[tensor]} as the file was written: export it again"
+                f"{self.expected[tensor]} from the time of writing: export it again"
             )
 
     @property

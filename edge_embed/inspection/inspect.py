@@ -68,7 +68,7 @@ def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_S
     if inspector in (_vectors, _folder):
         return inspector(path, verify, reading)
     if reading.given:
-        raise BadInputError(f"{path}: {', '.join(reading.given)}: is for word vectors, and this is none")
+        raise BadInputError(f"{path}: got {', '.join(reading.given)}, which only word vectors support: leave it out")
     return inspector(path, verify)
 
 
@@ -105,7 +105,7 @@ def _inspector(path: Path) -> Inspector:
 def _start_of(path: Path) -> tuple[bytes, int]:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
-            raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
+            raise BadInputError(f"{path}: is not a regular file, {_EXPECTED}")
         if not os.stat(path).st_size:  # also true for files of /proc, whose reading may never end
             return b"", 0
         with path.open("rb") as file:
@@ -174,7 +174,7 @@ def _zip(path: Path, verify: bool) -> FileReport:
         return _program(path, verify)
     if "data.pkl" in names:
         return _torch_save(path, verify)
-    what = kind_in(path) or f"a zip archive, but not of a model ({len(names)} members): {_EXPECTED}"
+    what = kind_in(path) or f"got a zip archive without a model ({len(names)} members), {_EXPECTED}"
     raise BadInputError(f"{path}: {what}")
 
 
@@ -231,9 +231,9 @@ def _vectors(path: Path, verify: bool, reading: Reading) -> FileReport:
     if kind is not None:
         raise BadInputError(f"{path}: {kind}")
     if path.is_dir():
-        raise BadInputError(f"{path}: is no regular file, {_EXPECTED}")
+        raise BadInputError(f"{path}: is not a regular file, {_EXPECTED}")
     start, _ = _start_of(path)
-    raise BadInputError(f"{path}: begins with {start[:8]!r}, which is no file known here: {_EXPECTED}")
+    raise BadInputError(f"{path}: got a file that begins with {start[:8]!r}, {_EXPECTED}")
 
 
 def _onnx(path: Path, verify: bool) -> FileReport:

@@ -74,7 +74,7 @@ class _Inspection:
         self._warn_about_data()
         if self._verify and self._manifest is None:
             self._differences.append(
-                "holds no manifest, so nothing shows that its tables are what was exported: export it again"
+                "manifest is missing, so its tables cannot be compared with the export: export it again"
             )
         initializers = {tensor.name for tensor in self._model.graph.initializer}
         inputs = [value for value in self._model.graph.input if value.name not in initializers]
@@ -140,7 +140,7 @@ class _Inspection:
             if table is None or table.shape is None:
                 table = _as_noted(name, noted, used)
         if table is None or table.shape is None:
-            self._warnings.append(f"table {name!r:.80}: its tensors are no initializers, so it is not listed")
+            self._warnings.append(f"table {name!r:.80}: its tensors are not initializers, so it is not listed")
             return None
         check = HashCheck(name, {} if noted is None else noted.sha256)
         stored = self._stored(table, table.shape, check)
@@ -148,7 +148,7 @@ class _Inspection:
         if self._verify and check.status == "not checked":
             info.hash_status = "no hash"
             if self._manifest is not None:
-                self._differences.append(f"table {name!r:.80}: cannot be compared: no tensor or no hash of it")
+                self._differences.append(f"table {name!r:.80}: cannot be compared: a tensor or its hash is missing")
         info.session_bytes = table.session_bytes
         self._differences += check.differences
         return info
@@ -159,7 +159,7 @@ class _Inspection:
         known = {tensor: spec for tensor, spec in specs.items() if spec is not None}
         if len(known) < len(specs):
             gone = ", ".join(table.initializers[tensor] for tensor in specs.keys() - known.keys())
-            self._warnings.append(f"table {table.name!r:.80}: tensor {gone!r:.80} is gone: a tool replaced it")
+            self._warnings.append(f"table {table.name!r:.80}: tensor {gone!r:.80} is missing: a tool replaced it")
         else:
             with located(f"table {table.name!r:.80}"):
                 check_specs(known, shape)
@@ -173,10 +173,12 @@ class _Inspection:
         if used.shape is not None and got != expected:
             converted = {used.shape.value_type, noted.shape.value_type} == {"float16", "float32"}
             remedy = (
-                "a float16 conversion did it; export the model after model.half()" if converted else "export it again"
+                "a float16 conversion changed it; export the model after model.half()"
+                if converted
+                else "export it again"
             )
             self._differences.append(
-                f"table {used.name!r:.80}: its node has {got}, expected {expected} as the manifest has it: {remedy}"
+                f"table {used.name!r:.80}: its node has {got}, expected {expected} from the manifest: {remedy}"
             )
 
     def _dense(self) -> list[DenseInfo]:
@@ -249,13 +251,12 @@ def _as_noted(name: str, noted: TableEntry, used: OnnxTable | None) -> OnnxTable
 def _properties(model: ModelProto) -> dict[str, str]:
     properties = {item.key: item.value for item in model.metadata_props}
     if len(properties) != len(model.metadata_props):
-        raise BadInputError("holds a metadata key twice: export it again")
+        raise BadInputError("contains a metadata key twice: export it again")
     return properties
 
 
 def _untied(name: str) -> str:
-    what = f"{name} is an output layer of which no rows are looked up"
-    return f"{what}: compress leaves it unless it is named (--module {name})"
+    return f"{name} is an output layer without lookups: compress leaves it unless it is named (--module {name})"
 
 
 def _gathers_rows(node: NodeProto) -> bool:

@@ -14,7 +14,7 @@ from edge_embed.methods import Collected, Parts
 from edge_embed.packed.manifest import FORMAT_VERSION
 from edge_embed.packed.packed_form import TableShape, TensorSpec, Use
 
-_RENAMED = "onnx.compose renamed it: give add_prefix rename_functions=False, and merge_models no prefix"
+_RENAMED = "onnx.compose renamed it: pass rename_functions=False to add_prefix, and no prefix to merge_models"
 
 OPERATORS: Collected[str, tuple[str, NodeSchema, Use]] = Collected(
     lambda: (
@@ -92,7 +92,7 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
 
 def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
-        remedy = _RENAMED if node.op_type.endswith(tuple(OPERATORS)) else "a newer edge-embed may read it"
+        remedy = _RENAMED if node.op_type.endswith(tuple(OPERATORS)) else "try a newer edge-embed"
         raise BadInputError(f"got operator {node.op_type!r:.80}, expected one of {', '.join(OPERATORS)}: {remedy}")
     method, schema, use = OPERATORS[node.op_type]
     attributes = _attributes(node, schema.attribute_names + USES[use].attribute_names)

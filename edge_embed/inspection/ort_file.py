@@ -22,11 +22,11 @@ from edge_embed.packed.stored_names import stored_names
 _MALFORMED = (struct.error, IndexError, AttributeError, TypeError, ValueError, OverflowError)
 _MOST_BYTES = 2**31 - 1  # offsets are signed 32-bit numbers
 _NOTE = (
-    "ORT format, which only ONNX Runtime reads: whether kernels or portable bodies run was decided when it was made. "
-    "validate takes the .onnx file"
+    "ORT format, which only ONNX Runtime reads: its conversion decided whether kernels or portable bodies run. "
+    "validate requires the .onnx file"
 )
-_NOT_VERIFIED = "only tables were compared: of nodes and other weights, which ONNX Runtime rewrites, no hash was noted"
-_SLOW = f"{NO_NODES}. It was converted without the library: give convert_onnx_models_to_ort --custom_op_library"
+_NOT_VERIFIED = "only tables were compared: ONNX Runtime rewrites nodes and other weights, so they have no stored hash"
+_SLOW = f"{NO_NODES}. It was converted without the library: pass --custom_op_library to convert_onnx_models_to_ort"
 _BOUND = "no portable body, the file needs the operator library. It was converted with it; the .onnx file has both"
 
 
@@ -54,7 +54,7 @@ def _report(path: Path, content: bytes, model: Any, verify: bool) -> FileReport:
     stored = {_text(tensor.Name()): tensor for tensor in tensors}
     differences: list[str] = []
     if verify and not entries:
-        differences.append("holds no manifest, so nothing shows that its tables are what was exported")
+        differences.append("manifest is missing, so its tables cannot be compared with the export")
     return FileReport(
         path=str(path),
         kind="ort",

@@ -19,7 +19,7 @@ from edge_embed.program.program import Program, dtype_name
 from edge_embed.program.reader import read_program
 
 _NO_TABLE = (
-    "no compressed table: compress one (edge-embed compress), or train it as DPQEmbedding, ANTEmbedding or TTEmbedding"
+    "no compressed table: compress one (edge-embed compress), or train a DPQEmbedding, ANTEmbedding or TTEmbedding"
 )
 _MALFORMED = (TypeError, ValueError, AttributeError, IndexError, KeyError, OverflowError)
 
@@ -88,7 +88,7 @@ def report_of(program: Program, path: Path, kind: Kind, size: int, verify: bool)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     except _MALFORMED as error:
-        raise BadInputError(f"{path}: damaged: its tables make no sense ({error}); save it again") from error
+        raise BadInputError(f"{path}: damaged: its tables are invalid ({error}); save it again") from error
     return FileReport(
         path=str(path),
         kind=kind,
@@ -146,7 +146,7 @@ def _dense(program: Program) -> tuple[list[DenseInfo], list[str]]:
 
 def _left(used: UsedTables, table: UsedTable) -> str:
     """Return the reason why compress leaves an output layer."""
-    what = f"{table.name} is an output layer of which no rows are looked up"
+    what = f"{table.name} is an output layer without lookups"
     if reason := obstacle(used, table):
         return f"{what}, and cannot be compressed: {reason}"
     return f"{what}: compress leaves it unless it is named (--module {table.name})"

@@ -74,10 +74,10 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
     _print(console, table)
     _line(console, f"system: {report.system}")
     features = report.cpu_features
-    _line(console, f"cpu features: {'not known' if features is None else ', '.join(features) or 'none'}")
+    _line(console, f"cpu features: {'unknown' if features is None else ', '.join(features) or 'none'}")
     library = report.library
     if library is not None:
-        not_run = "DOES NOT RUN" if report.providers else "not run: no ONNX Runtime here"
+        not_run = "DOES NOT RUN" if report.providers else "not run: ONNX Runtime is missing"
         state = "registers and runs" if library.runs else not_run
         _line(console, f"operator library: {library.path}")
         size = f"{_size(library.bytes)} of at most {_size(library.most_bytes)}"
@@ -86,17 +86,17 @@ def render_doctor(report: DoctorReport, console: Console) -> None:
         others = ", ".join(name if runs else f"{name} (not on this processor)" for name, runs in library.isas.items())
         _line(console, f"  instruction set: {library.isa}, of {others}")
     else:
-        _line(console, "operator library: none that fits")
+        _line(console, "operator library: none that can be used")
     training = report.training
     if training.lack is None:
         _line(console, f"training library: {training.path}")
         _line(console, f"  instruction set: {training.isa}")
     else:
-        _line(console, "training library: none; training works without, slower")
+        _line(console, "training library: none; training is slower without it")
         _line(console, f"  {training.lack.what}: {training.lack.remedy}")
     _line(console, f"exported files: opset {report.opset or '?'}, IR version {report.ir_version or '?'}")
     _line(console, f"execution providers: {', '.join(report.providers) or 'none'}")
-    _line(console, f"targets of validate:{'' if report.targets else ' none, they need edge-embed[export]'}")
+    _line(console, f"targets of validate:{'' if report.targets else ' none, install edge-embed[export]'}")
     for target in report.targets:
         state = "; ".join(f"{lack.what}: {lack.remedy}" for lack in target.lacks) or f"ready, {target.evidence}"
         _line(console, f"  {target.name} ({target.what}): {state}")
@@ -132,7 +132,7 @@ def _parts(entry: TableInfo) -> str:
     method = words_of(entry.method)
     made_of = sum(nbytes for tensor, nbytes in entry.inference_bytes.items() if tensor.startswith(method.begin))
     selects = entry.total_inference_bytes - made_of
-    session = f", a session up to {_size(entry.session_bytes)} more" if entry.session_bytes else ""
+    session = f", session memory up to {_size(entry.session_bytes)}" if entry.session_bytes else ""
     return (f"{method.selects} {_size(selects)} + " if selects else "") + f"{method.made_of} {_size(made_of)}{session}"
 
 
@@ -185,7 +185,7 @@ def _torch_save(console: Console, info: TorchSaveInfo) -> None:
         _line(console, f"tensors: {_size(info.tensor_bytes)}")
     more = f", and {len(info.names) - _MOST_NAMES} more" if len(info.names) > _MOST_NAMES else ""
     names = ", ".join(f"{name:.80}" for name in info.names[:_MOST_NAMES])
-    _line(console, f"loading it would look up: {names}{more}")
+    _line(console, f"loading it would import: {names}{more}")
 
 
 def _layout(entry: TableInfo) -> str:

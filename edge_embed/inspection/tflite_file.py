@@ -64,7 +64,7 @@ def read_tflite(path: Path) -> TfliteModel:
         EdgeEmbedError: The package ai-edge-litert is not installed.
     """
     if not path.is_file():
-        found = "is no regular file" if path.exists() else "there is no such file"
+        found = "is not a regular file" if path.exists() else "there is no such file"
         raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     try:
         return _Reader(open_content(path)).read()
@@ -92,10 +92,10 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         num_tokens = None if vocabulary is None else len(json.loads(vocabulary))
         strings = {str(key): str(value) for key, value in json.loads(model.metadata.get(METADATA_KEY, "{}")).items()}
     except MALFORMED as error:
-        raise BadInputError(f"{path}: its metadata are damaged: {error!r:.200}; export it again") from error
+        raise BadInputError(f"{path}: its metadata is damaged: {error!r:.200}; export it again") from error
     dense, left = _dense(path, {tensor for layout in layouts.values() for tensor in layout["sha256"]})
     if verify and not entries:
-        differences.append("holds no manifest, so nothing shows that its tables are what was exported")
+        differences.append("manifest is missing, so its tables cannot be compared with the export")
     return FileReport(
         path=str(path),
         kind="tflite",
@@ -126,7 +126,7 @@ def _dense(path: Path, ours: Set[str]) -> tuple[list[DenseInfo], list[str]]:
         ),
         *(DenseInfo(layer.name, *layer.shape, layer.kind, layer.held_bytes) for layer in layers),
     ]
-    what = "is an output layer of which no rows are looked up: compress leaves it in a TFLite file"
+    what = "is an output layer without lookups: compress leaves it in a TFLite file"
     return dense, [f"{layer.name} {what}" for layer in layers]
 
 
@@ -221,7 +221,7 @@ class _Reader:
     def _content(self, number: int) -> NDArray[np.uint8]:
         if number not in self._buffers:
             if number >= self._model.BuffersLength():
-                raise ValueError(f"names buffer {number} of {self._model.BuffersLength()}")
+                raise ValueError(f"got buffer {number}, expected less than {self._model.BuffersLength()}")
             buffer = self._model.Buffers(number)
             behind = content_behind(self._file, buffer)
             self._take(_SHARED * (buffer.DataLength() if behind is None else behind.nbytes))
@@ -237,4 +237,4 @@ class _Reader:
         """Count bytes that are about to be held against the limit."""
         self._left -= nbytes
         if self._left < 0:
-            raise ValueError("its parts lie on top of each other")
+            raise ValueError("its parts overlap")

@@ -23,21 +23,21 @@ _MAX_PICKLE_BYTES = 64 << 20
 # Names in the pickle of a state_dict: containers and tensors.
 _TENSOR_NAMES = ("collections.OrderedDict", "torch._utils.", "torch._tensor.")
 _REMEDY = (
-    "load it where its class is defined and write edge_embed.save(model, 'model.pt', example_inputs); a "
-    "module of torch.nn and edge_embed classes only is also taken by export as it is, with "
-    "--input NAME:DTYPE[SIZES], such as --input ids:int64[batch,seq]"
+    "load it where its class is defined and call edge_embed.save(model, 'model.pt', example_inputs); export also "
+    "accepts a module of torch.nn and edge_embed classes only, with --input NAME:DTYPE[SIZES], such as "
+    "--input ids:int64[batch,seq]"
 )
 _WITH_MODEL = (
-    "without the model that they belong to: compress and export take it with a function that makes that, "
-    "--model package.module:function, and --input NAME:DTYPE[SIZES]; or build it, load them into it, and write "
+    "without their model: give compress or export --model package.module:function, which returns the model, and "
+    "--input NAME:DTYPE[SIZES]; or create the model, load the weights, and call "
     "edge_embed.save(model, 'model.pt', example_inputs)"
 )
 _NOTES = {
-    "module": f"a module as torch.save writes it: a pickle, so its tables are not listed; {_REMEDY}",
-    "state_dict": f"weights alone, as torch.save writes a state_dict, {_WITH_MODEL}",
-    "checkpoint": f"a checkpoint, weights among other things, {_WITH_MODEL}",
-    "torchscript": "a TorchScript archive, which is not read: take the Python model it was made from and "
-    "write edge_embed.save(model, 'model.pt', example_inputs)",
+    "module": f"a module that torch.save pickled, so its tables are not listed; {_REMEDY}",
+    "state_dict": f"weights of a state_dict that torch.save wrote, {_WITH_MODEL}",
+    "checkpoint": f"a checkpoint of weights and other values, {_WITH_MODEL}",
+    "torchscript": "a TorchScript archive, which is not supported: use its Python model and "
+    "call edge_embed.save(model, 'model.pt', example_inputs)",
 }
 
 
@@ -52,7 +52,7 @@ def member_names(path: Path) -> set[str]:
     if members and min(member.header_offset for member in members) > 0:
         # A saved program contains an archive with its example inputs; zipfile finds that one if the file is cut after
         # it.
-        raise _damaged(path, "an archive that begins inside the file: its end is missing")
+        raise _damaged(path, "the archive begins inside the file, so its end is missing")
     return {member.filename.partition("/")[2] for member in members}
 
 
@@ -68,7 +68,8 @@ def inspect_torch_save(path: Path, verify: bool) -> FileReport:
         if not is_script and any(member.compress_type != zipfile.ZIP_STORED for member in members.values()):
             raise _damaged(path, "a member is compressed, which torch.save never does")
         if members["data.pkl"].file_size > _MAX_PICKLE_BYTES:
-            raise _damaged(path, f"its pickle has {members['data.pkl'].file_size} bytes")
+            got = members["data.pkl"].file_size
+            raise _damaged(path, f"its pickle has {got} bytes, expected at most {_MAX_PICKLE_BYTES}")
         try:
             with archive.open(members["data.pkl"]) as file:
                 is_mapping = _is_mapping(file.read(_START_BYTES))
@@ -180,7 +181,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (*_MALFORMED, zipfile.BadZipFile) as error:
-        raise _damaged(path, f"not a whole zip archive ({error})") from error
+        raise _damaged(path, f"not a complete zip archive ({error})") from error
 
 
 def _damaged(path: Path, what: str) -> BadInputError:

@@ -10,7 +10,7 @@ from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.program_file import report_of
 from edge_embed.inspection.report import FileReport, TableInfo
 
-_NOTE = "no compressed table: edge-embed compress makes one, in a model that can be exported"
+_NOTE = "no compressed table: edge-embed compress writes one, in a model that can be exported"
 
 
 def inspect_vectors(path: Path, verify: bool, reading: Reading = AS_IT_SHOWS) -> FileReport | None:

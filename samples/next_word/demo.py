@@ -32,7 +32,7 @@ _PROMPTS = [
 
 @click.command()
 @click.option("--epochs", type=click.IntRange(min=1), default=4, show_default=True, help="Passes over the text.")
-@click.option("--quick", is_flag=True, help="One pass over a small part of the text: shows the way, learns little.")
+@click.option("--quick", is_flag=True, help="Run every step with one pass over a small part of the text.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -44,7 +44,7 @@ def main(epochs: int, quick: bool, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     model, vocabulary = _trained(1 if quick else epochs, max_files=25 if quick else None)
 
-    print("\nSave the model with its vocabulary: model.pt needs none of the code here any more.")
+    print("\nSave the model with its vocabulary: model.pt no longer requires this code.")
     example = torch.tensor([vocabulary.encode("Return a new list .")])
     metadata = {"task": "next word", "tokenizer": vocabulary.token}
     edge_embed.save(model, output / "model.pt", example, vocabulary=vocabulary.words, metadata=metadata, force=True)
@@ -52,7 +52,7 @@ def main(epochs: int, quick: bool, output: Path) -> None:
     _edge_embed(output, "export", "model.pt", "--target", "onnx", "--force")
     _edge_embed(output, "validate", "model.pt", "model.onnx", "--iterations", "2" if quick else "50")
 
-    print("\nNext words, by ONNX Runtime, from model.onnx alone:")
+    print("\nNext words from model.onnx alone, computed by ONNX Runtime:")
     complete.show(_PROMPTS, complete.Completer(output / "model.onnx").suggest(_PROMPTS))
 
 
@@ -63,10 +63,10 @@ def _trained(epochs: int, max_files: int | None) -> tuple[NextWord, Vocabulary]:
     rows = corpus.windows(training, vocabulary, _LENGTH)
     held_out = corpus.windows(validation, vocabulary, _LENGTH)
     model = NextWord(len(vocabulary), num_answers=min(3000, len(vocabulary)))
-    print(f"{len(training):,} docstrings, {rows.numel():,} words, {len(vocabulary):,} of them different\n{model}")
+    print(f"{len(training):,} docstrings, {rows.numel():,} words, {len(vocabulary):,} different words\n{model}")
     train.train(model, rows, held_out, epochs, _SEED)
     seen, unseen = (train.perplexity(model, part) for part in (rows[::20], held_out))
-    print(f"perplexity: {seen:.1f} on training text, {unseen:.1f} on text held out")
+    print(f"perplexity: {seen:.1f} on training text, {unseen:.1f} on held-out text")
     return model, vocabulary
 
 

@@ -33,8 +33,8 @@ class FileClassifier:
     def __init__(self, path: Path, delegate: bool = False) -> None:
         texts = read_tflite(path).metadata
         self._ids = {word: at for at, word in enumerate(json.loads(texts["edge_embed.vocabulary"]))}
-        said = json.loads(texts["edge_embed.metadata"])
-        self._token, self.labels = re.compile(said["tokenizer"]), said["labels"].split()
+        metadata = json.loads(texts["edge_embed.metadata"])
+        self._token, self.labels = re.compile(metadata["tokenizer"]), metadata["labels"].split()
         self._interpreter = open_litert(path, delegate)  # must outlive the runners
         names = self._interpreter.get_signature_list()
         runners = [self._interpreter.get_signature_runner(name) for name in names]

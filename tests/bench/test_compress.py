@@ -219,9 +219,9 @@ def test_dense_tables_of_files_are_measured(tmp_path):
         (["--use", "rows,compress"], "expected compress alone"),
         (
             ["--use", "rows", "--module", "words"],
-            "--module: got a value that is for the dense tables of a file, with --use compress",
+            "--module: requires FILE and --use compress",
         ),
-        (["--module", "words"], "--module: got a value that is for the dense tables of a file"),
+        (["--module", "words"], "--module: requires FILE"),
         (["missing.pt"], "missing.pt: there is no such file"),
         (["missing.pt", "--rows", "5"], "leave one of them out"),
         (["--dim", str(1 << 40), "--groups", "1"], "memory: too small"),
@@ -261,7 +261,7 @@ def test_seed_over_32_bits_is_accepted():
     ("given", "message"),
     [
         (["--method", "low_rank", "--rank", "17"], "rank: got 17, expected at most 16"),
-        (["--method", "tt", "--force"], "force: got it beside --use compress"),
+        (["--method", "tt", "--force"], "force: got it with --use compress"),
     ],
 )
 def test_options_without_effect_are_refused(given, message):

@@ -62,4 +62,4 @@ def test_completion_lists_commands_and_options():
 def test_export_of_folder_without_name_asks_for_output(folder):
     done = CliRunner().invoke(main, ["export", folder, "--target", "onnx"])
     assert done.exit_code == 2
-    assert "gives the file to write no name: say it, --output FILE.onnx" in done.output
+    assert "got no name for the output file: give --output FILE.onnx" in done.output

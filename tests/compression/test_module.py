@@ -183,12 +183,12 @@ def integers() -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Scaled(40, 6), "forward of its own"),
+        (Scaled(40, 6), "that overrides forward"),
         (nn.Embedding(40, 6, max_norm=1.0), "max_norm"),
         (nn.Embedding(40, 6, device="meta"), "meta device"),
         (with_hook(), "hooks"),
-        (with_slice(), "some uses its memory too"),
-        (with_a_shared_original(), "head uses its memory too"),
+        (with_slice(), "some shares its memory"),
+        (with_a_shared_original(), "head shares its memory"),
         (with_two_bags(), "one and other share it"),
         (with_a_bag_over_padding(), "leave row 1 out"),
         (integers(), "int8, expected floats"),
@@ -250,7 +250,7 @@ def test_parameter_with_many_rows_is_listed_with_remedy() -> None:
         ("words", "dense"),
         ("more.0", "dense"),
     ]
-    assert "save it, and compress the file" in report.tables[1].reason
+    assert "save the model and compress the file" in report.tables[1].reason
 
 
 @pytest.mark.parametrize(("rows", "names"), [(90, ["words"]), (9, ["words"]), (90, ["more.0"])])

@@ -58,14 +58,14 @@ def test_compress_of_output_layer_alone_names_option(tmp_path, bias):
 
 
 def test_compress_of_module_without_lookups_names_linear_layers():
-    with pytest.raises(BadInputError, match=r"compressed where it is named; the largest are: '0', '1'"):
+    with pytest.raises(BadInputError, match=r"compressed only by name; the largest are: '0', '1'"):
         edge_embed.compress(nn.Sequential(nn.Linear(8, 9), nn.Linear(9, 2)), "rows", bits=4)
 
 
 def test_compress_of_compressed_model_names_its_output_layer(tmp_path):
     path = edge_embed.save(linear_head(), tmp_path / "model.pt", IDS)
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
-    with pytest.raises(BadInputError, match=r"0 is product-quantised already: .*its output layer too: --module 2"):
+    with pytest.raises(BadInputError, match=r"0 is already product-quantised: .*its output layer too: --module 2"):
         edge_embed.compress(tmp_path / "small.pt", "rows", bits=4)
 
 
@@ -99,7 +99,7 @@ def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, 
     rows, head = "words.weight", "words.weight_2"
     with pytest.raises(BadInputError, match=rf"aten.linear.default takes .*\(--module {rows} --module {head}\)"):
         edge_embed.compress(path, "rows", bits=8)
-    with pytest.raises(SizeError, match=rf"{head}: the whole model would take .*name these too: {rows}"):
+    with pytest.raises(SizeError, match=rf"{head}: the compressed model requires .*share these weights: {rows}"):
         edge_embed.compress(path, "rows", bits=8, modules=[head])
     compressed = edge_embed.compress(path, "rows", bits=8, modules=[rows, head])
     assert reasons(compressed) == {rows: "", head: ""}

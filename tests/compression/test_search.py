@@ -131,7 +131,7 @@ def test_long_table_is_tried_whole_by_tensor_trains(method: str, plan, monkeypat
 @pytest.mark.parametrize("method", ["dpq", "rows"])
 def test_table_that_no_setting_shrinks_is_refused(method: str) -> None:
     table = FoundTable("words", torch.randn(2, 3), None, 1, looks_up=True)
-    with pytest.raises(SizeError, match="none is smaller than the 24 bytes of the dense table: leave it as it is"):
+    with pytest.raises(SizeError, match="none is smaller than the 24 bytes of the dense table: keep it dense"):
         compress_tables([table], {}, Plan(method, ratio=6))
 
 
@@ -183,7 +183,9 @@ def test_bytes_are_kept_if_sample_estimates_nonzeros(monkeypatch: pytest.MonkeyP
     assert 8 <= report.fidelity.ratio < 8.5
     monkeypatch.setattr(ant, "_SAMPLED", 1.1)
     monkeypatch.setattr(ANTShape, "with_rows", lambda shape, num_rows: SimpleNamespace(nbytes=1))
-    with pytest.raises(SizeError, match=r"ant A=\d+.*: takes [\d,]+ bytes, expected 32,000 or less: ask for a little"):
+    with pytest.raises(
+        SizeError, match=r"ant A=\d+.*: requires [\d,]+ bytes, expected at most 32,000: request slightly"
+    ):
         compress_tables([table], {}, Plan("ant", ratio=8))
 
 
@@ -204,26 +206,26 @@ def test_pareto_front_excludes_dominated_settings() -> None:
         (
             {"ratio": 10_000},
             SizeError,
-            r"table words: no setting that was tried takes 3 bytes or less; the smallest takes [\d,]+: \w+ ",
+            r"table words: no tested setting fits into 3 bytes; the smallest requires [\d,]+: \w+ ",
         ),
-        ({"budget": 5}, SizeError, "no setting that was tried takes 5 bytes or less; the smallest"),
+        ({"budget": 5}, SizeError, "no tested setting fits into 5 bytes; the smallest"),
         (
             {"method": "ant", "min_cosine": 0.99999},
             ParityError,
-            r"no setting that was tried has a mean cosine of 0\.99999 or more; the nearest has 0",
+            r"no tested setting reaches a mean cosine of 0\.99999; the best reaches 0",
         ),
         (
             {"method": "tt", "options": {"rank": 200}},
             SizeError,
-            "tt R=200: takes [0-9,]+ bytes, no less than the 38,400 of the dense table: use smaller sizes",
+            "tt R=200: requires [0-9,]+ bytes, expected fewer than the 38,400 of the dense table: use smaller sizes",
         ),
         (
             {"method": "dpq", "options": {"num_codes": 2, "num_groups": 1}, "min_cosine": 0.9},
             ParityError,
-            r"dpq K=2, D=1: the mean cosine is 0\.\d+, expected 0.9 or more: use larger sizes",
+            r"dpq K=2, D=1: got a mean cosine of 0\.\d+, expected at least 0.9: use larger sizes",
         ),
         *(
-            ({"method": method, "ratio": 1e9}, SizeError, "no setting that was tried takes 1 bytes or less")
+            ({"method": method, "ratio": 1e9}, SizeError, "no tested setting fits into 1 bytes")
             for method in ("dpq", "tt", "tr", "low_rank")
         ),
         ({"method": "dpq", "options": {"num_codes": 16, "num_groups": 3}}, BadInputError, "num_groups"),
@@ -245,12 +247,12 @@ def test_unreachable_goal_is_refused_with_nearest_setting(options, error, messag
         ),
         ({"ratio": 2, "budget": 5}, "got `ratio` and `budget`: give one of them"),
         ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got `ratio` and `rank`: give one of them"),
-        ({"options": {"rank": 3}}, "`rank`: sizes and types are those of one method: give `method` too"),
+        ({"options": {"rank": 3}}, "`rank`: sizes and types require a method: give `method` too"),
         ({"method": "tt", "options": {"ranks": 3}}, "tt: got `ranks`, expected options among `rank`, `value_type`"),
         ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no `num_groups`: give it"),
         (
             {"method": "tt", "options": {"rank": 3, "value_type": "float16"}, "trainable": True},
-            "`value_type`: got one for layers that learn: give it to freeze\\(\\) later",
+            "`value_type`: got a stored type for trainable layers: pass it to freeze\\(\\)",
         ),
         ({"ratio": 1}, "ratio: got 1, expected a number above 1"),
         ({"ratio": float("nan")}, "ratio: got nan"),
@@ -272,7 +274,7 @@ def test_setting_splits_sizes_and_stored_types() -> None:
 def test_counts_of_unknown_table_are_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(
-        BadInputError, match=r"counts: got some for wrds, did you mean 'words'\? expected names among words"
+        BadInputError, match=r"counts: got the names wrds, did you mean 'words'\? expected names among words"
     ):
         compress_tables([table], {"wrds": torch.ones(600)}, Plan(ratio=4))
 
@@ -335,7 +337,7 @@ def test_budget_with_min_cosine_is_shared_by_need() -> None:
     _, within = compress_tables(tables, {}, Plan("dpq", min_cosine=0.98, budget=needed))
     assert sum(table.fidelity.packed_bytes for table in within) <= needed
     assert all(table.fidelity.mean_cosine >= 0.98 for table in within)
-    with pytest.raises(ParityError, match=r"0\.98 or more"):
+    with pytest.raises(ParityError, match=r"expected at least 0\.98"):
         compress_tables(tables, {}, Plan("dpq", min_cosine=0.98, budget=needed - 1))
 
 
@@ -349,13 +351,15 @@ def test_trains_of_narrow_tables_reach_ratio(method: str, size: tuple[int, int])
 
 @pytest.mark.parametrize("method", ["auto", "tt", "tr"])
 def test_table_of_one_number_is_refused(method: str) -> None:
-    with pytest.raises(SizeError, match="takes 1 bytes or less"):
+    with pytest.raises(SizeError, match="fits into 1 bytes"):
         compress_tables([FoundTable("words", torch.ones(1, 1), None, 1, True)], {}, Plan(method, ratio=4))
 
 
 @pytest.mark.parametrize("num_anchors", [600, 10**9])
 def test_anchors_larger_than_table_are_refused(num_anchors: int) -> None:
-    with pytest.raises(SizeError, match=r"takes .* bytes without any weight, no less than the 38,400 of the dense"):
+    with pytest.raises(
+        SizeError, match=r"requires .* bytes without any weight, expected fewer than the 38,400 of the dense"
+    ):
         made(Plan("ant", options={"num_anchors": num_anchors, "nonzeros": 2}))
 
 

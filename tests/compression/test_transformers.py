@@ -85,7 +85,9 @@ def test_compressed_module_computes_with_packed_rows(name: str) -> None:
 
 
 def test_table_with_own_forward_is_refused_with_remedy() -> None:
-    with pytest.raises(edge_embed.errors.BadInputError, match="forward of its own: save the model, and compress the"):
+    with pytest.raises(
+        edge_embed.errors.BadInputError, match="that overrides forward: save the model and compress the"
+    ):
         edge_embed.compress(made("gemma")[0], "dpq", ratio=6)
 
 

@@ -162,7 +162,7 @@ def test_max_bags_are_refused_with_rotation(mode: str, tmp_path: Path) -> None:
     edge_embed.save(model, tmp_path / "model.pt", IDS)
     for source in (model, tmp_path / "model.pt"):
         if mode == "max":
-            with pytest.raises(BadInputError, match="got 'opq', but a bag takes the largest numbers of its rows"):
+            with pytest.raises(BadInputError, match="got 'opq', but a rotation changes the largest numbers"):
                 edge_embed.compress(source, "opq", **SIZES)
             continue
         small = edge_embed.compress(source, "opq", **SIZES).model

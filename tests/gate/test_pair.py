@@ -120,7 +120,7 @@ def test_metric_is_compared_with_that_of_original(files: tuple[Path, Path], monk
 def test_options_for_pytorch_files_are_refused(files: tuple[Path, Path], command: str) -> None:
     done = CliRunner().invoke(main, [command, *map(str, files), "--allow-pickle"])
     assert done.exit_code == 2
-    assert "--allow-pickle: is for files of PyTorch" in done.output
+    assert "--allow-pickle: requires a PyTorch file" in done.output
 
 
 @pytest.mark.parametrize("command", ["validate", "check"])

@@ -139,13 +139,13 @@ class TestRefused:
             (lambda m: m[:110], "entries do not fit"),
             (lambda m: m[:-40], "does not fit into the file"),
             (lambda m: m[:64] + struct.pack("<3i", 2**31 - 1, 2**31 - 1, 0) + m[76:], "entries do not fit"),
-            (lambda m: m[:64] + struct.pack("<3i", 2, 3, -1) + m[76:], "2 entries, of which 3 are words"),
+            (lambda m: m[:64] + struct.pack("<3i", 2, 3, -1) + m[76:], "got 2 entries, expected the sum of 3 words"),
             (lambda m: m[:40] + struct.pack("<3i", 2**31 - 1, 3, 6) + m[52:], "expected 2 . 2147483647 rows"),
             (lambda m: m[:48] + struct.pack("<i", 2**31 - 1) + m[52:], "n-grams of 2 to 2147483647 characters"),
             (lambda m: m[:44] + struct.pack("<i", -1) + m[48:], "n-grams of -1 to 4 characters"),
             (lambda m: m.replace(b"of\0", b"\xff\xff\0"), "word 1: the token .* is not UTF-8"),
             (lambda m: m.replace(b"of\0", b"ofx"), "entry"),
-            (lambda m: m[:84] + struct.pack("<q", 0) + m[92:], "pruned, as of quantised models only"),
+            (lambda m: m[:84] + struct.pack("<q", 0) + m[92:], "pruned, expected for quantised models only"),
             (lambda m: m[:84] + struct.pack("<q", 2**40) + m[92:], "a list of 1099511627776 buckets does not fit"),
             (lambda m: m[:8] + struct.pack("<i", 0) + m[12:], "rows of 0 numbers, expected 1 to"),
         ],
@@ -161,5 +161,5 @@ class TestRefused:
         path, whole = tmp_path / "m.bin", model_bytes(["of", "the"], maxn=0, dim=1)
         begin = whole.index(struct.pack("<2q", 9, 1)) + 16
         path.write_bytes(whole[: begin + 4] + struct.pack("<f", np.nan) + whole[begin + 8 :])
-        with pytest.raises(BadInputError, match=r"word 2 \('the'\): holds NaN"):
+        with pytest.raises(BadInputError, match=r"word 2 \('the'\): got NaN"):
             load_foreign(path)

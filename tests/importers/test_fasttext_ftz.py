@@ -194,7 +194,7 @@ def test_inspect_lists_quantised_vectors(models, verify, status):
 def test_compress_refuses_quantised_model(models, tmp_path, options):
     done = run("compress", models["plain"][1], "-o", tmp_path / "small.pt", *options)
     assert done.exit_code == 2
-    assert "vectors is product-quantised already: export the model as it is (`edge-embed export`)" in done.stderr
+    assert "vectors is already product-quantised: export the model as it is (`edge-embed export`)" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -271,11 +271,11 @@ class TestRefused:
             ({"rows": 6}, r"a matrix of 6 rows of 5, expected 2 \+ 3 rows of 5"),
             ({"rows": -5}, r"a matrix of -5 rows of 5"),
             ({"columns": 4}, r"a matrix of 5 rows of 4, expected 2 \+ 3 rows of 5"),
-            ({"codes": 16}, "16 codes for 5 rows, expected as many for each"),
+            ({"codes": 16}, "got 16 codes for 5 rows, expected a multiple"),
             ({"codes": 0}, "0 codes for 5 rows"),
             ({"codes": -15}, "-15 codes for 5 rows"),
             ({"codes": 2_000_000_000}, "a matrix of 2000000000 codes does not fit into the file"),
-            ({"quantiser": (4, 3, 2, 1)}, "a quantiser of 4 columns .* expected one of 5 columns in 3 groups"),
+            ({"quantiser": (4, 3, 2, 1)}, "got a quantiser of 4 columns .* expected 5 columns in 3 groups"),
             ({"quantiser": (5, 2, 2, 1)}, "a quantiser of 5 columns in 2 groups"),
             ({"quantiser": (5, 3, 2, 2)}, "in 3 groups of 2, the last of 2"),
             ({"quantiser": (5, 3, 1, 3)}, "in 3 groups of 1, the last of 3"),
@@ -284,8 +284,8 @@ class TestRefused:
             ({"quantiser": (5, 3, -2, 9)}, "in 3 groups of -2, the last of 9"),
             ({"norm_quantiser": (2, 1, 1, 1)}, "a quantiser of 2 columns in 1 groups"),
             ({**WIDE, "quantiser": (2**20, 3, 2**19 - 1, 2)}, "the centroids of 1048576 columns does not fit"),
-            ({"centroid": np.nan}, "a centroid holds NaN or an infinity"),
-            ({"norm": np.inf}, "a centroid holds NaN or an infinity"),
+            ({"centroid": np.nan}, "a centroid contains NaN or an infinity"),
+            ({"norm": np.inf}, "a centroid contains NaN or an infinity"),
             ({"centroid": 1e30, "norm": 1e30}, "scale 255: got 1.* expected a number that is finite times"),
         ],
     )

@@ -121,7 +121,7 @@ def test_module_option_selects_table(files, tmp_path):
 
 def test_input_option_for_vectors_is_refused(files):
     declared = workflow.load(files[0] / "glove.txt").inputs
-    with pytest.raises(BadInputError, match="whose input is ids: leave --input away"):
+    with pytest.raises(BadInputError, match="whose input is ids: leave it out"):
         workflow.load(files[0] / "glove.txt", inputs=declared)
 
 

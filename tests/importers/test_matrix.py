@@ -39,14 +39,14 @@ class TestText:
         np.testing.assert_array_equal(
             table, np.loadtxt(tmp_path / "v.txt", np.float32, delimiter=delimiter.strip() or None)
         )
-        assert any("a matrix without tokens: each row is 6 numbers" in remark for remark in facts.remarks)
+        assert any("a matrix without tokens: each row has 6 numbers" in remark for remark in facts.remarks)
 
     def test_header_lines_before_rows_are_skipped(self, tmp_path):
         np.savetxt(tmp_path / "c.txt", TABLE, header="made by me\nof 40 rows")
         np.testing.assert_array_equal(read(tmp_path / "c.txt")[1], TABLE)
         np.savetxt(tmp_path / "n.csv", TABLE, delimiter=",", header="a,b,c,d,e,f", comments="")
         np.testing.assert_array_equal(read(tmp_path / "n.csv")[1], TABLE)
-        assert "line 1: names of columns, no row" in read(tmp_path / "n.csv")[2].remarks
+        assert "line 1: column names, not a row" in read(tmp_path / "n.csv")[2].remarks
 
     @pytest.mark.parametrize(("separator", "first"), [(",", ""), ("\t", ""), (",", "index"), (";", None)])
     def test_numbered_column_names_are_not_row(self, tmp_path, separator, first):
@@ -86,7 +86,7 @@ class TestText:
 
     def test_integers_before_rows_need_option(self, tmp_path):
         path = written(tmp_path / "v.txt", "7 0.5 1.5\n9 2.5 3.5\n8 4.5 5.5\n")
-        with pytest.raises(BadInputError, match="--no-tokens takes it for a number, --tokens for a token"):
+        with pytest.raises(BadInputError, match="give --tokens if it is a token, --no-tokens if it is a number"):
             read(path)
         assert read(path, has_tokens=True)[0] == ["7", "9", "8"]
         assert read(path, has_tokens=False)[1].shape == (3, 3)
@@ -134,7 +134,7 @@ class TestBrokenTokens:
         tokens, _, facts = read(written(tmp_path / "few", "\n".join(lines)))
         assert (len(tokens), facts.left_out[0].count) == (100, 10)
         path = written(tmp_path / "many", "\n".join(f"w{row % 100} {row}.5 1" for row in range(200)))
-        with pytest.raises(BadInputError, match=r"100 of 200 rows have tokens that came before.*--drop-duplicates"):
+        with pytest.raises(BadInputError, match=r"100 of 200 rows repeat earlier tokens.*--drop-duplicates"):
             read(path)
         tokens, _, facts = read(path, drop_duplicates=True)
         assert (len(tokens), facts.left_out[0].count) == (100, 100)
@@ -155,7 +155,7 @@ class TestNumpy:
         np.testing.assert_array_equal(read(tmp_path / "v.npz")[1], TABLE)
         save(tmp_path / "w.npz", users=TABLE, items=-TABLE)
         with pytest.raises(
-            BadInputError, match=r"has 2 matrices: name one with --module NAME, .*: users, items"
+            BadInputError, match=r"got 2 matrices, expected one: name it with compress --module NAME: users, items"
         ) as caught:
             read(tmp_path / "w.npz")
         assert not any(word in str(caught.value) for word in ("damaged", "fetch it again"))
@@ -168,8 +168,8 @@ class TestNumpy:
             (TABLE[0], r"got float32 \[6\], expected a matrix"),
             ((TABLE * 9).astype(np.int8), "got int8.*multiply codes with their scales"),
             (np.array([["a", {}]], object), "no array of numbers|got object"),
-            (np.full((2, 2), np.nan), "row 0: holds NaN"),
-            (np.full((2, 2), 1e300), "row 0: holds NaN, an infinity or a number too large"),
+            (np.full((2, 2), np.nan), "row 0: got NaN"),
+            (np.full((2, 2), 1e300), "row 0: got NaN, an infinity or a number too large"),
         ],
     )
     def test_npy_without_table_is_refused(self, tmp_path, array, match):
@@ -186,7 +186,7 @@ class TestNumpy:
         with pytest.raises(BadInputError, match="fetch it again"):
             read(written(tmp_path / "c.npy", content[:-1]))
         np.savez_compressed(tmp_path / "z.npz", v=np.zeros((1 << 15, 1 << 10), np.float32))
-        with pytest.raises(BadInputError, match="more than 100 times its compressed size"):
+        with pytest.raises(BadInputError, match="content exceeds 100 times its compressed size"):
             read(tmp_path / "z.npz")
         with zipfile.ZipFile(tmp_path / "s.npz", "w") as archive:
             archive.writestr("v.npy", huge)
@@ -220,7 +220,7 @@ class TestTokensFrom:
 
     @pytest.mark.parametrize(
         ("content", "match"),
-        [("a\nb", "2 tokens for 40 rows"), ("x\n" * 40, "for two rows"), ("\n" * 40, "row 1: got 0 characters")],
+        [("a\nb", "got 2 tokens, expected 40"), ("x\n" * 40, "for two rows"), ("\n" * 40, "row 1: got 0 characters")],
     )
     def test_tokens_that_do_not_fit_rows_are_refused(self, tmp_path, content, match):
         np.save(tmp_path / "v.npy", TABLE)

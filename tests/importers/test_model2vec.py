@@ -62,16 +62,16 @@ def test_int8_model_is_refused_with_remedy(folder):
 @pytest.mark.parametrize(
     ("tensors", "match"),
     [
-        ({"embeddings": torch.ones(61, 8)}, "got 61 rows, but 62 tokens"),
+        ({"embeddings": torch.ones(61, 8)}, "got 61 rows, expected 62, one for each token"),
         ({"embeddings": torch.ones(62)}, r"got float32 \[62\], expected a table"),
         ({"embeddings": torch.ones(62, 8), "weights": torch.ones(61)}, r"weights: got \[61\], expected \[62\]"),
         ({"embeddings": torch.ones(62, 8), "mapping": torch.ones(1, 62)}, r"mapping: got \[1, 62\], expected \[62\]"),
         (
             {"embeddings": torch.ones(9, 8), "mapping": torch.full((62,), 9)},
-            "mapping: expected whole numbers from 0 to 8",
+            "mapping: expected integers from 0 to 8",
         ),
-        ({"embeddings": torch.ones(9, 8), "mapping": torch.ones(62)}, "mapping: expected whole numbers"),
-        ({"embeddings": torch.tensor([[1.0], [torch.nan]]).repeat(31, 1)}, r"row 1 \('\[UNK\]'\): holds NaN"),
+        ({"embeddings": torch.ones(9, 8), "mapping": torch.ones(62)}, "mapping: expected integers"),
+        ({"embeddings": torch.tensor([[1.0], [torch.nan]]).repeat(31, 1)}, r"row 1 \('\[UNK\]'\): got NaN"),
     ],
 )
 def test_tensors_that_contradict_each_other_are_refused(folder, tmp_path, tensors, match):

@@ -66,7 +66,7 @@ class TestAsGensimWritesThem:
         gensims = KeyedVectors.load_word2vec_format(path, binary=binary)
         assert tokens == list(gensims.key_to_index) == ["a", "b", "c", "d"]
         np.testing.assert_array_equal(table, gensims.vectors[:4])  # gensim does not fill the rows after these
-        assert "2 rows left out, whose tokens have one already: 'a', 'b'" in caplog.text
+        assert "2 rows left out, which repeat earlier tokens: 'a', 'b'" in caplog.text
 
 
 class TestOtherWriters:
@@ -154,16 +154,16 @@ class TestRefused:
             (b"the 1 2\nof 3\nto 4 5\n", "line 2: got 1 numbers, expected 2"),
             (b"the 1 2\nof 3 4 5\nto 4 5\n", "line 2: got 3 numbers, expected 2"),
             (b"the 1 2\nof 3 x4\nto 4 5\n", "line 2: got b'x4', expected a number"),
-            (b"the 1 2\nof 3 nan\nto 4 5\n", r"line 2 \(b'of'\): holds NaN"),
-            (b"the 1 2\nof 3 inf\nto 4 5\n", r"line 2 \(b'of'\): holds NaN, an infinity"),
+            (b"the 1 2\nof 3 nan\nto 4 5\n", r"line 2 \(b'of'\): got NaN"),
+            (b"the 1 2\nof 3 inf\nto 4 5\n", r"line 2 \(b'of'\): got NaN, an infinity"),
             (b"the 1 2\nof 3 1e39\nto 4 5\n", r"line 2 \(b'of'\): .* too large"),
             (b"the 1 2\n\nto 4 5\n", "line 2: is empty, expected a token and 2 numbers"),
             (b"\nto 4 5\nof 6 7", "line 1: is empty"),
             (b"\nto 4 5", "line 1: is empty"),
             (b"the 1 2\n 4 5\nto 4 5\n", "line 2: its token is empty"),
             (b"the 1 2\nf\xfcr 3 4\nto 4 5\n", r"line 2: the token b'f\\xfcr' is not UTF-8"),
-            (b"3 2\nthe 1 2\nto 4 5\n", "line 1: says 3 rows"),
-            (b"1 2\nthe 1 2\nto 4 5\n", "line 1: says 1 rows, the file has 2"),
+            (b"3 2\nthe 1 2\nto 4 5\n", "line 1: declares 3 rows"),
+            (b"1 2\nthe 1 2\nto 4 5\n", "line 1: declares 1 rows, the file has 2"),
             (b"2 3\nthe 1 2\nto 4 5\n", "line 2: got 2 numbers, expected 3|room for"),
             (b"2 1\nthe 1 2\nto 4 5\n", "line 2: got 2 numbers, expected 1"),
             (b"0 2\nthe 1 2\n", "got 0 rows of 2 numbers"),
@@ -177,11 +177,11 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("rows", "match"),
         [
-            (b"a \0\0\x80?b \0\0\x80", "which take 12 bytes or more, but has 11"),
-            (b"a \0\0\x80?bcd \0\0\x80", "row 2: the file ends in it"),
+            (b"a \0\0\x80?b \0\0\x80", "got 11 bytes, expected at least 12"),
+            (b"a \0\0\x80?bcd \0\0\x80", "row 2: the file ends inside it"),
             (b"a \0\0\x80?b\0\0\0\0\0\x80?", "row 2: has no token"),
-            (b"a \0\0\x80?b \0\0\x80?c", "goes on after the 2 rows"),
-            (b"a \0\0\x80?b \0\0\xc0\x7f", r"row 2 \('b'\): holds NaN"),
+            (b"a \0\0\x80?b \0\0\x80?c", "got more bytes after row 2, expected 2 rows"),
+            (b"a \0\0\x80?b \0\0\xc0\x7f", r"row 2 \('b'\): got NaN"),
             (b"a \0\0\x80?\xfc \0\0\x80?", "row 2: the token .* is not UTF-8"),
             (b"a \0\0\x80? \0\0\x80?b", "row 2: its token is empty"),
             (b"\0" * 70_000 + b" \0\0\x80?b \0\0\x80?", "row 1: has no token of at most 65536 bytes"),
@@ -201,7 +201,7 @@ class TestRefused:
 
     def test_line_over_limit_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr(word2vec_text, "_MAX_LINE_BYTES", 1000)
-        refused(tmp_path / "v.txt", b"a 1 2\nb 1 " + b"2" * (5 << 20), "line 2: is longer than 1000 bytes")
+        refused(tmp_path / "v.txt", b"a 1 2\nb 1 " + b"2" * (5 << 20), "line 2: exceeds 1000 bytes")
 
     @pytest.mark.parametrize("rest", [b"a 1 2\n", b"a \0\0\x80?\0\0\x80?"])
     @pytest.mark.parametrize("header", [b"99999999999 2\n", b"1000000 1000000\n", b"2 99999999999\n"])
@@ -225,7 +225,9 @@ class TestRefused:
         path.write_bytes(gzip.compress(b"a 1.5 2\nb 3 4\n") + bytes(10240))
         assert read(path)[0] == ["a", "b"]
 
-    @pytest.mark.parametrize(("header", "match"), [(b"9 7\n", "goes on after"), (b"3000000 300\n", "goes on after")])
+    @pytest.mark.parametrize(
+        ("header", "match"), [(b"9 7\n", "content exceeds"), (b"3000000 300\n", "content exceeds")]
+    )
     def test_binary_rows_in_file_of_hole_are_refused(self, tmp_path, header, match):
         path = tmp_path / "v.bin"
         path.write_bytes(header)
@@ -240,7 +242,9 @@ class TestRefused:
         refused(tmp_path / "v.gz", whole[:500] + b"\0\0\0\0" + whole[504:], "damaged gzip file")
 
     def test_gzip_over_100_times_its_size_is_refused(self, tmp_path):
-        refused(tmp_path / "v.gz", gzip.compress(b"a 0 0\n" * 3_000_000), "more than 100 times its compressed size")
+        refused(
+            tmp_path / "v.gz", gzip.compress(b"a 0 0\n" * 3_000_000), "content exceeds 100 times its compressed size"
+        )
 
 
 @pytest.mark.parametrize("errors", ["strict", "replace", "skip"])
@@ -255,7 +259,7 @@ def test_binary_tokens_with_space_are_refused_for_each_encoding_option(tmp_path,
     rows = [token + b" " + row.tobytes() + newline for token, row in zip(tokens, numbers, strict=False)]
     path = tmp_path / "v.bin"
     path.write_bytes(b"%d 4\n" % len(tokens) + b"".join(rows))
-    with pytest.raises(BadInputError, match=r"row \d: begins inside the numbers of row \d: a token has a space"):
+    with pytest.raises(BadInputError, match=r"row \d: begins inside the numbers of row \d: a token contains a space"):
         load_foreign(path, reading=Reading(encoding_errors=errors))
 
 

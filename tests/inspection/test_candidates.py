@@ -38,9 +38,9 @@ def test_inspect_of_weights_lists_possible_tables_once(tmp_path, content, name, 
     assert [(table.name, table.num_embeddings, table.embedding_dim, table.stored_bytes) for table in report.dense] == [
         (name, 300, 8, 9600)
     ]
-    assert f"may be tables, by their shapes: {name}. " in report.notes[1]
+    assert f"possible tables by shape: {name}. " in report.notes[1]
     command = f"edge-embed compress {path} -o small.pt --ratio 8 --model package.module:function"
-    assert f"they take 1,200 bytes after {command}" in report.notes[1]
+    assert f"they require 1,200 bytes after {command}" in report.notes[1]
 
 
 @pytest.mark.parametrize("content", [nn.Linear(8, 8).state_dict(), {"table": torch.zeros(90, 8, dtype=torch.int64)}])

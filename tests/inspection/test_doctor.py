@@ -68,7 +68,7 @@ def test_kernel_with_wrong_rows_is_problem(monkeypatch):
     monkeypatch.setattr("edge_embed.inspection.probe.probe_model", lambda table: model)
     report = diagnose()
     assert not report.library.runs
-    assert "gives other rows than the numpy form" in problems(report)
+    assert "returns other rows than the packed form" in problems(report)
 
 
 def test_library_missing_or_broken_is_problem(monkeypatch, tmp_path):
@@ -152,7 +152,7 @@ def test_library_without_onnx_runtime_is_found_and_not_run(monkeypatch):
     assert (report.problems, report.providers) == ([], [])
     assert report.library.path == str(get_library_path())
     assert not report.library.runs
-    assert "not run: no ONNX Runtime here" in str(report)
+    assert "not run: ONNX Runtime is missing" in str(report)
 
 
 def test_package_that_fails_to_import_is_problem(monkeypatch):

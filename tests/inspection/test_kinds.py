@@ -150,7 +150,7 @@ def test_safetensors_without_packed_tables_are_word_vectors_or_refused(tmp_path)
     safetensors.numpy.save_file(
         {"words.weight": np.ones((9, 4), np.float32), "tags": np.ones((2, 3), np.float32)}, path
     )
-    with pytest.raises(BadInputError, match=r"has 2 tables, .*--module NAME.*--model package\.module:function"):
+    with pytest.raises(BadInputError, match=r"got 2 tables, .*--module NAME.*--model package\.module:function"):
         inspect_file(path)
 
 
@@ -171,9 +171,9 @@ def test_kind_depends_on_content_not_on_suffix(made, tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"hello world", "no file known here: expected a saved program"),
+        (b"hello world", "got a file that begins with b'hello wo', expected a saved program"),
         (b"PK\x05\x06" + bytes(18), "is a zip archive without members: unpack it"),
-        (b"PK\x03\x04 cut", "not a whole zip archive"),
+        (b"PK\x03\x04 cut", "not a complete zip archive"),
     ],
 )
 def test_files_of_unknown_content_are_refused(tmp_path, content, message):

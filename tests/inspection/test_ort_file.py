@@ -38,7 +38,7 @@ def test_ort_file_lists_tables_and_operators(converted):
     assert all(0 < table.share < 1 for table in report.tables)
     assert [port.name for port in (*report.inputs, *report.outputs)] == ["ids", "logits"]
     assert "ORT format" in report.notes[0]
-    assert "no hash was noted" in report.notes[1]  # the part that --verify cannot check
+    assert "so they have no stored hash" in report.notes[1]  # the part that --verify cannot check
     assert len(inspect_file(path).notes) == 1
     (warning,) = report.warnings
     operators = [(item.op_type, item.nodes, item.body) for item in report.onnx.operators]

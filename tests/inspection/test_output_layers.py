@@ -44,8 +44,7 @@ def test_output_layer_without_lookups_is_listed_with_option_to_compress(tmp_path
     ]
     (note,) = (note for note in report.notes if "output layer" in note)
     assert note == (
-        f"{name} is an output layer of which no rows are looked up: compress leaves it unless it is named "
-        f"(--module {name})"
+        f"{name} is an output layer without lookups: compress leaves it unless it is named (--module {name})"
     )
     small = edge_embed.compress(path, method="rows", bits=4, modules=[name])
     assert [(table.name, table.reason) for table in small.report.tables if not table.reason] == [(name, "")]

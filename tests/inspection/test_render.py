@@ -91,5 +91,5 @@ def test_text_of_doctor_names_problems_and_remedies():
     assert f"instruction set: {report.training.isa}" in out
     lack = Problem("there is no training library", "make install")
     out = text(render_doctor, dataclasses.replace(report, training=TrainingInfo(lack=lack)))
-    assert "training library: none; training works without, slower" in out
+    assert "training library: none; training is slower without it" in out
     assert "  there is no training library: make install" in out

@@ -137,7 +137,7 @@ def test_tensors_that_share_their_names_are_refused(copy):
 
     change(copy, edit, Sharing(1 << 20))
     assert copy.stat().st_size < 1 << 20
-    with pytest.raises(BadInputError, match="its parts lie on top of each other"):
+    with pytest.raises(BadInputError, match="its parts overlap"):
         inspect_file(copy)
 
 

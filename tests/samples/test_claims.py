@@ -290,10 +290,10 @@ class TestCommand:
             (None, "No such file"),
             ("{", "cannot be read"),
             ('{"quick": true}', "cannot be read"),
-            ('{"sample": "ag_news", "quick": false, "trials": []}', "is of other settings"),
-            ('{"sample": "sst2", "quick": true, "trials": []}', "is of other settings"),
-            ('{"sample": "ag_news", "quick": true, "chosen": {"other": 0}, "trials": []}', "is of other settings"),
-            ('{"sample": "ag_news", "quick": true, "chosen": {"dense": 2}, "trials": []}', "is of other settings"),
+            ('{"sample": "ag_news", "quick": false, "trials": []}', "has other settings"),
+            ('{"sample": "sst2", "quick": true, "trials": []}', "has other settings"),
+            ('{"sample": "ag_news", "quick": true, "chosen": {"other": 0}, "trials": []}', "has other settings"),
+            ('{"sample": "ag_news", "quick": true, "chosen": {"dense": 2}, "trials": []}', "has other settings"),
         ],
     )
     def test_resume_without_matching_run_is_refused(
@@ -315,14 +315,14 @@ class TestCommand:
         monkeypatch.setattr(ag_news.claims, "CANDIDATES", CANDIDATES | {"new": CANDIDATES["dpq"]})
         done = invoked([*interrupted, "--resume"])
         assert done.exit_code == 1
-        assert "is of other settings" in done.stderr
+        assert "has other settings" in done.stderr
 
     def test_folder_that_cannot_be_made_gives_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         where = ["--data", str(tmp_path), "--output", str(tmp_path / "file" / "x")]
         done = CliRunner().invoke(claims.main, ["ag_news", *where])
         assert done.exit_code == 1
-        assert "cannot be made: Not a directory" in done.stderr
+        assert "cannot be created: Not a directory" in done.stderr
 
     def test_differences_are_taken_within_a_seed(self, done: Any, tmp_path: Path) -> None:
         results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
@@ -343,7 +343,7 @@ class TestCommand:
         rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line[:1] == "|"]
         header, dense, dpq = rows[0], rows[2], rows[3]
         at = header.index("largest")
-        assert header[at + 1] == "less dense"
+        assert header[at + 1] == "vs dense"
         assert dense[at]
         assert not dense[at + 1]
         assert dpq[at + 1][0] in "+-"

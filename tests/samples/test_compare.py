@@ -184,7 +184,7 @@ class TestCommand:
         out = ["--data", str(tmp_path), "--output", str(tmp_path / "out")]
         done = CliRunner().invoke(compare.main, [name, *out])
         assert done.exit_code == click.ClickException.exit_code
-        assert ".tar.xz is missing: --data takes the folder that holds" in done.stderr
+        assert ".tar.xz is missing: --data expects the folder that contains" in done.stderr
 
 
 class TestReadmes:

@@ -35,7 +35,7 @@ class TestUnpacked:
 
     def test_missing_archive_is_named_with_remedy(self, tmp_path: Path) -> None:
         with (
-            pytest.raises(click.ClickException, match=r"set\.tar\.xz is missing: --data takes"),
+            pytest.raises(click.ClickException, match=r"set\.tar\.xz is missing: --data expects"),
             unpacked(tmp_path, "set"),
         ):
             pass
@@ -55,7 +55,7 @@ class TestUnpacked:
 
     def test_missing_file_of_archive_is_named(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "set/words.txt")
-        named = pytest.raises(click.ClickException, match=r"set\.tar\.xz holds no set/train\.tsv")
+        named = pytest.raises(click.ClickException, match=r"set\.tar\.xz contains no set/train\.tsv")
         with named, unpacked(tmp_path, "set") as folder:
             (folder / "train.tsv").read_text()
         with pytest.raises(FileNotFoundError), unpacked(tmp_path, "set"):
@@ -63,7 +63,7 @@ class TestUnpacked:
 
     def test_archive_without_expected_folder_is_refused(self, tmp_path: Path) -> None:
         archive(tmp_path, "set", "other/words.txt")
-        with pytest.raises(click.ClickException, match="holds no folder set"), unpacked(tmp_path, "set"):
+        with pytest.raises(click.ClickException, match="contains no folder set"), unpacked(tmp_path, "set"):
             pass
 
 

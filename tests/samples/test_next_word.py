@@ -62,8 +62,8 @@ class TestDemo:
         assert "$ edge-embed validate model.pt model.onnx" in printed
 
     def test_demo_model_learns_words(self, printed: str) -> None:
-        words = int(re.findall(r"([\d,]+) of them different", printed)[0].replace(",", ""))
-        seen, unseen = map(float, re.findall(r"perplexity: ([\d.]+) .*, ([\d.]+) on text held out", printed)[0])
+        words = int(re.findall(r"([\d,]+) different words", printed)[0].replace(",", ""))
+        seen, unseen = map(float, re.findall(r"perplexity: ([\d.]+) .*, ([\d.]+) on held-out text", printed)[0])
         assert 1 < seen < words / 4  # an untrained model is as uncertain as the vocabulary is large
         assert 1 < unseen < words / 4
 

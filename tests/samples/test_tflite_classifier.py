@@ -107,7 +107,7 @@ class TestMistakes:
         ("options", "message"),
         [
             (["--num-groups", "5"], "--num-groups: got 5, expected a divisor of the 12 columns"),
-            (["--vocabulary", "words.txt"], "the vocabulary has no <PAD>, <START>, <UNKNOWN>"),
+            (["--vocabulary", "words.txt"], "<PAD>, <START>, <UNKNOWN> missing in the vocabulary"),
         ],
     )
     def test_invalid_options_are_refused_without_output(
@@ -125,7 +125,7 @@ class TestMistakes:
     def test_file_that_is_no_model_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "theirs.tflite").write_bytes(b"no model, but some text")
         done = run(tmp_path, tmp_path / "theirs.tflite")
-        assert "is it a TFLite model?" in done.output
+        assert "check that it is a TFLite model" in done.output
         assert isinstance(done.exception, SystemExit)
 
     def test_model_of_other_inputs_is_refused(self, tmp_path: Path) -> None:

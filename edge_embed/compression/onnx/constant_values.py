@@ -150,7 +150,7 @@ class Constants:
                 ) from error
             found = np.asarray(array)
             if found.shape != shape:
-                raise BadInputError(f"{spelled(node)}: computes {list(found.shape)}, expected {list(shape)}")
+                raise BadInputError(f"{spelled(node)}: got shape {list(found.shape)}, expected {list(shape)}")
             return found
 
         leaves = dict.fromkeys(leaf for each in given for leaf in each.leaves)

@@ -108,8 +108,8 @@ def in_company(tables: Iterable[OnnxTable], named: Collection[str]) -> list[Onnx
         for table in stuck:
             others = ", ".join(table.company)
             options = " ".join(f"--module {name}" for name in (table.name, *table.company))
-            what = f"is cut out of the constant {table.constant!r:.200} as {others}"
-            reason = f"{what}: give the names of all of them ({options})"
+            shared = f"shares the constant {table.constant!r:.200} with {others}"
+            reason = f"{shared}: name all of them ({options})"
             if table.name in named:
                 raise BadInputError(f"{table.name}: {reason}")
             result[result.index(table)] = replace(table, reason=reason)

@@ -75,7 +75,7 @@ def read_foreign(path: Path) -> ForeignModel:
         model = parse_model(path)
         versions = {item.version for item in model.opset_import if item.domain in STANDARD}
         if not versions and any(node.domain in STANDARD for node in walk(model.graph.node)):
-            raise BadInputError("imports no standard operators, and has nodes of them: export it again")
+            raise BadInputError("contains standard operators, but imports no version of them: export it again")
         if not versions:  # a file with nodes of com.microsoft only; changes add standard nodes
             model.opset_import.append(helper.make_opsetid("", OPSET))
         if len(versions) > 1:

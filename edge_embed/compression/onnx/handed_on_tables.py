@@ -48,10 +48,10 @@ def handed_on(view: View) -> Iterator[Use]:
 
 def _reason(way: _Way) -> str:
     by, others = (", ".join(dict.fromkeys(map(spelled, nodes[:_SHOWN]))) for nodes in (way.by, _others(way)))
-    takes = f"; {others} takes it there too" if others else ""
+    also = f"; {others} also uses that result" if others else ""
     return (
-        f"its rows are looked up behind {by}, which may give another in its place{takes}: look rows up of the constant "
-        "itself, which a branch or body sees by its name"
+        f"its lookups use a result of {by}, which may be another tensor{also}: look rows up in the constant itself, "
+        "which branches and bodies can access by name"
     )
 
 

@@ -64,8 +64,8 @@ def _inline(model: ModelProto, names: list[Name]) -> None:
     except Exception as error:  # any exception of onnx
         shown = ", ".join(name for _, name in names)
         raise BadInputError(
-            f"functions {shown:.200}: cannot be written out where they are called: {error!s:.200}: make them nodes of "
-            "the graph (onnx.inliner), then compress that"
+            f"functions {shown:.200}: cannot be inlined: {error!s:.200}: inline them (onnx.inliner) and compress the "
+            "result"
         ) from error
 
 

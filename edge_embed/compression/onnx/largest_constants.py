@@ -12,9 +12,8 @@ _LOOKUPS = "Gather, GatherND, GatherElements, OneHot and MatMul, GatherBlockQuan
 def largest_constants(file: ForeignModel) -> str:
     """Return a sentence for a file without a table: its largest constants, and the remedy."""
     return (
-        f"no constant has rows that are looked up by {_LOOKUPS}; {listed_constants(View(file))}: look the rows of a "
-        "table up by one of these; an output layer alone is compressed by its name in the model that was exported "
-        "(--module)"
+        f"no constant is looked up by {_LOOKUPS}; {listed_constants(View(file))}: look rows up with one of these "
+        "operators; compress an output layer alone by name (--module) in the model before export"
     )
 
 
@@ -29,7 +28,9 @@ def listed_constants(view: View) -> str:
     found.sort(key=lambda each: (-each[0], each[1]))
     listed = "; ".join(_line(view, name, known, scope) for _, name, known, scope in found[:_SHOWN])
     return (
-        f"the largest of its {len(found)} constants are {listed}" if found else "it has no constant of two dimensions"
+        f"the largest of its {len(found)} constants are {listed}"
+        if found
+        else "it has no constant of two or more dimensions"
     )
 
 

@@ -81,11 +81,11 @@ def _of_uses(uses: Sequence[Use]) -> str:
         if use.reason:
             return use.reason
         if use.kind == "rows" and use.ids in use.scope.constants:
-            return f"the ids of {spelled(use.node)} are constants, and so are its rows: fold them first"
+            return f"the ids of {spelled(use.node)} are constant, and so are its rows: fold them first"
     known = uses[0].known
     held = sum(leaf.nbytes for leaf in known.leaves)
     if 8 * held < _FEWEST_BITS * numbers(uses[0]) or (known.is_grown and held < numbers(uses[0])):
-        return f"operators make its {math.prod(known.shape):,} numbers of {held:,} bytes: it is smaller as it is"
+        return f"operators compute its {math.prod(known.shape):,} numbers from {held:,} bytes: it is already small"
     return ""
 
 
@@ -93,8 +93,7 @@ def _of_leaves(view: View, uses: Sequence[Use], everything: Sequence[Use]) -> st
     """Return the user of the constants of a table besides its uses, or an empty string."""
     for leaf in (leaf for use in uses for leaf in use.known.leaves):
         if leaf.is_given:
-            whose = "is an input of the model too, for which a caller may give another"
-            return f"{leaf.name} {whose}: remove it from the inputs"
+            return f"{leaf.name} is also a model input, so a caller may replace it: remove it from the inputs"
     return next((why for leaf in _large(uses) if (why := _other_use(view, leaf, everything))), "")
 
 
@@ -118,9 +117,9 @@ def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
                 if given := next(
                     filter(None, (_gives(view, inner, one) for one in node.output if one in inner.constants)), ""
                 ):
-                    return f"{given}, by {spelled(node)}: remove that output"
-                what = f"{_where(inner)}{spelled(node)} takes it too"
-                return f"{what}: its other uses need its numbers: remove them, or give them a constant of their own"
+                    return f"{given}, through {spelled(node)}: remove that output"
+                user = f"{_where(inner)}{spelled(node)}"
+                return f"{user} also uses it: remove its other uses, or give them a constant of their own"
             waiting += [(inner, output) for output in outputs]
     return ""
 
@@ -128,7 +127,7 @@ def _other_use(view: View, leaf: Leaf, uses: Sequence[Use]) -> str:
 def _gives(view: View, owner: Scope, name: str) -> str:
     for scope in view.scopes:
         if any(value.name == name for value in scope.graph.output) and scope.owner(name) is owner:
-            return "it is an output of the model" if scope.outer is None else f"{_where(scope)}gives it as a result"
+            return "it is an output of the model" if scope.outer is None else f"{_where(scope)}returns it"
     return ""
 
 

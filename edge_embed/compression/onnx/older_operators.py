@@ -29,7 +29,7 @@ def write_as_newer(model: ModelProto, opset: int) -> None:
     scans = [node for node in walk(model.graph.node) if is_standard(node, "Scan")] if opset < _SCAN else []
     if scans:
         raise BadInputError(
-            f"opset: got {opset}, whose Scan works on a batch as no later one does ({spelled(scans[0])}): export the "
+            f"opset: got {opset}, whose Scan is batched, unlike later ones ({spelled(scans[0])}): export the "
             f"model with opset {_SCAN} or later"
         )
     if opset < _FLAT_HARDMAX and any(is_standard(node, "Hardmax") for node in walk(model.graph.node)):
@@ -59,10 +59,10 @@ def keep_corners(model: ModelProto, opset: int) -> None:
 def _rounding(node: NodeProto, constants: Mapping[str, NDArray[Any]]) -> str:
     scales = constants.get(node.input[2])
     if scales is None or (np.any(scales < 1) and np.any(scales > 1)):
-        what = "sizes that are no constants" if scales is None else f"scales {scales.tolist()}"
+        sizes = "sizes are not constant" if scales is None else f"scales {scales.tolist()}"
         raise BadInputError(
-            f"opset: got {_RESIZE}, whose Resize rounds up where it shrinks and down where it grows "
-            f"({spelled(node)}, {what:.200}): export the model with opset {_CENTRES} or later"
+            f"opset: got {_RESIZE}, whose Resize rounds up when it shrinks and down when it enlarges "
+            f"({spelled(node)}, {sizes:.200}): export the model with opset {_CENTRES} or later"
         )
     return "ceil" if np.any(scales < 1) else "floor"
 

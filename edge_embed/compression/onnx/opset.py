@@ -34,7 +34,8 @@ def raise_opset(file: ForeignModel) -> None:
     """
     model, opset = file.model, file.opset
     if opset > onnx_opset_version():
-        raise BadInputError(f"opset: got {opset}, expected at most {onnx_opset_version()}: export it with an older one")
+        most = onnx_opset_version()
+        raise BadInputError(f"opset: got {opset}, expected at most {most}: export the model with an older opset")
     if opset >= OPSET:
         return
     _write_out_changed(model, opset)

@@ -101,7 +101,7 @@ def _import_ours(model: ModelProto, has_functions: bool) -> None:
     version = next((int(item.version) for item in model.opset_import if item.domain == DOMAIN), None)
     if has_functions and version is not None and version != DOMAIN_VERSION:
         raise BadInputError(
-            f"got operators of {DOMAIN} {version}, expected {DOMAIN_VERSION}: use the release they are of"
+            f"got version {version} of the operators {DOMAIN}, expected {DOMAIN_VERSION}: use the release of the file"
         )
     others = [item for item in model.opset_import if item.domain != DOMAIN]
     del model.opset_import[:]
@@ -117,7 +117,7 @@ def _nodes_of_ours(model: ModelProto) -> Iterator[Body]:
 
 def _operator(node: NodeProto) -> OnnxOperator:
     if node.op_type not in OPERATORS:
-        raise BadInputError(f"{DOMAIN}::{node.op_type}: is no operator of this release: use that of the file")
+        raise BadInputError(f"{DOMAIN}::{node.op_type}: unknown to this release: use the release of the file")
     return OPERATORS[node.op_type]
 
 

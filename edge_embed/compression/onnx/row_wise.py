@@ -32,8 +32,8 @@ def dequantised(view: View, use: Use) -> Use:
 
 def _remedy(view: View, use: Use) -> str:
     takers = view.takers.get((id(use.scope), use.node.output[0]), [])
-    taken = f" ({', '.join(spelled(node) for _, _, node in takers[:3])} takes its rows)" if takers else ""
-    return f"make them floats with DequantizeLinear or Cast right after the look-up{taken}"
+    users = f" ({', '.join(spelled(node) for _, _, node in takers[:3])} uses its rows)" if takers else ""
+    return f"convert them to floats with DequantizeLinear or Cast right after the lookup{users}"
 
 
 def _next(view: View, use: Use) -> Use | None:

@@ -48,7 +48,7 @@ def write_foreign(
         else:
             _move_out(folder, movable, data)
         if model.ByteSize() > PROTOBUF_LIMIT:
-            raise BadInputError(f"{path}: would take {model.ByteSize():,} bytes, more than the 2 GB of an ONNX file")
+            raise BadInputError(f"{path}: got {model.ByteSize():,} bytes, expected at most the 2 GB of an ONNX file")
         temporary.write_bytes(model.SerializeToString(deterministic=True))
         on_written(temporary)
     return (path, weights_file(path)) if movable else (path,)

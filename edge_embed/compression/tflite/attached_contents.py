@@ -80,7 +80,7 @@ def _take_in_external(model: Any, path: Path) -> tuple[Path, ...]:
         if not tensor.externalBuffer:
             continue
         if tensor.externalBuffer not in external:
-            raise ValueError(f"external buffer {tensor.externalBuffer} is not there")
+            raise ValueError(f"external buffer {tensor.externalBuffer} is missing")
         if tensor.externalBuffer not in numbers:
             numbers[tensor.externalBuffer] = len(model.buffers)
             buffer = load_schema().BufferT()
@@ -93,18 +93,18 @@ def _take_in_external(model: Any, path: Path) -> tuple[Path, ...]:
 
 def _external(model: Any, entry: Any, path: Path, files: dict[Path, mmap.mmap]) -> NDArray[np.uint8]:
     if entry.packing:
-        got = f"weights in a file beside it that are packed as {entry.packing.decode()!r:.80}"
-        raise BadInputError(f"{path}: got {got}, expected them as they are: write the model without that packing")
+        got = f"external weights packed as {entry.packing.decode()!r:.80}"
+        raise BadInputError(f"{path}: got {got}, expected unpacked weights: write the model without that packing")
     name = (model.externalBufferGroups[entry.group].name or b"").decode()
     parts = PurePosixPath(name.replace("\\", "/"))
     if not name or parts.is_absolute() or ".." in parts.parts:
         raise BadInputError(f"{path}: got weights in {name!r:.200}, expected a file beside the model: put it there")
     file = path.parent / name
     if not file.resolve().is_relative_to(path.parent.resolve()):
-        raise BadInputError(f"{path}: got weights in {name!r:.200}, which is a link to another folder: copy them here")
+        raise BadInputError(f"{path}: got weights in {name!r:.200}, a link to another folder: copy the file here")
     if file not in files:
         if not file.is_file():
-            raise BadInputError(f"{path}: its weights lie in {file}, which is no regular file: put it beside the model")
+            raise BadInputError(f"{path}: its weight file {file} is not a regular file: put it beside the model")
         try:
             files[file] = open_content(file)
         except OSError as error:

@@ -73,8 +73,8 @@ def _tables(file: ForeignFile) -> Iterator[FoundTable]:
 
 def _why_left(layer: OutputLayer) -> str:
     return (
-        f"{layer.kind} {list(layer.shape)}, {layer.held_bytes:,} bytes: an output layer ({layer.operator}) of which no "
-        "rows are looked up: compress the model that the file was converted from, and name it (--module)"
+        f"{layer.kind} {list(layer.shape)}, {layer.held_bytes:,} bytes: an output layer ({layer.operator}) without "
+        "lookups: compress the model before its conversion, and name the layer (--module)"
     )
 
 
@@ -84,16 +84,15 @@ def _why_it_stays(table: ForeignTable) -> str:
     if table.unread:
         return f"{shown}: {table.unread}"
     if table.readers:
-        taken = f"{', '.join(table.readers)} takes it too"
-        return f"{shown}: {taken}, as a whole, so it would stay: compress the model that the file was converted from"
+        return f"{shown}, also used as a whole by {', '.join(table.readers)}: compress the model before its conversion"
     return ""
 
 
 def _check_any(file: ForeignFile) -> None:
     if not file.found:
         raise BadInputError(
-            f"{file.path}: no constant of it has rows that are looked up, by {', '.join(LOOKUPS)}. Its largest are "
-            f"{largest_constants(file.model) or 'none'}: compress the model that the file was converted from"
+            f"{file.path}: no constant is looked up by {', '.join(LOOKUPS)}; the largest constants: "
+            f"{largest_constants(file.model) or 'none'}; compress the model before its conversion"
         )
 
 

@@ -52,7 +52,7 @@ class ForeignTable:
             return self._unread
         if len({lookup.row_axes for _, lookup in self.lookups}) > 1:
             axes = " and ".join(sorted({str(list(lookup.row_axes)) for _, lookup in self.lookups}))
-            return f"its rows lie along axes {axes}, expected one way to look it up: store it once for each"
+            return f"its lookups select along axes {axes}, expected the same axes: store a copy for each"
         return next((lookup.reason for _, lookup in self.lookups if lookup.reason), "")
 
     @property
@@ -133,7 +133,7 @@ def largest_constants(model: Any) -> str:
                 takers = (operator_name(model, each) for each in graph.operators if number in numbers(each.inputs))
                 size = len(model.buffers[tensor.buffer].data)
                 shown = f"{(tensor.name or b'').decode()} ({kind_of(tensor)} {numbers(tensor.shape)}, {size:,} bytes)"
-                found[tensor.buffer] = f"{shown} of {', '.join(dict.fromkeys(takers)) or 'no operator'}"
+                found[tensor.buffer] = f"{shown}, used by {', '.join(dict.fromkeys(takers)) or 'no operator'}"
     by_size = sorted(found, key=lambda buffer: -len(model.buffers[buffer].data))
     return "; ".join(found[buffer] for buffer in by_size[:_LISTED])
 
@@ -152,7 +152,7 @@ def _table(
     check_size(model, tensor)
     unread = why_no_rows(tensor)
     if not all(origins.is_same(origin, lookup.origin) for _, lookup in lookups):
-        unread = "its bytes have several shapes or scales, expected one: store it once for each"
+        unread = "its bytes have several shapes or scales, expected one: store a copy for each"
     held = held_bytes(model, model.subgraphs[origin.graph], tensor)
     return ForeignTable(name, origin, buffer, lookups, output_layers, readers, kind_of(tensor), held, model, unread)
 

@@ -28,15 +28,15 @@ def why_no_rows(tensor: Any) -> str:
     """Return the reason why the numbers of a constant are not read, or an empty string."""
     kind, scales = kind_of(tensor), tensor.quantization
     if tensor.sparsity is not None:
-        return "its numbers are stored sparsely, expected all of them: convert the model without sparsity"
+        return "its numbers are stored as sparse, expected dense: convert the model without sparsity"
     if kind not in _WHOLE and kind not in _BITS:
         return (
-            f"its numbers are {kind}, expected floats or quantised integers of 16 bits at most: convert it to float32"
+            f"its numbers are {kind}, expected floats or quantised integers of at most 16 bits: convert it to float32"
         )
     if kind in _FLOATS or _is_blockwise(scales):
         return ""
     if scales is None or scales.scale is None or not len(scales.scale):
-        return f"its numbers are {kind} without scales, expected float32, or quantised ones: convert it to float32"
+        return f"its numbers are {kind} without scales, expected float32 or scales: convert it to float32"
     return ""
 
 
@@ -69,10 +69,10 @@ def check_size(model: Any, tensor: Any) -> None:
     size = len(model.buffers[tensor.buffer].data)
     count = math.prod(shape)
     if min(shape, default=0) < 0 or count > _MOST_NUMBERS:
-        raise ValueError(f"a constant of shape {shape}")
+        raise ValueError(f"a constant has shape {shape}")
     bits = _BITS.get(kind) or 8 * np.dtype(_WHOLE.get(kind, "V0")).itemsize
     if tensor.sparsity is None and bits and size != -(-count * bits // 8):
-        raise ValueError(f"{size:,} bytes for {kind} {shape}")
+        raise ValueError(f"a constant {kind} {shape} has {size:,} bytes")
 
 
 def held_bytes(model: Any, graph: Any, tensor: Any) -> int:

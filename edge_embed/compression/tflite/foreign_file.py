@@ -90,12 +90,12 @@ def _dense(model: Any, origins: Origins) -> tuple[Mapping[str, ForeignTable], tu
 
 def _open(path: Path) -> mmap.mmap:
     if not path.is_file():
-        found = "is no regular file" if path.exists() else "there is no such file"
+        found = "is not a regular file" if path.exists() else "there is no such file"
         raise BadInputError(f"{path}: {found}, expected a TFLite model: check the path")
     content = open_content(path)
     if content[4:8] != IDENTIFIER:
         got = f"got {content[4:8]!r} as bytes 4 to 7, expected {IDENTIFIER!r}"
-        raise BadInputError(f"{path}: {got}: is it a TFLite model?")
+        raise BadInputError(f"{path}: {got}: check that it is a TFLite model")
     return content
 
 
@@ -126,13 +126,13 @@ def damaged(path: Path) -> Iterator[None]:
 def _attached(path: Path, content: mmap.mmap) -> tuple[list[tuple[zipfile.ZipInfo, bytes]], bytes]:
     if not zipfile.is_zipfile(path):
         if _has_archive_entry(content):
-            raise BadInputError(f"{path}: the zip archive behind the model has no end: get the file again")
+            raise BadInputError(f"{path}: the zip archive after the model is truncated: get the file again")
         return [], b""
     try:
         with zipfile.ZipFile(path) as archive:
             return [(entry, archive.read(entry)) for entry in archive.infolist()], archive.comment
     except _BROKEN_ARCHIVE as error:
-        raise BadInputError(f"{path}: the zip archive behind the model is damaged: {one_line(error)}") from error
+        raise BadInputError(f"{path}: the zip archive after the model is damaged: {one_line(error)}") from error
 
 
 def _has_archive_entry(content: mmap.mmap) -> bool:

@@ -152,9 +152,9 @@ def _why_not(found: Lookup, table: Any, result: Any) -> str:
         return ""
     kind, width = kind_of(table), math.prod(numbers(table.shape)[1:])
     if kind not in _LOOKED_UP[found.name]:
-        return f"{found.name} takes its numbers as {kind}, which LiteRT does not dequantise: convert it to float32"
+        return f"{found.name} reads its numbers as {kind}, which LiteRT does not dequantise: convert it to float32"
     if kind in _BITS and width * _BITS[kind] % 8:
-        return f"its rows of {width} {kind} numbers begin within a byte, where LiteRT misreads them: convert it to int8"
+        return f"its rows of {width} {kind} numbers begin inside a byte, and LiteRT misreads them: convert it to int8"
     if kind == "float32":
         return ""
     return _why_not_as_stored(found, table, result)
@@ -165,12 +165,12 @@ def _why_not_as_stored(found: Lookup, table: Any, result: Any) -> str:
     if found.name == "EMBEDDING_LOOKUP":
         zeros = None if table.quantization is None else table.quantization.zeroPoint
         wrong = zeros is not None and np.any(np.asarray(zeros))
-        return "it has zero points, which EMBEDDING_LOOKUP does not take: quantise it symmetrically" if wrong else ""
+        return "it has zero points, which EMBEDDING_LOOKUP does not support: quantise it symmetrically" if wrong else ""
     if kind_of(table) == "float16":
         return ""
     scales = [_one_scale(tensor) for tensor in (table, result)]
     if scales[0] is None or scales[0] != scales[1]:
-        return f"{found.name} takes integers without one scale for all of them: quantise it with one, or not at all"
+        return f"{found.name} requires one scale for all integers: quantise it with one scale, or keep it as floats"
     return ""
 
 
@@ -184,9 +184,9 @@ def _one_scale(tensor: Any) -> tuple[float, int] | None:
 
 def _why_no_product(found: Lookup, kind: str) -> str:
     if kind != "float32" and not found.origin.dequantized:
-        return f"{found.name} multiplies ONE_HOT with {kind} numbers as it quantises both: convert it to float32"
+        return f"{found.name} of ONE_HOT and {kind} numbers quantises both: convert it to float32"
     if found.name == "FULLY_CONNECTED" and found.operator.builtinOptions.weightsFormat:
-        return "FULLY_CONNECTED has it in an order of one processor: convert the model without it"
+        return "FULLY_CONNECTED stores it in a processor-specific order: convert the model without that order"
     return ""
 
 

@@ -16,7 +16,7 @@ def check_parts(model: Any, file_bytes: int) -> None:
     for nbytes in _sizes(model):
         left -= nbytes
         if left < 0:
-            raise ValueError("its parts lie on top of each other")
+            raise ValueError("its parts overlap")
 
 
 def _sizes(model: Any) -> Iterator[int]:

@@ -120,7 +120,9 @@ def packed_content(
 def check_dense(file: ForeignFile) -> None:
     """Refuse a file with packed tables, whose parts would be mistaken for dense tables."""
     if any(entry.name == MANIFEST_KEY.encode() for entry in file.model.metadata or ()):
-        raise BadInputError(f"{file.path}: has compressed tables already: replace all at once, in the original file")
+        raise BadInputError(
+            f"{file.path}: already contains compressed tables: replace all of them in the original file"
+        )
 
 
 def _check(file: ForeignFile, tables: Mapping[str, PackedTable]) -> None:
@@ -129,20 +131,20 @@ def _check(file: ForeignFile, tables: Mapping[str, PackedTable]) -> None:
         if name not in file.tables:
             known = ", ".join(file.tables) or "none"
             left = "; ".join(f"{table}: {table.unread}" for table in file.found.values() if table.unread)
-            reason = f"; not {left}" if left else ""
+            reason = f"; cannot replace {left}" if left else ""
             raise BadInputError(f"{file.path}: got a table for {name!r:.200}, expected one of: {known}{reason}")
         got, expected = (packed.num_embeddings, packed.embedding_dim), file.tables[name].shape
         if got != expected:
             raise BadInputError(f"table {name}: got packed rows {list(got)}, expected {list(expected)}")
         if reader := ", ".join(file.tables[name].readers):
-            raise BadInputError(f"table {name}: got one that {reader} reads too, expected look-ups of rows only")
+            raise BadInputError(f"table {name}: got other uses by {reader}, expected lookups of rows only")
 
 
 def manifest_names(tables: Iterable[str]) -> dict[str, str]:
     """Replace characters that are invalid in manifests: blanks, slashes, non-ASCII characters."""
     names = {name: re.sub(r"[^!-.0-~]", ".", name) for name in tables}
     if len(set(names.values())) < len(names):
-        expected = "expected names that differ by more than blanks and slashes: replace one of them only"
+        expected = "expected names that differ in more than blanks and slashes: replace only one of them"
         raise BadInputError(f"got tables {', '.join(names)}, {expected}")
     return names
 

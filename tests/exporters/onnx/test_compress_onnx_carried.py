@@ -87,7 +87,7 @@ ZERO = make_node("Constant", [], ["zero"], value=numpy_helper.from_array(np.arra
     ("nodes", "by", "user"),
     [
         ([TIMES, repeat(gather("t", y="z"), make_node("Neg", ["t"], ["next"], "negate"))],
-         r"Loop 'repeat', which may give another in its place; Neg 'negate' takes it there too", "Gather 'look_up_z'"),
+         r"Loop 'repeat', which may be another tensor; Neg 'negate' also uses that result", "Gather 'look_up_z'"),
         ([TIMES, repeat(make_node("Identity", ["w"], ["z"]), returned="t", carried="one", results=["last", "all"]),
           make_node("GatherElements", ["all", "zero_ids"], ["y"], "pick")],
          r"Loop 'repeat', which may", "GatherElements 'pick'"),
@@ -103,7 +103,7 @@ def test_table_handed_on_is_named_with_its_path_and_remedy(
 ) -> None:
     tensors = {"w": W, "v": V, "one": np.float32(1), "zero_ids": np.zeros((1, 1, 1), np.int64)}
     message = (
-        rf"w: its rows are looked up behind {by}.*: look rows up of the constant itself.* "
+        rf"w: its lookups use a result of {by}.*: look rows up in the constant itself.* "
         rf"\(float32 \[300, 16\] of 19,200 bytes, used by {user}\)"
     )
     with pytest.raises(BadInputError, match=message):

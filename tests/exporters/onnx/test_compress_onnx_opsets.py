@@ -140,7 +140,7 @@ HELD = r"export the model with opset 18.*'w' float32 \[300, 16\] of 19,200 bytes
         ([constant("is", True), CHOICE], 8, rf"\(a graph inside If 'choose': BatchNormalization 'norm': .*\): {HELD}"),
         ([make_node("ScaledTanh", ["r"], ["y"], "squash")], 9, rf"\(ScaledTanh 'squash': onnx has no .*\): {HELD}"),
         ([make_node("Scan", ["", "u", "u"], ["q", "y"], "scan", num_scan_inputs=1, body=body())], 8,
-         r"got 8, whose Scan works on a batch .*\(Scan 'scan'\): export the model with opset 9 or later"),
+         r"got 8, whose Scan is batched.*\(Scan 'scan'\): export the model with opset 9 or later"),
         ([make_node("Unsqueeze", ["r"], ["u"], axes=[0, 1]),
           make_node("Resize", ["u", "scales"], ["y"], "resize", mode="nearest")], 10,
          r"got 10, whose Resize rounds up .*\(Resize 'resize', scales \[1.0, 1.0, 0.5, 2.0\]\): export"),

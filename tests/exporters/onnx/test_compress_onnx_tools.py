@@ -145,13 +145,13 @@ def test_function_default_omitted_by_outer_function_stays(tmp_path: Path) -> Non
 
 
 def test_function_defined_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"functions Find: cannot be written out where .*multiple"):
+    with pytest.raises(BadInputError, match=r"functions Find: cannot be inlined: .*multiple"):
         compress(written([_call()], {"w": W}, functions=[_find(18), _find(18)]), tmp_path)
 
 
 def test_gather_without_ids_is_no_lookup(tmp_path: Path) -> None:
     made = written([make_node("Find", ["", "w"], ["y"], domain="own")], {"w": W}, functions=[_find(18)])
-    with pytest.raises(BadInputError, match="no table to compress: no constant has rows that are looked up"):
+    with pytest.raises(BadInputError, match="no table to compress: no constant is looked up by"):
         compress(made, tmp_path)
 
 
@@ -225,7 +225,7 @@ def test_table_computed_by_formula_leaves_others_compressible(tmp_path: Path) ->
         gather("made", "a"), gather("w", "b"), make_node("Add", ["a", "b"], ["y"]),
     ]  # fmt: skip
     report = compress(written(nodes, {"w": W, "column": W[:, :1].copy()}), tmp_path)
-    assert [(table.name, table.reason[:14]) for table in report.tables] == [("column", "operators make"), ("w", "")]
+    assert [(table.name, table.reason[:17]) for table in report.tables] == [("column", "operators compute"), ("w", "")]
 
 
 def _cut(*, by: str) -> list[NodeProto]:
@@ -244,7 +244,7 @@ def test_tables_cut_from_one_constant_are_compressed_together(by: str, tmp_path:
     made = written(_cut(by=by), {"w": np.concatenate([W, V]), **PLACES})
     assert same(made, tmp_path) == ["w", "w_1"]
     assert not any(tensor.name == "w" for tensor in onnx.load(tmp_path / "small.onnx").graph.initializer)
-    with pytest.raises(BadInputError, match="w: is cut out of the constant 'w' as w_1: give the names of all of them"):
+    with pytest.raises(BadInputError, match="w: shares the constant 'w' with w_1: name all of them"):
         compress(made, tmp_path, modules=["w"], force=True)
 
 
@@ -269,7 +269,8 @@ def test_table_that_stays_is_described_with_remedy(tmp_path: Path) -> None:
     made = written([gather(), make_node("Neg", ["w"], ["z"], "negate")], {"w": W})
     made.graph.output.append(make_tensor_value_info("z", 1, None))
     message = (
-        r"w: it is an output of the model, by Neg 'negate': remove that output \(float32 \[300, 16\] of 19,200 bytes"
+        r"w: it is an output of the model, through Neg 'negate': remove that output "
+        r"\(float32 \[300, 16\] of 19,200 bytes"
     )
     with pytest.raises(BadInputError, match=rf"{message}, used by Gather 'look_up_y'\)"):
         compress(made, tmp_path)

@@ -129,7 +129,7 @@ def test_float16_conversion_is_named_where_tables_differ(exported, tmp_path):
     half("onnxconverter_common.float16", exported["dpq head"], tmp_path / "after.onnx")
     report = inspect_file(tmp_path / "after.onnx")
     assert report.exit_code == 3
-    assert "a float16 conversion did it; export the model after model.half()" in report.differences[0]
+    assert "a float16 conversion changed it; export the model after model.half()" in report.differences[0]
 
 
 def test_operator_prefix_is_named_with_remedy(exported, tmp_path):

@@ -158,7 +158,7 @@ def test_reports_give_session_bytes_of_every_node(exported):
     assert session_bytes_of(inspect_file(exported.path)) == {"words": 2 * each, "other": 0}
     console = Console(file=io.StringIO(), width=200)
     render_file(inspect_file(exported.path), console)
-    assert f", a session up to {2 * each / 1024:.1f} KiB more" in console.file.getvalue()
+    assert f", session memory up to {2 * each / 1024:.1f} KiB" in console.file.getvalue()
 
 
 def test_output_layers_of_four_bits_take_their_codes_by_default(tmp_path):

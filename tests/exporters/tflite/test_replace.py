@@ -241,7 +241,7 @@ class TestRefusals:
         refuse(
             foreign,
             {WORDS: packed},
-            rf"expected one of: none; not {WORDS} \(int8 .*: its numbers are int8 without scales",
+            rf"expected one of: none; cannot replace {WORDS} \(int8 .*: its numbers are int8 without scales",
         )
         assert read_dense_tables(foreign) == {}
 
@@ -249,7 +249,7 @@ class TestRefusals:
         def scaled(graph, table, ids):
             return graph.binary("MUL", graph.slice(graph.gather(table, graph.flatten(ids)), 0, 1), table)
 
-        refuse(write_foreign(tmp_path / "a.tflite", make=scaled), {WORDS: packed}, "got one that MUL reads too")
+        refuse(write_foreign(tmp_path / "a.tflite", make=scaled), {WORDS: packed}, "got other uses by MUL")
 
     def test_table_needed_as_a_whole_by_another_signature_is_refused(self, tmp_path, packed):
         def looked_up_once(graph, table, ids):
@@ -258,16 +258,16 @@ class TestRefusals:
 
         once = []
         foreign = write_foreign(tmp_path / "a.tflite", make=looked_up_once, signatures=("one", "two"))
-        refuse(foreign, {WORDS: packed}, "got one that SUM reads too")
+        refuse(foreign, {WORDS: packed}, "got other uses by SUM")
 
     def test_tables_replaced_before_are_refused(self, tmp_path, foreign, packed):
         replace_tables(foreign, tmp_path / "a.tflite", {WORDS: packed})
         foreign.unlink()
-        refuse(tmp_path / "a.tflite", {WORDS: packed}, "has compressed tables already: replace all at once")
+        refuse(tmp_path / "a.tflite", {WORDS: packed}, "already contains compressed tables: replace all of them")
 
     def test_file_of_another_format_is_refused(self, tmp_path, packed):
         (tmp_path / "a.tflite").write_bytes(b"PK\3\4 something else altogether")
-        refuse(tmp_path / "a.tflite", {WORDS: packed}, r"expected b'TFL3': is it a TFLite model\?")
+        refuse(tmp_path / "a.tflite", {WORDS: packed}, r"expected b'TFL3': check that it is a TFLite model")
 
     def test_file_that_is_absent_is_refused(self, tmp_path, packed):
         with pytest.raises(BadInputError, match="there is no such file, expected a TFLite model"):
@@ -306,12 +306,12 @@ class TestDamage:
 
     def test_archive_that_was_cut_is_refused(self, foreign, packed):
         foreign.write_bytes(foreign.read_bytes()[:-30])
-        refuse(foreign, {WORDS: packed}, "the zip archive behind the model has no end")
+        refuse(foreign, {WORDS: packed}, "the zip archive after the model is truncated")
 
     def test_archive_that_was_changed_is_refused(self, foreign, packed):
         content = foreign.read_bytes()
         foreign.write_bytes(content.replace(b"<PAD> 0", b"<PAD> 1"))
-        refuse(foreign, {WORDS: packed}, "the zip archive behind the model is damaged")
+        refuse(foreign, {WORDS: packed}, "the zip archive after the model is damaged")
 
     @pytest.mark.parametrize("seed", range(8))
     def test_file_with_changed_bytes_is_refused_or_read(self, tmp_path, packed, seed):

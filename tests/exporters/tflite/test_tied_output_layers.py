@@ -155,7 +155,7 @@ def test_output_layer_untied_is_listed_with_size(form, tmp_path):
     file = write_foreign(tmp_path / "dense.tflite", TABLE, make=UNTIED[form])
     (layer,) = (table for table in compressed(file).tables if table.reason)
     assert (layer.name, layer.num_embeddings, layer.embedding_dim) == ("head", 40, DIM)
-    assert layer.reason.startswith(f"float32 [40, {DIM}], 1,920 bytes: an output layer ({form}) of which no rows")
+    assert layer.reason.startswith(f"float32 [40, {DIM}], 1,920 bytes: an output layer ({form}) without lookups")
     inspected = edge_embed.inspect(file)
     assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [(WORDS, ROWS), ("head", 40)]
     assert any(note.startswith("head is an output layer") for note in inspected.notes)

@@ -173,7 +173,7 @@ STAY = {
     "along axes": _two_axes,
     "several shapes or scales": _two_scales,
     "has zero points": lambda file, ids: embedding_lookup(file, ids, file.constant("table", INT8, Scales(0.1, (3,)))),
-    "begin within a byte": lambda file, ids: embedding_lookup(
+    "begin inside a byte": lambda file, ids: embedding_lookup(
         file, ids, file.bits("table", INT8[:, :-1][:, :10].reshape(40, 15) >> 4, 4, SCALES)
     ),
     "float16, which LiteRT does not": lambda file, ids: embedding_lookup(
@@ -182,7 +182,7 @@ STAY = {
     "float64, expected floats": lambda file, ids: gather(
         file, ids, file.constant("table", TABLE.astype(np.float64)), kind="float64"
     ),
-    "without one scale": lambda file, ids: gather(
+    "requires one scale": lambda file, ids: gather(
         file, ids, file.constant("table", INT8, Scales(np.full(ROWS, 0.1), np.zeros(ROWS))), kind="int8", scales=SCALES
     ),
 }
