@@ -40,8 +40,8 @@ def earlier(project: Project) -> Any:
     ("more", "finding", "exit_code"),
     [
         ({}, None, 0),
-        ({"metric": METRIC}, "parity: metric tests:accuracy: not run: the baseline has 0.5", 1),
-        ({"target": TARGET}, "parity: target local: not run: the model ran there for the baseline", 1),
+        ({"metric": METRIC}, "parity: metric tests:accuracy: not run: measured for the baseline (0.5)", 1),
+        ({"target": TARGET}, "parity: target local: not run: run for the baseline", 1),
         ({"table": TABLE}, "growth of table verbs", 0),
     ],
 )
