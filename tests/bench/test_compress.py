@@ -161,7 +161,7 @@ def test_result_names_table_seed_rounds_and_machine():
     result = run(*SIZES, "--method", "dpq,tt", "--seed", "7")
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
-    for text in ("clustered (300 x 16)", "faiss compute_codes", "tensorly TT-SVD", "ours / its", "1 used", "Seed 7",
+    for text in ("clustered (300 x 16)", "faiss compute_codes", "tensorly TT-SVD", "ours / peer", "1 used", "Seed 7",
                  "2 rounds", "a centre for each 100 rows", "random order"):  # fmt: skip
         assert text in words
 

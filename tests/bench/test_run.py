@@ -224,7 +224,7 @@ def test_report_lists_each_k_and_thread_count_in_one_table(monkeypatch):
     console = Console(width=200, file=io.StringIO())
     console.print(report.render())
     shown = console.file.getvalue()
-    assert shown.count("times ours, CPU or wall") == 1
+    assert shown.count("time / ours, CPU or wall") == 1
     calls = ["k = 1, warm", "k = 1, warm, 2 threads", "k = 200, warm", "k = 200, warm, 2 threads"]
     assert re.findall(r"│ B = 8, (.*?) +│ custom op ", shown) == calls
 

@@ -242,7 +242,7 @@ class TestReports:
             "parity": "0", "size": "3", "latency": "0",
         }  # fmt: skip
         for failure in suites.iter("failure"):
-            assert "changed: no setting, no table and no version" in str(failure.text)
+            assert "changed: no settings, tables or versions" in str(failure.text)
             assert str(failure.text).endswith(f"edge-embed check --budget {with_baseline.budget} --accept")
         text = places["markdown"].read_text()
         assert text.startswith("### ❌ edge-embed check: 1 failed")

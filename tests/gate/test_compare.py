@@ -72,7 +72,7 @@ def test_front_holds_candidates_that_no_other_dominates(write: Any) -> None:
 def test_report_without_metric_is_listed_but_not_on_front(write: Any) -> None:
     result = run("compare", *write(first=report(10, None), second=report(20, 0.5)))
     assert result.exit_code == 0
-    assert "Without the metric, and so no choice: first." in result.stdout
+    assert "Not on the Pareto front, because the metric is missing: first." in result.stdout
     result = run("compare", *write(first=report(10, None), second=report(20, None)))
     assert result.exit_code == 0
     assert "No report has a metric" in result.stdout
@@ -101,7 +101,7 @@ def test_page_has_figure_and_table(write: Any, tmp_path: Path) -> None:
     assert run("compare", *paths, "--html", page, "--quiet").exit_code == 0
     text = page.read_text()
     assert "mathdefault" not in text  # numbers of a logarithmic scale are no formulas
-    for words in ("Worth choosing: small", "wrong (failed)", "tests:accuracy", "currentColor", "8.0x", "<svg"):
+    for words in ("Pareto front: small", "wrong (failed)", "tests:accuracy", "currentColor", "8.0x", "<svg"):
         assert words in text
 
 

@@ -55,7 +55,7 @@ def test_dropped_part_of_baseline_is_not_run(
     if exit_code:
         (failure,) = report["failures"]
         assert failure.startswith(finding)
-        assert "make the baseline again without it" in failure
+        assert "create the baseline again without it" in failure
     elif finding:
         (dropped,) = [found for found in report["findings"] if found["name"] == finding]
         assert dropped["status"] == "not run"
