@@ -42,7 +42,7 @@ RULES = (
     "Each round runs both sides in random order on the same inputs; every call has new inputs. Each of up to 10 blocks "
     "of rounds has new sessions and buffers; the sides alternate in being opened first. A result slower than the "
     "threshold is replaced by a measurement with four times the rounds. Figures: median ratio and its 95 % bootstrap "
-    "interval over blocks and their rounds"
+    "interval over blocks and their rounds."
 )
 METHOD = f"CPU clock of the single thread; I/O binding with preallocated outputs (texts: plain calls). {RULES}"
 # The addresses of buffers can favour one side by 15 % for as long as the buffers live; more rounds do not show that.

@@ -27,9 +27,7 @@ def compare_page(report: CompareReport) -> str:
         if one.metric is not None
     }
     if report.metric is not None:
-        text = (
-            "Filled: the Pareto front. No other passed model is smaller and as good, or better and as small."
-        )
+        text = "Filled: the Pareto front. No other passed model is smaller and as good, or better and as small."
         picture = size_against_metric(points, report.metric, report.front)
         sections.insert(0, Section("Size against accuracy", text, pictures=[picture]))
     facts = {one.name: f"{one.file}; {one.machine}" for one in report.candidates}
