@@ -82,7 +82,7 @@ class CompareReport(Shown):
     def _note_on_metric(self) -> str:
         without = [one.name for one in self.candidates if one.metric is None]
         if self.metric is None:
-            return "No report contains a metric, so the Pareto front is empty; add [metric] to the budget."
+            return "No report has a metric, so the Pareto front is empty; add [metric] to the budget."
         return f"Not on the Pareto front, because the metric is missing: {', '.join(without)}." if without else ""
 
     def _note_on_latency(self) -> str:
