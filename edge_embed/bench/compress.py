@@ -22,10 +22,10 @@ from edge_embed.validation.machine import machine
 from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
 
 _METHOD = (
-    "Contenders in random order within each round, each after a call that does not count; every one makes the whole "
-    "result anew; CPU times are those of the process; medians, and median ratios within rounds with 95 % bootstrap "
-    "intervals, of CPU time on one thread and of wall time on several; cosine and error: all rows beside the dense "
-    "ones, of one seed: another moves the mean cosine of dpq, ours as theirs, by some 0.0003"
+    "Each round runs all contenders in random order, each after a warm-up call, and each computes the whole result "
+    "again. CPU time is that of the process. Figures: medians, and median ratios within rounds with 95 % bootstrap "
+    "intervals, of CPU time on one thread and of wall time on several. Cosine and error compare all rows with the "
+    "dense rows, for one seed; another seed changes the mean cosine of dpq, of every contender, by about 0.0003."
 )
 
 
@@ -63,7 +63,7 @@ def bench_compress(
                     found.append(_measured(one.name, case, task, grid.rounds, random))
                     progress("measured", len(found), total)
     except MemoryError as error:
-        raise BadInputError(f"memory: too small for these sizes ({error}): use fewer rows") from error
+        raise BadInputError(f"memory: too small for these sizes ({error}); use fewer rows") from error
     method = _METHOD if subjects else f"{CLUSTERED}. {_METHOD}"
     return CompressBench(None if file is None else str(file), grid.seed, grid.rounds, state, method, tuple(found))
 
@@ -98,7 +98,7 @@ def _measured(name: str, case: Case, task: Task, rounds: int, random: np.random.
             try:
                 calls[peer] = _Calls(compress)
             except Exception as error:  # other libraries may raise anything
-                reasons[peer] = f"it failed: {one_line(error)}"
+                reasons[peer] = f"failed: {one_line(error)}"
         times = time_rounds(calls, lambda: (), rounds, 0, random, cpu_clock=time.process_time_ns)
 
     def figure(one: Compressor) -> Compressed:

@@ -54,8 +54,8 @@ class CompressGrid:
     def __post_init__(self) -> None:
         for method in self.method:
             if method not in METHODS:
-                others = "which no library here makes at as many bytes: leave it out"
-                raise BadInputError(f"method: got {method!r:.80}, {others}, expected some of {', '.join(METHODS)}")
+                known = f"expected some of {', '.join(METHODS)}, which have a peer of equal size; leave it out"
+                raise BadInputError(f"method: got {method!r:.80}, {known}")
         for name in (*_OF_TABLES, "codes", "groups", "anchors", "nonzeros", "rank"):
             for number in getattr(self, name):
                 check_count(name, number)
@@ -71,11 +71,11 @@ class CompressGrid:
         """
         named = [name for name, value in given.items() if value is not None]
         if strange := [name for name in named if name not in {field.name for field in fields(cls)}]:
-            raise BadInputError(f"{strange[0]}: got a value beside --use {USE}, which has none: leave it out")
+            raise BadInputError(f"{strange[0]}: got a value, expected none with --use {USE}; leave it out")
         for name in _OF_TABLES:
             if file is not None and name in named:
                 raise BadInputError(
-                    f"{name}: got a value beside a file: it is for random tables, leave one of them out"
+                    f"{name}: got a value and a file, but the option is for random tables; leave one of them out"
                 )
         return cls(**{name: parsed(name, given[name]) for name in named})
 
@@ -103,12 +103,12 @@ def _most_groups(dim: int) -> int:
 
 def _check_sizes(n: int, dim: int, sizes: Mapping[str, int]) -> None:
     if sizes.get("rank", 0) > min(n, dim):
-        expected = f"expected at most {min(n, dim)}, the lesser of rows and columns"
-        raise BadInputError(f"rank: got {sizes['rank']}, {expected}: give less")
+        expected = f"expected at most {min(n, dim)}, the smaller of rows and columns"
+        raise BadInputError(f"rank: got {sizes['rank']}, {expected}; choose a smaller rank")
     for name in ("codes", "anchors"):
         if sizes.get(name, 0) > n:
-            remedy = "give fewer, or a table of more rows"
-            raise BadInputError(f"{name}: got {sizes[name]}, expected at most {n}, the rows of the table: {remedy}")
+            remedy = "choose fewer, or a table with more rows"
+            raise BadInputError(f"{name}: got {sizes[name]}, expected at most {n}, the rows of the table; {remedy}")
     if sizes.get("nonzeros", 0) > sizes.get("anchors", 0):
         expected = f"expected at most {sizes['anchors']}, the number of anchors"
-        raise BadInputError(f"nonzeros: got {sizes['nonzeros']}, {expected}: give fewer")
+        raise BadInputError(f"nonzeros: got {sizes['nonzeros']}, {expected}; choose fewer")

@@ -15,7 +15,7 @@ from edge_embed.program.program import Program
 
 _ROWS_A_CENTRE, _NOISE = 100, 0.3
 CLUSTERED = (
-    f"Tables: a centre for each {_ROWS_A_CENTRE} rows, of numbers N(0, 1); each row is one of them, all as likely, "
+    f"Tables: one centre per {_ROWS_A_CENTRE} rows, with numbers from N(0, 1); each row is a uniformly drawn centre "
     f"plus {_NOISE} N(0, 1) in every column"
 )
 

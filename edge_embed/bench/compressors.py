@@ -141,7 +141,7 @@ def _quantiser(case: Case) -> Any:
     num_codes = case["num_codes"]
     bits = bits_for(num_codes)
     if num_codes != 1 << bits:
-        raise LeftOutError(f"it has a power of two of codes a group, got {num_codes}")
+        raise LeftOutError(f"got {num_codes} codes per group, expected a power of two")
     faiss.omp_set_num_threads(case.threads)
     return faiss.ProductQuantizer(case.weight.shape[1], case["num_groups"], bits)
 
@@ -240,7 +240,9 @@ def _scipy(case: Case) -> Compress:
     from scipy.sparse.linalg import svds  # noqa: PLC0415
 
     if case["rank"] >= min(case.weight.shape):
-        raise LeftOutError(f"it finds fewer singular values than the {min(case.weight.shape)} that there are")
+        raise LeftOutError(
+            f"got rank {case['rank']}, expected less than {min(case.weight.shape)}, the number of singular values"
+        )
 
     def compress() -> Made:
         left, sizes, right = svds(case.weight, case["rank"], rng=case.seed)
@@ -275,13 +277,13 @@ DPQ = ComparedFit(
     (
         Task(
             "table",
-            Compressor("dpq.fit", "all of it, as `compress` does", _ours),
+            Compressor("dpq.fit", "whole fit, as in `compress`", _ours),
             (
                 Compressor(
                     "faiss PQ",
-                    f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows, then "
-                    "compute_codes, with distance_compute_blas_threshold = 1, as in dpq.fit: as it comes, it takes up "
-                    "to ten times that",
+                    f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows as dpq.fit, then "
+                    "compute_codes; distance_compute_blas_threshold = 1, as in dpq.fit; the default is up to ten times "
+                    "slower",
                     _faiss,
                     _FAISS,
                 ),
@@ -289,8 +291,8 @@ DPQ = ComparedFit(
         ),
         Task(
             "codes",
-            Compressor("dpq codes", "of all rows; centroids and a checked table are given", _our_codes),
-            (Compressor("faiss compute_codes", "of all rows, with the same centroids", _codes_of_faiss, _FAISS),),
+            Compressor("dpq codes", "codes of all rows; centroids and a checked table are given", _our_codes),
+            (Compressor("faiss compute_codes", "codes of all rows, with the same centroids", _codes_of_faiss, _FAISS),),
         ),
     ),
 )
@@ -299,7 +301,7 @@ TT = ComparedFit(
     (
         Task(
             "table",
-            Compressor("tt.fit", "all of it, as `compress` does", _ours),
+            Compressor("tt.fit", "whole fit, as in `compress`", _ours),
             (
                 Compressor(
                     "tensorly TT-SVD",
@@ -316,11 +318,14 @@ LOW_RANK = ComparedFit(
     (
         Task(
             "table",
-            Compressor("low_rank.fit", "all of it, as `compress` does", _ours),
+            Compressor("low_rank.fit", "whole fit, as in `compress`", _ours),
             (
                 Compressor("numpy SVD", "linalg.svd, all singular values", _numpy, (_LIMITS,)),
                 Compressor(
-                    "scipy svds", "sparse.linalg.svds, as many as wanted", _scipy, (("scipy", "scipy"), _LIMITS)
+                    "scipy svds",
+                    "sparse.linalg.svds, as many singular values as the rank",
+                    _scipy,
+                    (("scipy", "scipy"), _LIMITS),
                 ),
             ),
         ),
@@ -331,11 +336,11 @@ ANT = ComparedFit(
     (
         Task(
             "table",
-            Compressor("ant.fit", "all of it, as `compress` does: weights above zero, so many on average", _ours),
+            Compressor("ant.fit", "whole fit, as in `compress`; weights above 0, mean number per row given", _ours),
             (
                 Compressor(
                     "scikit-learn OMP",
-                    f"MiniBatchDictionaryLearning, at most {_TURNS} passes, then so many weights of either sign a row",
+                    f"MiniBatchDictionaryLearning, at most {_TURNS} passes; weights of any sign, number per row given",
                     _sklearn,
                     (("sklearn", "scikit-learn"), _LIMITS),
                 ),

@@ -45,7 +45,7 @@ def subjects_of(path: Path, methods: tuple[str, ...], uses: tuple[BenchUse, ...]
             wanted.append(replace(subject, uses=chosen))
     if not wanted:
         asked = f"{' or '.join(methods)} with a use of {' or '.join(names)}"
-        raise BadInputError(f"{path}: has no table of {asked}: `edge-embed inspect` lists what it has")
+        raise BadInputError(f"{path}: expected a table of {asked}, got none; `edge-embed inspect` lists the tables")
     return wanted
 
 
@@ -110,7 +110,7 @@ def _use(node: NodeProto) -> BenchUse:
 
 def _packed(exported: ExportedModel, table: OnnxTable) -> PackedTable:
     if table.shape is None:
-        raise BadInputError(f"table {table.name!r:.80}: a tensor of it is no initializer: export the model again")
+        raise BadInputError(f"table {table.name!r:.80}: expected initializers for all tensors; export the model again")
     tensors: dict[str, NDArray[Any]] = {}
     for tensor, spec in table.shape.tensor_specs().items():
         stored = b"".join(exported.blocks(table.initializers[tensor]))

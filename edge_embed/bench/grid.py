@@ -110,15 +110,13 @@ class Grid:
                 check_count(name, number)
         if self.memory_megabytes and set(self.use) <= set(_OF_TFLITE):
             raise BadInputError(
-                "memory_megabytes: got a value for TFLite files, whose runtimes take none to be faster: leave it out"
+                "memory_megabytes: got a value for TFLite files, which use no session memory; leave it out"
             )
         for number in self.memory_megabytes:
             check_count("memory_megabytes", number, least=0, most=MAX_SIZE >> 20)
         for number in self.batch if {name for name in self.use if name.endswith("bag")} else ():
             if number > IDS_A_BAG and number % IDS_A_BAG:
-                raise BadInputError(
-                    f"batch: got {number}, expected a multiple of {IDS_A_BAG} ids, as bags have so many"
-                )
+                raise BadInputError(f"batch: got {number}, expected a multiple of {IDS_A_BAG}, the ids of a bag")
         for number in self.threads:
             check_count("threads", number, most=os.cpu_count() or 1)
         for number in self.k:
@@ -141,7 +139,7 @@ class Grid:
         for name in values:
             if file is not None and name in _OF_TABLES:
                 raise BadInputError(
-                    f"{name}: got a value beside a file: it is for random tables, leave one of them out"
+                    f"{name}: got a value and a file, but the option is for random tables; leave one of them out"
                 )
         if file is not None and "use" not in values and is_tflite_file(file):
             values["use"] = _USUAL_OF_TFLITE
@@ -168,8 +166,8 @@ class Grid:
         if self.memory_megabytes and all(subject.memory_bytes is None for subject in found):
             numbers = ", ".join(map(str, self.memory_megabytes))
             raise BadInputError(
-                f"memory_megabytes: got {numbers}, expected none: no session takes memory for these tables and uses, "
-                "only for rows of TT and heads of DPQ: leave it out"
+                f"memory_megabytes: got {numbers}, expected none, as no measured use has session memory; "
+                "measure rows of TT or output layers of DPQ, or leave it out"
             )
         return found
 
@@ -225,4 +223,4 @@ def parsed(name: str, value: Any) -> Any:
     try:
         return tuple(int(word) for word in words)
     except ValueError as error:
-        raise BadInputError(f"{name}: got {value!r:.80}, expected whole numbers with commas between them") from error
+        raise BadInputError(f"{name}: got {value!r:.80}, expected whole numbers separated by commas") from error

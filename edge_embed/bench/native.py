@@ -53,7 +53,7 @@ def kernel_isa() -> str:
 def check(function: str, status: int) -> None:
     """Raise `RuntimeError` for a status that is not EE_OK."""
     if status:
-        raise RuntimeError(f"{function} gave status {status}: {operators().ee_status_message(status).decode()}")
+        raise RuntimeError(f"{function}: status {status}: {operators().ee_status_message(status).decode()}")
 
 
 def prepared_bytes(table: Any, most: int) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def _draw_ratios(axes: "Axes", title: str, measurements: Sequence[Measurement]) 
         medians = [ratio.median for ratio in ratios]
         axes.errorbar(sizes, medians, (below, above), marker=marker, markersize=4, capsize=3, label=name)
     axes.axhline(1, color="black", linewidth=0.8)
-    axes.set(xscale="log", yscale="log", xlabel="rows of the table", ylabel="time / ours (above 1 ours is faster)")
+    axes.set(xscale="log", yscale="log", xlabel="rows of the table", ylabel="time / ours (above 1: ours is faster)")
     axes.set_title(title, fontsize="small")
     if lines:
         axes.legend(fontsize="x-small")
@@ -86,6 +86,6 @@ def _draw_roofline(axes: "Axes", measurements: Sequence[Measurement], roofs: Roo
         groups.setdefault(f"{one.method} {one.use}", []).append((intensity, one.gigaflops))
     for marker, (name, points) in zip(cycle(_MARKERS), groups.items(), strict=False):
         axes.plot(*zip(*points, strict=True), marker=marker, linestyle="none", markersize=5, label=name)
-    axes.set(xscale="log", yscale="log", xlabel="operations a byte, at least", ylabel="10⁹ operations a second")
-    axes.set_title("What was reached, and what one thread can do at most", fontsize="small")
+    axes.set(xscale="log", yscale="log", xlabel="least operations per byte", ylabel="10⁹ operations per second")
+    axes.set_title("Measured rates and limits of one thread", fontsize="small")
     axes.legend(fontsize="x-small")

@@ -121,7 +121,7 @@ class Contest:
             got = contender.results()
             errors[peer.name] = error = self._use.error(expected, got) if got else math.nan
             if got and peer.exact and not error <= tolerance:  # also fails NaN
-                reasons[peer.name] = f"its numbers are wrong by {error:.0e} of the largest, expected {tolerance:.0e}"
+                reasons[peer.name] = f"got error {error:.0e}, expected at most {tolerance:.0e} of the largest number"
         if self._ours.name in reasons:
             raise ParityError(f"{self._table.name}, {self._use.words}: {self._ours.name}: {reasons[self._ours.name]}")
         return errors, reasons

@@ -25,11 +25,12 @@ from edge_embed.validation.machine import machine
 Progress = Callable[[str, int, int], None]
 
 _METHOD = (
-    "Contenders in random order within each round, on the same inputs, drawn anew for every call; inputs and, where a "
-    "library can, outputs allocated before; threads of ONNX Runtime's pools sleep between calls; warm: tables were "
-    "written and read before; cold: a buffer of twice the largest cache is written before each call; tflite-runtime: a "
-    "process for each contender, one at a time, which tells what calls took; medians, and "
-    "median ratios within rounds with 95 % bootstrap intervals, of CPU time on one thread and of wall time on several"
+    "Each round runs all contenders in random order on the same inputs; every call has new inputs. Inputs are "
+    "preallocated, and outputs too if the library supports it. Pool threads of ONNX Runtime sleep between calls. warm: "
+    "tables were written and read before. cold: a buffer of twice the largest cache is written before each call. "
+    "tflite-runtime: each contender has its own process, which measures its calls; one process runs at a time. "
+    "Figures: medians, and median ratios within rounds with 95 % bootstrap intervals, of CPU time on one thread and of "
+    "wall time on several."
 )
 
 
@@ -69,7 +70,7 @@ def _measure(grid: Grid, file: Path | None, progress: Progress) -> BenchReport:
         return _measured(grid, file, progress)
     except MemoryError as error:
         raise BadInputError(
-            f"memory: too small for these sizes ({error}): use fewer rows or a smaller batch"
+            f"memory: too small for these sizes ({error}); use fewer rows or a smaller batch"
         ) from error
 
 

@@ -58,7 +58,9 @@ def bind_nodes(
     try:
         session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     except Exception as error:  # the runtime's exceptions share no base class
-        raise BadInputError(f"ONNX Runtime {ort.__version__} refuses {nodes[-1].op_type}: {one_line(error)}") from error
+        raise BadInputError(
+            f"{nodes[-1].op_type}: ONNX Runtime {ort.__version__} cannot open it: {one_line(error)}"
+        ) from error
     return lambda feeds, calls: BoundSession(session, feeds, calls)
 
 

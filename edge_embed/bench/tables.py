@@ -50,9 +50,7 @@ class BenchTable:
             LeftOutError: if it would take too much memory.
         """
         if self.dense_bytes > self.dense_limit:
-            raise LeftOutError(
-                f"the dense table has {self.dense_bytes:,} bytes, the limit here is {self.dense_limit:,}"
-            )
+            raise LeftOutError(f"dense table: got {self.dense_bytes:,} bytes, expected at most {self.dense_limit:,}")
         n = self.packed.num_embeddings
         dense = np.empty((n, self.packed.embedding_dim), np.float32)
         for start in range(0, n, BLOCK_ROWS):

@@ -32,7 +32,7 @@ class TfliteTables:
         self._path, self._model = path, read_tflite(path)
         with located(str(path)):
             if MANIFEST_KEY not in self._model.metadata:
-                raise BadInputError("holds no manifest of tables, expected a file of `edge-embed export`")
+                raise BadInputError("contains no manifest of tables, expected a file of `edge-embed export`")
             self.entries = parse_manifest(self._model.metadata[MANIFEST_KEY], path.stat().st_size).tables
             self.layouts = {name: self._layout(name) for name in self.entries}
 
@@ -47,10 +47,10 @@ class TfliteTables:
             try:
                 tensors = read_tensors(self._model.tensors, name, entry, layout)
             except (KeyError, ValueError, IndexError) as error:
-                raise BadInputError(f"its tensors do not have the layout {layout!r:.80}: {error}") from error
+                raise BadInputError(f"expected tensors of the layout {layout!r:.80}: {error}") from error
             for tensor, digest in entry.sha256.items():
                 if sha256(tensors[tensor]) != digest:
-                    raise BadInputError(f"{tensor} differ from what was exported: export it again")
+                    raise BadInputError(f"{tensor}: the bytes differ from the exported ones; export the model again")
             return METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)
 
     def uses(self, name: str) -> tuple[BenchUse, ...]:
@@ -67,7 +67,9 @@ class TfliteTables:
         try:
             layout = json.loads(self._model.metadata[LAYOUTS_KEY])[name]["layout"]
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise BadInputError(f"does not say how table {name!r:.80} lies in it: export it again") from error
+            raise BadInputError(
+                f"table {name!r:.80}: the layout is missing from the metadata; export the model again"
+            ) from error
         return str(layout)
 
 

@@ -39,14 +39,12 @@ from edge_embed.validation.timing import Contender, Feeds, Times, ratio_of_block
 
 BASE, CANDIDATE = "base", "candidate"
 RULES = (
-    "both sides in random order within each round, on the same inputs, drawn anew for every call and round; sessions "
-    "and buffers made anew for each of up to 10 blocks of rounds, one side and the other first in turn; what seems "
-    "slower by more than the threshold is measured again, four times as long, and that counts; median ratio with the "
-    "95 % interval of a bootstrap over blocks and the rounds in them"
+    "Each round runs both sides in random order on the same inputs; every call has new inputs. Each of up to 10 blocks "
+    "of rounds has new sessions and buffers; the sides alternate in being opened first. A result slower than the "
+    "threshold is replaced by a measurement with four times the rounds. Figures: median ratio and its 95 % bootstrap "
+    "interval over blocks and their rounds."
 )
-METHOD = (
-    f"CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); {RULES}"
-)
+METHOD = f"CPU clock of the single thread; I/O binding with preallocated outputs (texts: plain calls). {RULES}"
 # The addresses of buffers can favour one side by 15 % for as long as the buffers live; more rounds do not show that.
 _BLOCKS = 10
 _WARMUP = 2
@@ -75,8 +73,8 @@ class SideModel:
             options.register_custom_ops_library(str(self.library))
         except Exception as error:  # the runtime's exceptions share no base class
             reason = one_line(error)
-            raise BadInputError(f"{self.library}: cannot be registered as operator library: {reason}") from error
-        with step(f"{self.name}: {path.name} is opened"):
+            raise BadInputError(f"{self.library}: cannot be registered as an operator library: {reason}") from error
+        with step(f"{self.name}: open {path.name}"):
             return create_session(path, portable=True, options=options)  # uses the library registered above
 
 
@@ -162,8 +160,10 @@ def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
             yield Finding("latency", name, "not run", found.reason, None, limit, "ratio", must_run=is_model)
             continue
         status: Status = "failed" if _is_slower(found, threshold) else "passed"
-        interval = f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times its CPU time"
-        detail = f"{interval}; fails above {limit:g} where 1 lies below the interval"
+        interval = (
+            f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times the CPU time of the base"
+        )
+        detail = f"{interval}; fails above {limit:g} if the whole interval is above 1"
         detail += " (latency.threshold)" if status == "failed" else ""
         yield Finding("latency", name, status, detail, found.cpu.median, limit, "ratio")
 

@@ -28,10 +28,10 @@ from edge_embed.validation.tflite.litert_model import BoundModel
 from edge_embed.validation.tflite.signatures import fixed_sizes
 from edge_embed.validation.timing import Feeds
 
-METHOD = f"CPU clock of the one thread that runs, in LiteRT; {RULES}"
+METHOD = f"CPU clock of the single thread, in LiteRT. {RULES}"
 _DELEGATE = f"{MODEL} with the delegate"
 _MANY_IDS = 4096
-_NOT_FRESH = "memory and opening are measured of sessions of ONNX Runtime only"
+_NOT_FRESH = "memory and opening are measured for ONNX Runtime only"
 
 
 def tflite_sides(exported: Path, base: Path) -> Mapping[str, Path]:
@@ -119,7 +119,7 @@ def _takes(path: Path, feeds: Feeds) -> bool:
 
 
 def _run(model: LiteRtModel, feeds: Feeds) -> None:
-    with step("a call before timed ones"):
+    with step("call before the timed calls"):
         model.call(feeds)
 
 

@@ -11,7 +11,7 @@ from edge_embed.report.results.byte_parts import SizePart
 from edge_embed.report.results.check import KIND, SCHEMA_VERSION
 from edge_embed.report.results.targets import INSTRUCTIONS
 
-_REMEDY = "write it with `edge-embed check --accept`, in pytest with --edge-embed-update-baseline"
+_REMEDY = "create it with `edge-embed check --accept`, or in pytest with --edge-embed-update-baseline"
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"is no TOML: {error}") from error
+        raise BadInputError(f"is not valid TOML: {error}") from error
 
 
 def _readers(folder: Path) -> Mapping[str, Reader]:

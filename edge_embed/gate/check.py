@@ -107,7 +107,7 @@ class _Base:
         self._compare: _Compare | None = None
         self._reason = ""
         if base is None and base_library is not None:
-            raise BadInputError(f"{base_library}: is a library for the base, of which there is none: give --base too")
+            raise BadInputError(f"{base_library}: got a library for the base, but no base; give --base too")
         try:
             self._compare = None if base is None else _comparison(exported, base, base_library, original)
         except NotRunError as error:
@@ -125,12 +125,14 @@ class _Base:
 def _comparison(exported: Path, base: Path, base_library: Path | None, original: Path | None) -> _Compare:
     """Return the function that measures two files of one kind."""
     if is_tflite_file(exported) != is_tflite_file(base):
-        raise BadInputError(f"{base}: is a base of another kind than {exported}: give two .onnx or two .tflite files")
+        raise BadInputError(
+            f"{base}: expected a base of the same format as {exported}; give two .onnx or two .tflite files"
+        )
     if not is_tflite_file(exported):
         return partial(compare_with_base, sides_of(exported, base, base_library, original))
     if base_library is not None:
         raise BadInputError(
-            f"{base_library}: is an operator library of ONNX, which no TFLite file runs with: leave it out"
+            f"{base_library}: got an ONNX operator library for TFLite files, which run without it; leave it out"
         )
     files = tflite_sides(exported, base)
     return lambda program, lowered, budget, seed: compare_tflite(files, program, budget, seed)
@@ -141,7 +143,7 @@ def _check_outputs(budget: Budget, program: Program) -> None:
         if output not in program.output_names:
             known = ", ".join(program.output_names)
             hint = suggested(output, program.output_names)
-            raise BadInputError(f"budget: [parity.outputs] names {output!r:.80}: {hint}expected one of {known}")
+            raise BadInputError(f"budget: [parity.outputs]: got {output!r:.80}, {hint}expected one of {known}")
 
 
 def _options(budget: Budget) -> ValidationOptions:

@@ -56,9 +56,9 @@ class Checker:
         with _torch_untraced():
             report = edge_embed.check(model, exported, budget=replace(limits, baseline=compared), **options)
         if report.exit_code:
-            told = replace(report, accept="pytest --edge-embed-update-baseline" if report.accept else "")
+            failed = replace(report, accept="pytest --edge-embed-update-baseline" if report.accept else "")
             stays = [baseline_kept(baseline)] if self._update and baseline is not None else []
-            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *told.reasons(), *stays]), pytrace=False)
+            pytest.fail("\n".join([f"edge-embed check: {report.verdict}", *failed.reasons(), *stays]), pytrace=False)
         if self._update and baseline is not None:
             for warning in replace_baseline(baseline, report):
                 warnings.warn(warning, stacklevel=2)

@@ -23,7 +23,7 @@ from edge_embed.report.results.validation import Status
 
 _KINDS = {check.KIND: check.SCHEMA_VERSION, validation.KIND: validation.SCHEMA_VERSION}
 _SIZES = ("method", "num_embeddings", "embedding_dim")
-_REMEDY = "write it with `edge-embed check --output` or `edge-embed validate --json`"
+_REMEDY = "create it with `edge-embed check --output` or `edge-embed validate --json`"
 
 
 def compare_reports(paths: Sequence[Path]) -> CompareReport:
@@ -36,14 +36,14 @@ def compare_reports(paths: Sequence[Path]) -> CompareReport:
         BadInputError: a file is no such report, is given twice, or has another metric than the others.
     """
     if len(paths) < 2:
-        raise BadInputError(f"got {len(paths)} report, expected 2 or more: name those of all models to compare")
+        raise BadInputError(f"got {len(paths)} report, expected 2 or more; give the report of each model")
     stems = [path.stem for path in paths]
     names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
     found = list(map(_read, paths, names))
     candidates = [candidate for _, candidate in found]
     for one, other in combinations(candidates, 2):
         if replace(one, name=other.name) == other:
-            raise BadInputError(f"{one.name}, {other.name}: hold the same of one file: name each report once")
+            raise BadInputError(f"{one.name}, {other.name}: got the same report twice; give each report once")
     return CompareReport(_metric(found), tuple(sorted(candidates, key=lambda one: (one.on_disk, one.name))))
 
 
@@ -52,7 +52,7 @@ def _metric(found: Sequence[tuple[str | None, Candidate]]) -> str | None:
     functions = {function: candidate.name for function, candidate in found if function is not None}
     if len(functions) > 1:
         given = ", ".join(f"{name} has {function:.80}" for function, name in functions.items())
-        raise BadInputError(f"metric: {given}: expected the same one: check all models with one budget")
+        raise BadInputError(f"metric: {given}, expected one metric for all reports; check all models with one budget")
     return next(iter(functions), None)
 
 

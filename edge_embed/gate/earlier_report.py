@@ -31,7 +31,7 @@ def saved_report(path: Path, kinds: Mapping[str, int], remedy: str) -> Iterator[
             content = take_object(_parse(path, kinds), "report")
             kind, version = content.get("kind"), content.get("schema_version")
             if not isinstance(kind, str) or kind not in kinds:
-                raise BadInputError(f"is no report of {_names(kinds)}: got kind {kind!r:.80}")
+                raise BadInputError(f"kind: got {kind!r:.80}, expected a report of {_names(kinds)}")
             if type(version) is not int or version != kinds[kind]:
                 raise BadInputError(f"schema_version: got {version!r:.80}, expected {kinds[kind]}")
             yield content
@@ -48,11 +48,11 @@ def _parse(path: Path, kinds: Mapping[str, int]) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:  # also raised for numbers with 5,000 digits
-        raise BadInputError(f"is no JSON: {error}") from error
+        raise BadInputError(f"is not valid JSON: {error}") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def take_object(value: Any, what: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
         close = math.isclose(result.exported, limit, rel_tol=1e-12)  # the difference above is rounded
         status: Status = "passed" if result.exported >= limit or close else "failed"
         than = "less than" if status == "failed" else "at least"
-        detail = f"{result.exported:.6g}, {than} {limit:.6g}: {name} has {reference:.6g}, {budget.drop:g} less passes"
+        detail = f"{result.exported:.6g}, {than} {limit:.6g} ({name}: {reference:.6g}, allowed drop: {budget.drop:g})"
         detail += " (metric.drop)" if status == "failed" else ""
         title = f"metric {budget.function} against {name}"
         yield Finding("parity", title, status, detail, result.exported, limit, "metric")
@@ -112,7 +112,7 @@ def _value(metric: Callable[..., Any], run: Run, function: str, form: str) -> fl
     try:
         value = float(found)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInputError(f"metric {function} gave {found!r:.80} for {form}, expected a number") from error
+        raise BadInputError(f"metric {function} on {form}: got {found!r:.80}, expected a number") from error
     if not math.isfinite(value):
-        raise BadInputError(f"metric {function} gave {value} for {form}, expected a finite number")
+        raise BadInputError(f"metric {function} on {form}: got {value}, expected a finite number")
     return value

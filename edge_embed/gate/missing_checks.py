@@ -10,7 +10,7 @@ from edge_embed.report.results.check import CheckReport, MetricResult
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import ValidationReport
 
-_REMEDY = "put it into the budget again, or make the baseline again without it"
+_REMEDY = "add it to the budget again, or create the baseline again without it"
 _REPLACE = "compress it again, or replace the baseline (--accept)"
 
 
@@ -18,16 +18,16 @@ def dropped_findings(baseline: Baseline, report: ValidationReport, metric: Metri
     """Yield metrics and targets, which must run again, and tables, which may go because the model shrinks."""
     for function, value in baseline.metrics.items():
         if metric is None or function != metric.function:
-            detail = f"the baseline has {value:.6g}, and it is not measured any more: {_REMEDY}"
+            detail = f"measured for the baseline ({value:.6g}), no longer in the budget; {_REMEDY}"
             yield Finding("parity", f"metric {function}", "not run", detail)
     for target in baseline.targets:
         if target not in {result.name for result in report.targets}:
-            detail = f"the model ran there for the baseline, and is not required to any more: {_REMEDY}"
+            detail = f"run for the baseline, no longer in the budget; {_REMEDY}"
             yield Finding("parity", f"target {target}", "not run", detail)
     now = by_table(report.sizes.parts)
     for table, size in by_table(baseline.parts).items():
         if table not in now:
-            detail = f"it is gone from the file; the baseline has it with {size:,} bytes: {_REPLACE}"
+            detail = f"in the baseline ({size:,} bytes), missing from the file; {_REPLACE}"
             yield Finding("size", f"growth of table {table}", "not run", detail, unit="bytes", must_run=False)
 
 
@@ -38,4 +38,4 @@ def warnings_of_replacing(path: Path, report: CheckReport) -> tuple[str, ...]:
     except BadInputError:  # there is no baseline, or an invalid one
         return ()
     found = dropped_findings(earlier, report.validation, report.metric)
-    return tuple(f"{finding.name}: is in the report that {path} was, and in the new one no more" for finding in found)
+    return tuple(f"{finding.name}: in the replaced report {path}, missing from the new one" for finding in found)

@@ -53,8 +53,8 @@ def accept_report(path: Path, report: CheckReport) -> CheckReport:
 
 def baseline_kept(path: Path) -> str:
     """Describe that a baseline was not replaced, and why."""
-    state = "stays as it was" if path.exists() else "was not made"
-    return f"the baseline {path} {state}: something other than growth fails or has not run"
+    state = "is unchanged" if path.exists() else "was not created"
+    return f"the baseline {path} {state}: a check other than growth failed or did not run"
 
 
 CHECK: Mapping[str, Form] = {

@@ -20,8 +20,8 @@ def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Findi
     for table in report.tables:
         if table.fidelity is None:
             raise BadInputError(
-                "budget: [rows] has limits, and the file is compared with a model that has no dense rows: give the "
-                ".onnx or .tflite file that it was compressed from, or leave [rows] out"
+                "budget: [rows]: got limits, but the model has no dense rows; give the .onnx or .tflite file that was "
+                "compressed, or leave [rows] out"
             )
         yield from _of_table(budget, table.name, table.fidelity)
 

@@ -26,7 +26,7 @@ def size_findings(budget: SizeBudget, sizes: SizeResult) -> Iterator[Finding]:
         if part != LIBRARY:
             yield _named("part", part, parts, limit)
         elif sizes.library is None:
-            yield Finding("size", "part library", "not run", "there is no operator library here", None, limit, "bytes")
+            yield Finding("size", "part library", "not run", "the operator library is missing", None, limit, "bytes")
         else:
             yield _finding("part library", sizes.library, limit, "", "parts.library")
     if budget.resident is not None:
@@ -39,7 +39,7 @@ def growth_findings(growth: Growth, sizes: SizeResult, baseline: Baseline) -> It
     now = {"on disk": sizes.on_disk, **_details(sizes)}
     for name, size in now.items():
         then = before.get(name, 0)
-        remark = f" ({size - then:+,} since the baseline, of {then:,})"
+        remark = f" ({size - then:+,} since the baseline of {then:,})"
         yield _finding(f"growth of {name}", size, growth.limit(then), remark, "growth")
 
 
@@ -47,9 +47,9 @@ def zipped_growth(growth: Growth, sizes: SizeResult, baseline: Baseline, zlib: s
     """Return the finding on growth of the zipped size, which is exact only for one version of zlib."""
     name, limit = "growth of zipped", growth.limit(baseline.zipped)
     if baseline.zlib != zlib:
-        reason = f"the baseline was deflated by zlib {baseline.zlib:.40}, this is zlib {zlib}: make it again here"
+        reason = f"got zlib {zlib}, expected zlib {baseline.zlib:.40} of the baseline; create the baseline again here"
         return Finding("size", name, "not run", reason, None, limit, "bytes")
-    remark = f" ({sizes.zipped - baseline.zipped:+,} since the baseline, of {baseline.zipped:,})"
+    remark = f" ({sizes.zipped - baseline.zipped:+,} since the baseline of {baseline.zipped:,})"
     return _finding(name, sizes.zipped, limit, remark, "zipped_growth")
 
 
@@ -72,7 +72,7 @@ def _named(what: str, name: str, sizes: Mapping[str, int], limit: int) -> Findin
         return _finding(f"{what} {name}", sizes[name], limit, "", f"{what}s.{name}")
     known = ", ".join(sizes) or "none"
     remedy = f"compress it again, or change size.{what}s in the budget"
-    detail = f"the file has no {what} {name!r:.80}, expected one of {known}: {remedy}"
+    detail = f"the file has no {what} {name!r:.80}, expected one of {known}; {remedy}"
     return Finding("size", f"{what} {name}", "failed", detail, None, limit, "bytes")
 
 

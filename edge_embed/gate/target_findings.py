@@ -25,7 +25,7 @@ def _instructions(growth: Growth, target: TargetResult, baseline: Baseline) -> F
     name, got = f"instructions on {target.name}", target.counters[INSTRUCTIONS]
     before = baseline.instructions.get(target.name)
     if before is None:
-        reason = "the baseline has counted none there: make it again with this budget"
+        reason = "the baseline has no count for this target; create the baseline again with this budget"
         return Finding("latency", name, "not run", reason, got, None, INSTRUCTIONS)
     limit = growth.limit(before)
     status: Status = "failed" if got > limit else "passed"

@@ -24,10 +24,10 @@ def read_source(path: Path, most: int, expected: str) -> str:
     try:
         text = read_whole(path, most, expected).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInputError(f"is no text in UTF-8: expected {expected}") from error
+        raise BadInputError(f"is not UTF-8 text, expected {expected}") from error
     if mark := _CONFLICT.search(text):
         line = text.count("\n", 0, mark.start()) + 1
         raise BadInputError(
-            f"line {line}: got {mark[1]}, the mark of a merge conflict, expected {expected}: resolve the conflict"
+            f"line {line}: got {mark[1]}, a merge conflict marker, expected {expected}; resolve the conflict"
         )
     return text

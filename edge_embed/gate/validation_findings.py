@@ -40,8 +40,10 @@ def peer_findings(at_most: Mapping[str, float], report: ValidationReport) -> Ite
         found = [_beside(peer, limit, result) for result in report.latency.results if result.peer in (peer, "any")]
         if not found and report.passed:
             known = ", ".join(dict.fromkeys(result.peer for result in report.latency.results))
-            raise BadInputError(f"budget: [latency.at_most] names {peer!r:.80}: expected one of {known}")
-        yield from found or [Finding("latency", f"beside {peer}", "not run", "what is wrong has no speed", None, limit)]
+            raise BadInputError(f"budget: [latency.at_most]: got {peer!r:.80}, expected one of {known}")
+        yield from found or [
+            Finding("latency", f"beside {peer}", "not run", "latency is not measured after a failed check", None, limit)
+        ]
 
 
 def _beside(peer: str, limit: float, result: LatencyResult) -> Finding:
@@ -50,10 +52,10 @@ def _beside(peer: str, limit: float, result: LatencyResult) -> Finding:
     if result.ratio is None or result.low is None:
         return Finding("latency", name, "not run", result.reason, None, limit, "ratio")
     status: Status = "failed" if result.low > limit else "passed"
-    than = f"not clearly more than {limit:g}"
+    than = f"low end of the interval at most {limit:g}"
     if status == "failed":
-        than = f'more than {limit:g} (latency.at_most."{peer}")'
-    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times its CPU time, {than}"
+        than = f'low end of the interval more than {limit:g} (latency.at_most."{peer}")'
+    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times the CPU time of {peer}, {than}"
     return Finding("latency", name, status, detail, result.ratio, limit, "ratio")
 
 

@@ -33,7 +33,7 @@ def test_bench_prints_table_of_peers_and_figures():
         "200 x 32",
         "GFLOP/s",
         "random order",
-        "numpy.take in the call",
+        "gather of codes by numpy.take",
     ):
         assert text in result.stdout
 
@@ -69,7 +69,7 @@ def test_plots_name_peers_and_measured_uses(tmp_path):
     }
     for name in ("portable body", "ORT Gather", "faiss PQ decode", "scipy CSR", "rows of the table"):
         assert name in texts["ratios"]
-    assert {"dpq rows", "ant rows", "operations a byte, at least"} <= set(texts["roofline"])
+    assert {"dpq rows", "ant rows", "least operations per byte"} <= set(texts["roofline"])
 
 
 def test_existing_plots_are_refused_before_measurement(tmp_path, monkeypatch):

@@ -161,8 +161,8 @@ def test_result_names_table_seed_rounds_and_machine():
     result = run(*SIZES, "--method", "dpq,tt", "--seed", "7")
     assert result.exit_code == 0, result.output
     words = " ".join(result.stdout.split())
-    for text in ("clustered (300 x 16)", "faiss compute_codes", "tensorly TT-SVD", "ours / its", "1 used", "Seed 7",
-                 "2 rounds", "a centre for each 100 rows", "random order"):  # fmt: skip
+    for text in ("clustered (300 x 16)", "faiss compute_codes", "tensorly TT-SVD", "ours / peer", "1 used", "Seed 7",
+                 "2 rounds", "one centre per 100 rows", "random order"):  # fmt: skip
         assert text in words
 
 
@@ -213,9 +213,9 @@ def test_dense_tables_of_files_are_measured(tmp_path):
         (["--groups", "7"], "groups"),
         (["--rank", "0"], "rank"),
         (["--rounds", "1"], "--rounds"),
-        (["--batch", "4"], "batch: got a value beside --use compress"),
-        (["--plot", "."], "plot: got a value beside --use compress"),
-        (["--preset", "rows"], "preset: got a value beside --use compress"),
+        (["--batch", "4"], "batch: got a value, expected none with --use compress"),
+        (["--plot", "."], "plot: got a value, expected none with --use compress"),
+        (["--preset", "rows"], "preset: got a value, expected none with --use compress"),
         (["--use", "rows,compress"], "expected compress alone"),
         (
             ["--use", "rows", "--module", "words"],
@@ -248,7 +248,7 @@ def test_library_that_fails_is_skipped_with_reason():
     subject = replace(random_subject(0, 300, 16), make=lambda: np.zeros((300, 16), np.float32))
     (found,) = bench_compress(replace(TINY, method=("low_rank",)), Path("zeros"), [subject]).measurements
     reasons = {one.name: one.reason for one in found.peers}
-    assert "it failed: " in reasons["scipy svds"]
+    assert "failed: " in reasons["scipy svds"]
     assert not reasons["numpy SVD"]
 
 

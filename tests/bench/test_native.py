@@ -48,7 +48,7 @@ def test_kernel_status_raises_error(packed):
     gather = native.Gather(packed)
     gather(ids, rows)
     assert_as_precise_as_promised(packed, ids[-1], rows)
-    with pytest.raises(RuntimeError, match="gave status"):
+    with pytest.raises(RuntimeError, match=r"status \d+: "):
         gather(np.array([[50, 1], [4, 1]]), rows)  # in the first of two calls
 
 

@@ -135,7 +135,7 @@ def test_ant_rows_have_given_number_of_weights(anchors, data):
 def test_dense_copy_equals_packed_rows_within_limit(method):
     packed = TABLES[method]
     assert np.array_equal(BenchTable("", packed, 4 * ROWS * DIM).dense, packed.rows(np.arange(ROWS)))
-    with pytest.raises(LeftOutError, match=r"76,800 bytes, the limit here is 76,799"):
+    with pytest.raises(LeftOutError, match=r"got 76,800 bytes, expected at most 76,799"):
         _ = BenchTable("", packed, 4 * ROWS * DIM - 1).dense
 
 

@@ -131,7 +131,7 @@ def test_changed_tflite_table_is_refused(bag, tmp_path):
     path = tmp_path / "changed.tflite"
     path.write_bytes(content)
     with pytest.raises(
-        BadInputError, match=r"changed\.tflite: table 'embedding': values differ from what was exported"
+        BadInputError, match=r"changed\.tflite: table 'embedding': values: the bytes differ from the exported ones"
     ):
         TfliteTables(path).packed("embedding")
     assert run(path).exit_code == 2

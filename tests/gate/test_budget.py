@@ -108,11 +108,11 @@ def test_growth_limit_is_exact(tmp_path: Path, written: str, before: int, limit:
         ("[rows]\nmin_cosine = nan", "min_cosine: got nan"),
         ("[targets]\ntime_limit = 0", "time_limit: got 0, expected seconds, a finite number above 0"),
         ("[targets]\ntime_limit = inf", "time_limit: got inf"),
-        ("<<<<<<< HEAD\n[size]\n=======\n>>>>>>> other\n", "line 1: got <<<<<<<, the mark of a merge conflict"),
-        ("[size]\r\non_disk = 1\r\n>>>>>>>\r\n", "line 3: got >>>>>>>, the mark of a merge conflict"),
+        ("<<<<<<< HEAD\n[size]\n=======\n>>>>>>> other\n", "line 1: got <<<<<<<, a merge conflict marker"),
+        ("[size]\r\non_disk = 1\r\n>>>>>>>\r\n", "line 3: got >>>>>>>, a merge conflict marker"),
         ("model = 3", "model: got 3, expected text"),
-        ("[size", "is no TOML"),
-        ("a = " + "[" * 5000, "is no TOML"),
+        ("[size", "is not valid TOML"),
+        ("a = " + "[" * 5000, "is not valid TOML"),
         ("#" * (2 << 20), "has more than"),
     ],
 )
@@ -129,5 +129,5 @@ def test_missing_or_unreadable_budget_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is no regular file"):
         read_budget(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInputError, match="is no text in UTF-8"):
+    with pytest.raises(BadInputError, match="is not UTF-8 text"):
         read_budget(tmp_path / "bytes.toml")

@@ -72,7 +72,7 @@ def test_front_holds_candidates_that_no_other_dominates(write: Any) -> None:
 def test_report_without_metric_is_listed_but_not_on_front(write: Any) -> None:
     result = run("compare", *write(first=report(10, None), second=report(20, 0.5)))
     assert result.exit_code == 0
-    assert "Without the metric, and so no choice: first." in result.stdout
+    assert "Not on the Pareto front, because the metric is missing: first." in result.stdout
     result = run("compare", *write(first=report(10, None), second=report(20, None)))
     assert result.exit_code == 0
     assert "No report has a metric" in result.stdout
@@ -101,7 +101,7 @@ def test_page_has_figure_and_table(write: Any, tmp_path: Path) -> None:
     assert run("compare", *paths, "--html", page, "--quiet").exit_code == 0
     text = page.read_text()
     assert "mathdefault" not in text  # numbers of a logarithmic scale are no formulas
-    for words in ("Worth choosing: small", "wrong (failed)", "tests:accuracy", "currentColor", "8.0x", "<svg"):
+    for words in ("Pareto front: small", "wrong (failed)", "tests:accuracy", "currentColor", "8.0x", "<svg"):
         assert words in text
 
 
@@ -112,17 +112,17 @@ OTHER = {"function": "tests:loss", "exported": 0.1, "model": 0.1, "base": None}
     ("second", "message"),
     [
         (None, "got 1 report, expected 2 or more"),
-        (report(10, 0.5), "first, second: hold the same of one file"),
-        (report(10, 0.5, metric=OTHER), "first has tests:accuracy, second has tests:loss: expected the same one"),
-        ("", "is no JSON"),
+        (report(10, 0.5), "first, second: got the same report twice"),
+        (report(10, 0.5, metric=OTHER), "first has tests:accuracy, second has tests:loss, expected one metric"),
+        ("", "is not valid JSON"),
         ("[]", "report: got []"),
-        ({"schema_version": 1, "tables": []}, "is no report of `edge-embed check` or `edge-embed validate`"),
-        (report(10, 0.5, kind="edge-embed compare"), "got kind 'edge-embed compare'"),
+        ({"schema_version": 1, "tables": []}, "expected a report of `edge-embed check` or `edge-embed validate`"),
+        (report(10, 0.5, kind="edge-embed compare"), "kind: got 'edge-embed compare'"),
         (report(10, 0.5, schema_version=2), "schema_version: got 2, expected 1"),
         (report(10, 0.5, passed=None), "passed: got None"),
         (report(10, 0.5, validation=None), "validation: got None"),
         (report(0, 0.5), "on_disk: got 0, expected at least 1"),
-        (report(10, float("nan")), "NaN is no number of JSON"),
+        (report(10, float("nan")), "NaN is not a JSON number"),
         (report(10, 0.5, base=7), "base: got 7"),
     ],
 )

@@ -40,8 +40,8 @@ def earlier(project: Project) -> Any:
     ("more", "finding", "exit_code"),
     [
         ({}, None, 0),
-        ({"metric": METRIC}, "parity: metric tests:accuracy: not run: the baseline has 0.5", 1),
-        ({"target": TARGET}, "parity: target local: not run: the model ran there for the baseline", 1),
+        ({"metric": METRIC}, "parity: metric tests:accuracy: not run: measured for the baseline (0.5)", 1),
+        ({"target": TARGET}, "parity: target local: not run: run for the baseline", 1),
         ({"table": TABLE}, "growth of table verbs", 0),
     ],
 )
@@ -55,7 +55,7 @@ def test_dropped_part_of_baseline_is_not_run(
     if exit_code:
         (failure,) = report["failures"]
         assert failure.startswith(finding)
-        assert "make the baseline again without it" in failure
+        assert "create the baseline again without it" in failure
     elif finding:
         (dropped,) = [found for found in report["findings"] if found["name"] == finding]
         assert dropped["status"] == "not run"

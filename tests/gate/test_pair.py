@@ -75,7 +75,7 @@ def test_limits_of_rows_require_dense_rows(tmp_path: Path, monkeypatch: pytest.M
     edge_embed.save(model, tmp_path / "model.pt", torch.tensor([[1, 2]]))
     edge_embed.export(tmp_path / "model.pt", "onnx", tmp_path / "model.onnx")
     (tmp_path / "edge-embed.toml").write_text("[rows]\nmin_cosine = 0.5\n")
-    with pytest.raises(BadInputError, match=r"\[rows\] has limits"):
+    with pytest.raises(BadInputError, match=r"\[rows\]: got limits"):
         edge_embed.check(tmp_path / "model.pt", tmp_path / "model.onnx", budget=tmp_path / "edge-embed.toml")
 
 

@@ -71,7 +71,7 @@ def test_update_warns_of_dropped_parts(project: Project, run_pytest: Run) -> Non
     assert "parity: target local: not run" in done.stdout.str()
     done = run_pytest(UPDATE)
     assert done.ret == 0
-    assert "UserWarning: target local: is in the report that" in done.stdout.str()
+    assert "UserWarning: target local: in the replaced report" in done.stdout.str()
     assert run_pytest().ret == 0
 
 
@@ -81,7 +81,7 @@ def test_failing_state_never_becomes_baseline(project: Project, run_pytest: Run)
     done = run_pytest(UPDATE)
     assert done.ret == 1
     assert "parity: table words: stored rows" in done.stdout.str()
-    assert "baseline.json was not made: something other than growth fails" in done.stdout.str()
+    assert "baseline.json was not created: a check other than growth failed" in done.stdout.str()
     assert "baseline.json" not in project.names
 
 

@@ -94,7 +94,7 @@ def test_baseline_without_counts_is_not_run(report, project, tmp_path):
     path = baseline(tmp_path, project, [])
     found = instructions(counted(report, {"instructions": 7}), path, "0 B")
     assert (found.status, found.limit) == ("not run", None)
-    assert "make it again" in found.detail
+    assert "create the baseline again" in found.detail
 
 
 @pytest.mark.parametrize(

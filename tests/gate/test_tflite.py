@@ -96,7 +96,7 @@ def test_flipped_bit_fails_parity(project: Path) -> None:
     assert result.exit_code == 3
     found = findings(result)
     assert found["parity: table embedding: stored rows"]["status"] == "failed"
-    assert found["latency: beside dense GATHER"]["detail"] == "what is wrong has no speed"
+    assert found["latency: beside dense GATHER"]["detail"] == "latency is not measured after a failed check"
 
 
 def test_growth_of_one_percent_fails_size_in_every_report(project: Path) -> None:
@@ -181,12 +181,12 @@ def test_slower_layout_fails_latency_and_equal_one_passes(project: Path) -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--base", "model.onnx"], "is a base of another kind"),
-        (["--base", "byte.tflite", "--base-library", "words.pt"], "is an operator library of ONNX"),
+        (["--base", "model.onnx"], "expected a base of the same format"),
+        (["--base", "byte.tflite", "--base-library", "words.pt"], "got an ONNX operator library"),
         (["--base", "cut.tflite"], "damaged or no TFLite model"),
         (["--budget", "local.toml"], "'local', which runs onnx files, expected one for tflite: litert"),
         (["--budget", "tokenizer.toml"], "tokenizer: got one for a TFLite file"),
-        (["--budget", "peer.toml"], "'portable body': expected one of dense GATHER"),
+        (["--budget", "peer.toml"], "got 'portable body', expected one of dense GATHER"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

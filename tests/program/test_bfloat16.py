@@ -66,7 +66,7 @@ def test_export_of_bfloat16_model_runs_and_names_weights(tmp_path, layer):
     weights = {f"layer.{name}": 4 * weight.numel() for name, weight in layer.named_parameters()}
     assert weights.items() <= report.widened.weights.items()
     assert report.to_json()["widened"]["weights"]["words.cores.0"] > 0
-    assert "bfloat16 became float32" in widened_words(report.widened)
+    assert "bfloat16 is stored as float32" in widened_words(report.widened)
 
 
 def test_export_of_model_with_one_bfloat16_layer_widens_only_that(tmp_path):

@@ -47,7 +47,7 @@ def test_figures_are_under_their_column_headings():
         "400",
         "8.0x",
     )
-    assert (small["m:accuracy"], small["the training form"], small["front"]) == ("0.75", "0.8", "yes")
+    assert (small["m:accuracy"], small["training form"], small["front"]) == ("0.75", "0.8", "yes")
     assert (small["time / portable body"], small["time / its base"]) == ("0.5", "")
     assert (large["m:accuracy"], large["front"], large["checks"]) == ("", "", "passed")
     assert (large["time / portable body"], large["time / its base"]) == ("", "1.5")

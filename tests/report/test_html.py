@@ -113,7 +113,7 @@ def test_page_of_same_report_is_equal():
     [
         ({}, ("passed", "all checks passed")),
         ({"structure": (Check("x", "failed", "y"),)}, ("failed", "1 check(s) failed")),
-        ({"structure": (Check("x", "not run", "y"),)}, ("not-run", "some could not run")),
+        ({"structure": (Check("x", "not run", "y"),)}, ("not-run", "some did not run")),
     ],
 )
 def test_verdict_states_outcome_of_checks(changes, outcome):

@@ -61,7 +61,7 @@ def test_report_with_skipped_check_passes_but_is_incomplete():
     report = make_report(tables=(replace(make_report().tables[0], paths=(ABSENT,)),))
     assert (report.passed, report.complete, report.exit_code) == (True, False, 0)
     assert "-[not run] custom op: no library" in shown(report)
-    assert "some could not run" in shown(report)
+    assert "some did not run" in shown(report)
 
 
 def test_json_is_unchanged_by_round_trip():

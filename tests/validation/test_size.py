@@ -44,7 +44,7 @@ def test_session_memory_is_reported_separately(megabytes, faster, tmp_path):
     assert [report.sizes.session_bytes] == [table.session_bytes for table in file.tables]
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(report.render())
-    rows = [line for line in console.export_text().splitlines() if "more in a session" in line]
+    rows = [line for line in console.export_text().splitlines() if "session memory" in line]
     assert [f" {report.sizes.session_bytes:,} " in row for row in rows] == [True] * faster
 
 

@@ -20,7 +20,7 @@ def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     packed = table.packed
     assert isinstance(packed, PackedDPQ)
     if not packed.shape.is_plain:
-        raise LeftOutError("it has no scales of rows, nor a narrower group")
+        raise LeftOutError("faiss supports neither row scales nor a narrower group")
     faiss.omp_set_num_threads(threads)
     groups, dim, bits = packed.num_groups, packed.embedding_dim, packed.bits
     centroids = np.zeros((groups, 1 << bits, dim // groups), np.float32)  # entries beyond K are never used
@@ -47,7 +47,7 @@ def _decode(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 PEERS = (
     Peer(
         "faiss PQ decode",
-        "ProductQuantizer.decode into a given array; the codes are gathered by numpy.take in the call",
+        "ProductQuantizer.decode into a given array; the call includes the gather of codes by numpy.take",
         ("rows",),
         _decode,
         methods=("dpq",),

@@ -66,7 +66,7 @@ class _Reading:
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     packed = table.packed
     if not KERNELS[packed.method].takes(packed.shape):
-        raise LeftOutError("no kernel has scales of rows: nodes around the plain one do that part")
+        raise LeftOutError("the kernel does not support row scales; nodes around it apply them")
     kernel = native.Gather(packed, table.memory_bytes or 0)
     return partial(_NativeCalls, kernel, packed.embedding_dim, row_order=packed.tensors().get("row_order"))
 
@@ -88,8 +88,8 @@ def _nothing(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     return partial(_NativeCalls, call, table.packed.embedding_dim)
 
 
-KERNEL = Peer("kernel", "by its C interface, called from C++ on one thread", ("kernel",), _kernel, by_empty_call=True)
-EMPTY = Peer("empty call", "a call of C++ from Python that copies nothing", ("kernel",), _nothing, by_empty_call=True)
+KERNEL = Peer("kernel", "C interface, called from C++ on one thread", ("kernel",), _kernel, by_empty_call=True)
+EMPTY = Peer("empty call", "call of C++ from Python without copies", ("kernel",), _nothing, by_empty_call=True)
 PEERS = (
     Peer(
         "dense copy",
@@ -100,7 +100,7 @@ PEERS = (
     ),
     Peer(
         "read of the table",
-        "as many bytes as the packed table has, read once in C++ on one thread: a bound, it finds nothing",
+        "one read of the bytes of the packed table in C++ on one thread: a lower bound, without a search",
         ("topk",),
         _read,
     ),

@@ -70,7 +70,7 @@ def _products(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     assert isinstance(packed, PackedTT)
     shape = packed.shape
     if shape.ranks[0] != 1:
-        raise LeftOutError("the table is a ring, which takes a trace beside the products")
+        raise LeftOutError("the table is a tensor ring, which needs a trace after the products")
     cores = [torch.from_numpy(core.astype(np.float32)) for core in packed.cores]
 
     def prepare(feeds: Feeds) -> tuple[Tensor, ...]:
@@ -91,19 +91,19 @@ def _products(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 PEERS = (
     Peer(
-        "torch embedding", "index_select of the float32 table with out=, as embedding calls it", ("rows",), _embedding
+        "torch embedding", "index_select of the float32 table with out=, as in torch's embedding", ("rows",), _embedding
     ),
-    Peer("torch embedding_bag", "embedding_bag of the float32 table; it allocates its result", ("bag",), _bags),
+    Peer("torch embedding_bag", "embedding_bag of the float32 table; the call allocates the result", ("bag",), _bags),
     Peer(
         "torch embedding_bag, ANT",
-        "embedding_bag with weights; anchor ids and weights of the rows are gathered before; it allocates its result",
+        "embedding_bag with weights; anchor ids and weights are gathered before; the call allocates the result",
         ("rows",),
         _anchors,
         methods=("ant",),
     ),
     Peer(
         "torch bmm, TT",
-        "index_select of the cores and bmm; ids are split into digits before; it allocates its results",
+        "index_select of the cores and bmm; ids are split into digits before; the call allocates the results",
         ("rows",),
         _products,
         methods=("tt",),

@@ -18,7 +18,7 @@ from edge_embed.validation.tables import Table
 
 _SESSION_USES = ("rows", "bag", "logits", "topk")
 _OUTPUT_LAYERS = ("logits", "topk")
-_THEN = "; for topk, TopK follows"
+_THEN = "; for topk, followed by TopK"
 _BLOCK = 32  # weights of an output layer that share one scale
 
 
@@ -108,7 +108,7 @@ def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 def _int4(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     n, dim = table.dense.shape
     if dim % _BLOCK:
-        raise LeftOutError(f"its blocks have {_BLOCK} weights, the rows {dim}: no multiple of it")
+        raise LeftOutError(f"got rows of {dim} columns, expected a multiple of {_BLOCK}, the weights of a block")
     blocks = table.dense.reshape(n, dim // _BLOCK, _BLOCK)
     scales = np.maximum(np.abs(blocks).max(2), np.float32(1e-30)) / 7  # [n, d / 32]
     nibbles = (np.rint(blocks / scales[..., np.newaxis]) + 8).astype(np.uint8)  # [n, d / 32, 32], 1 ... 15
@@ -126,7 +126,11 @@ CUSTOM = Peer("custom op", "the node with its kernel", _SESSION_USES, _node, by_
 EMPTY = Peer("empty call", "one Identity on the first input", _SESSION_USES, _empty, by_empty_call=True)
 PEERS = (
     Peer(
-        "portable body", "the same node by its body of standard operators", _SESSION_USES, _portable, by_empty_call=True
+        "portable body",
+        "the same node, computed by its body of standard operators",
+        _SESSION_USES,
+        _portable,
+        by_empty_call=True,
     ),
     Peer("ORT Gather", "Gather from the float32 table", ("rows",), _gather, by_empty_call=True),
     Peer(
@@ -148,7 +152,7 @@ PEERS = (
     ),
     Peer(
         "ORT dynamic int8",
-        f"DynamicQuantizeMatMul: int8 weights of 7 bits, one scale a row; states to 8 bits in the call{_THEN}",
+        f"DynamicQuantizeMatMul: int8 weights of 7 bits, one scale per row; states to 8 bits in the call{_THEN}",
         _OUTPUT_LAYERS,
         _int8,
         exact=False,

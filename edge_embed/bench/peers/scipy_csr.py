@@ -30,7 +30,7 @@ def _product(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 PEERS = (
     Peer(
         "scipy CSR",
-        "rows of a csr_array times the anchors; scipy has no out=, so it allocates its results",
+        "rows of a csr_array times the anchors; the call allocates the results",
         ("rows",),
         _product,
         methods=("ant",),

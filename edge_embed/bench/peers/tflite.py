@@ -20,7 +20,7 @@ from edge_embed.validation.tflite.tables import write_packed
 
 _USES = tuple(use.name for use in TFLITE_USES)
 _FILE = "file.tflite"
-_INPUTS = "inputs set before the clock runs where one call is timed, else in the call"
+_INPUTS = "inputs are set before timing if one call is timed, otherwise in the call"
 
 
 def layout_of(table: BenchTable) -> str:
@@ -38,7 +38,7 @@ def _operators(
         path = Path(folder) / _FILE
         has_kernel = write_packed(kind, table.packed, "table", layout or layout_of(table), inputs, leading, path)
         if delegate and not has_kernel:
-            raise LeftOutError("the delegate has no kernel for this type of table in this layout")
+            raise LeftOutError("the delegate does not support this type and layout of table")
         return _opened(use, path, threads, delegate)
 
 
@@ -53,7 +53,7 @@ def _other_layout(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     except BadInputError as error:
         raise LeftOutError(str(error)) from error
     if layout == own:
-        raise LeftOutError(f"codes of this table have one layout only, {own}")
+        raise LeftOutError(f"the codes of this table support only the layout {own}")
     return _operators(table, use, threads, layout)
 
 
@@ -102,7 +102,7 @@ PEERS = (
     Peer("TFLite delegate", "the same file with the delegate", _USES, _delegate, by_empty_call=True),
     Peer(
         "TFLite other layout",
-        "operators of the other --tflite-table of DPQ: byte beside pairs, pairs beside byte",
+        "the other --tflite-table of DPQ: byte instead of pairs, or pairs instead of byte",
         _USES,
         _other_layout,
         methods=("dpq",),
@@ -110,7 +110,7 @@ PEERS = (
     ),
     Peer(
         "TFLite GATHER",
-        "GATHER of the float32 table in the same runtime; for bags a reduction follows",
+        "GATHER of the float32 table in the same runtime; for bags, followed by a reduction",
         _USES,
         _gather,
         by_empty_call=True,

@@ -81,7 +81,7 @@ class CompressMeasurement:
     def words(self) -> str:
         """Return a description: method, setting, task and threads."""
         threads = f", {self.threads} threads" if self.threads > 1 else ""
-        return f"{self.method} {self.setting}{', codes alone' if self.task == 'codes' else ''}{threads}"
+        return f"{self.method} {self.setting}{', codes only' if self.task == 'codes' else ''}{threads}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,9 +9,9 @@ FILE_PARTS: Mapping[str, str] = {
     "graph": "nodes, names and types",
     "bodies": "portable bodies",
     "manifest": "sizes and hashes of the tables",
-    "vocabulary": "the token of every id",
-    "metadata": "strings that travel with the model",
-    "padding": "between tensors in a file beside the model",
+    "vocabulary": "tokens in the order of ids",
+    "metadata": "metadata strings of the model",
+    "padding": "gaps between tensors in an external data file",
 }
 # Outside of the file: the device stores the library once for all models.
 LIBRARY = "library"

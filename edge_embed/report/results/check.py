@@ -218,8 +218,8 @@ class CheckReport(Shown):
     @property
     def note(self) -> str:
         """Return the likely cause of failures, and the changed settings unless a finding states them."""
-        told = any(map(is_growth, self.findings)) or not self.changes
-        since = self.acceptance if told else f"changed since the baseline: {changed(self.changes)}"
+        is_stated = any(map(is_growth, self.findings)) or not self.changes
+        since = self.acceptance if is_stated else f"changed since the baseline: {changed(self.changes)}"
         return ". ".join([*self._cause, *([since] if since else [])])
 
     @property
@@ -231,7 +231,7 @@ class CheckReport(Shown):
         """Return the outcome in one line."""
         counts = Counter(finding.status for finding in self.shown())
         missing = sum(finding.is_missing for finding in self.findings)
-        must = f", {missing} of them must" if missing else ""
+        must = f", {missing} of them required" if missing else ""
         return f"{counts['failed']} failed, {counts['passed']} passed, {counts['not run']} not run{must}"
 
     def to_json(self) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class CompareReport(Shown):
     @property
     def front(self) -> tuple[str, ...]:
         """Return the names on the Pareto front: none that failed, none that another beats in size and metric."""
-        rivals = [one for one in self.candidates if one.metric is not None and one.status != "failed"]
-        return tuple(one.name for one in rivals if not any(_is_better(other, one) for other in rivals))
+        eligible = [one for one in self.candidates if one.metric is not None and one.status != "failed"]
+        return tuple(one.name for one in eligible if not any(_is_better(other, one) for other in eligible))
 
     @property
     def note(self) -> str:
@@ -82,13 +82,13 @@ class CompareReport(Shown):
     def _note_on_metric(self) -> str:
         without = [one.name for one in self.candidates if one.metric is None]
         if self.metric is None:
-            return "No report has a metric, so nothing says how good a model is: name one in the budget, [metric]."
-        return f"Without the metric, and so no choice: {', '.join(without)}." if without else ""
+            return "No report has a metric, so the Pareto front is empty; add [metric] to the budget."
+        return f"Not on the Pareto front, because the metric is missing: {', '.join(without)}." if without else ""
 
     def _note_on_latency(self) -> str:
         without = [one.name for one in self.candidates if not one.latency and not one.times]
-        remedy = "take the report of `edge-embed validate --json`, or give the budget [latency.at_most]"
-        return f"Latency was not measured of {', '.join(without)}: {remedy}." if without else ""
+        remedy = "use the report of `edge-embed validate --json`, or add [latency.at_most] to the budget"
+        return f"Latency was not measured for {', '.join(without)}; {remedy}." if without else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with stable keys, ready for ``json.dumps``."""

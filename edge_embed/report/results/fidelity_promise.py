@@ -66,11 +66,11 @@ def parse_promises(text: str) -> dict[str, Promise]:
     """
     try:
         if len(text) > _MOST_LETTERS:
-            raise ValueError(f"{len(text):,} letters")
+            raise ValueError(f"{len(text):,} characters")
         return {str(name): _promise(entry) for name, entry in json.loads(text).items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        expected = "expected that of `edge-embed compress`: compress the original again"
-        raise BadInputError(f"what compress said of the rows: got {error!s:.80}, {expected}") from error
+        expected = "expected the record of `edge-embed compress`; compress the original again"
+        raise BadInputError(f"recorded fidelity: got {error!s:.80}, {expected}") from error
 
 
 def _promise(entry: Mapping[str, Any]) -> Promise:
@@ -81,7 +81,7 @@ def _promise(entry: Mapping[str, Any]) -> Promise:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{value!r:.40} in place of a number")
+        raise ValueError(f"{value!r:.40} instead of a number")
     return float(value)
 
 

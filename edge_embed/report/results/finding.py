@@ -42,5 +42,5 @@ class Finding:
         what = f"{self.requirement}: {self.name}: "
         if self.status == "failed":
             return what + self.detail
-        remedy = "" if self.requirement == "parity" else "; `allow_not_run = true` in the budget lets it pass"
+        remedy = "" if self.requirement == "parity" else "; `allow_not_run = true` in the budget allows this"
         return f"{what}not run: {self.detail}{remedy}"

@@ -30,7 +30,7 @@ class Change:
 
 def changed(changes: Sequence[Change]) -> str:
     """Describe all changes, or state that there are none."""
-    unchanged = "no setting, no table and no version: other numbers, nodes or strings"
+    unchanged = "no settings, tables or versions, only numbers, nodes or strings"
     return "; ".join(map(str, changes)) or unchanged
 
 

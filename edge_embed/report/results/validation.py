@@ -364,7 +364,7 @@ class ValidationReport(Shown):
             cause = f"; {self.cause}" if self.cause else ""
             return "failed", f"{len(self.failures())} check(s) failed{cause}"
         if not self.complete:
-            return "not run", "all that ran passed; some could not run"
+            return "not run", "all checks that ran passed; some did not run"
         return "passed", "all checks passed"
 
     def to_json(self) -> dict[str, Any]:

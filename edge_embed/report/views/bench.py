@@ -32,13 +32,13 @@ def _table(found: list[Measurement]) -> RenderableType:
     sizes = f"{first.num_embeddings:,} x {first.embedding_dim}, {first.packed_bytes / first.dense_bytes:.1%} of dense"
     beside = max(one.session_bytes for one in found)
     if beside:
-        sizes += f", a session up to {beside / first.dense_bytes:.1%} more"
+        sizes += f", session memory up to {beside / first.dense_bytes:.1%} of dense"
     clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
     table = FoldedTable(
-        "a call",
+        "call",
         Column("", overflow="fold"),
-        *(Column(name, justify="right") for name in ("CPU µs", "wall µs", "ns each", "empty", "error")),
-        f"times ours, {clocks} (95 %)",
+        *(Column(name, justify="right") for name in ("CPU µs", "wall µs", "ns per item", "empty call", "error")),
+        f"time / ours, {clocks} (95 % interval)",
         title=Text(f"\n{first.use}: {first.table} ({sizes})"),
         title_justify="left",
     )
@@ -60,4 +60,4 @@ def _cells(figure: Figure, threads: int) -> list[str]:
 
 def _roofs(roofs: Roofs) -> Text:
     read = ", ".join(f"{level} {rate:.0f}" for level, rate in roofs.read.items())
-    return Text(f"One thread at most: reads {read} GB/s; {roofs.multiply_add:.0f} GFLOP/s.")
+    return Text(f"Limits of one thread: reads {read} GB/s; {roofs.multiply_add:.0f} GFLOP/s.")

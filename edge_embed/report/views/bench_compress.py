@@ -30,10 +30,10 @@ def _table(found: list[CompressMeasurement]) -> RenderableType:
     clocks = " or ".join(dict.fromkeys("CPU" if one.threads == 1 else "wall" for one in found))
     names = ("CPU s", "wall s", "bytes", "cosine", "error")
     table = FoldedTable(
-        "to make",
+        "task",
         Column("", overflow="fold"),
         *(Column(name, justify="right") for name in names),
-        f"ours / its, {clocks} (95 %)",
+        f"ours / peer, {clocks} (95 % interval)",
         title=Text(f"\ncompress: {first.table} ({first.num_embeddings:,} x {first.embedding_dim})"),
         title_justify="left",
     )

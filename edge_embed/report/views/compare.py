@@ -22,7 +22,7 @@ def render(report: CompareReport) -> RenderableType:
 
 def model_columns(report: CompareReport) -> tuple[str, ...]:
     """Return the titles of the columns of `model_rows`; columns after `MODEL_TEXTS` are figures."""
-    metric = () if report.metric is None else (report.metric, "the training form")
+    metric = () if report.metric is None else (report.metric, "training form")
     front = () if report.metric is None else ("front",)
     return ("model", "methods", "bytes on disk", "zipped", "ratio", *metric, *_latencies(report), *front, "checks")
 

@@ -15,7 +15,7 @@ def render(report: CompressReport) -> RenderableType:
     """Return tables for the terminal."""
     columns = ("table", "shape", "method", "dense bytes", "packed (zipped)", "ratio", "mean cosine", "")
     sizes = f"{report.dense_bytes:,} bytes before, {report.compressed_bytes:,} after"
-    tables = FoldedTable(*columns, title="Tables", caption=f"The whole model: {sizes}")
+    tables = FoldedTable(*columns, title="Tables", caption=f"Whole model: {sizes}")
     for table in report.tables:
         tables.add_row(*_cells(table))
     details = (part for table in report.tables for part in _details(table))
@@ -27,7 +27,7 @@ def _cells(table: CompressedTable) -> list[str]:
     size = f"{table.num_embeddings} x {table.embedding_dim}"
     found = table.fidelity
     if found is None:
-        return [table.name, size, table.method, "", "", "", "", f"left: {table.reason}"]
+        return [table.name, size, table.method, "", "", "", "", f"not compressed: {table.reason}"]
     return [
         table.name,
         size,
@@ -47,13 +47,13 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     found = table.fidelity
     if found is None:
         return []
-    near = FoldedTable("rows", "how many", "mean cosine", "least", title=f"{table.name}: cosines with the dense rows")
+    near = FoldedTable("rows", "count", "mean cosine", "lowest", title=f"{table.name}: cosines with the dense rows")
     for band in found.bands:
         near.add_row(band.name, f"{band.rows:,}", f"{band.mean:.4f}", f"{band.least:.4f}")
     worst = ", ".join(f"{row} ({cosine:.2f})" for row, cosine in found.worst)
     lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
     if found.neighbours is not None:
-        lines.insert(1, f"of the 10 nearest rows {found.neighbours:.1%} stay the same")
+        lines.insert(1, f"{found.neighbours:.1%} of the 10 nearest rows stay the same")
     return [near, "; ".join(lines), _others(table, found)]
 
 
@@ -65,7 +65,7 @@ def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:
     for trial in sorted((*pareto_front(table.trials), *table.baselines), key=lambda trial: trial.nbytes):
         ratio = found.dense_bytes / trial.nbytes
         chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""
-        baseline = " (to compare with)" if trial in table.baselines else ""
+        baseline = " (for comparison)" if trial in table.baselines else ""
         cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", f"{trial.mean_cosine:.4f}", f"{trial.relative_error:.4f}"
         others.add_row(*cells, f"{trial}{chosen}{baseline}")
     return others

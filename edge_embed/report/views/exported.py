@@ -27,7 +27,7 @@ def render(report: ExportReport) -> RenderableType:
     hints = [hint for table in report.tables if (hint := memory_hint(table))]
     tokenizer = [] if report.tokenizer is None else [_tokenizer_words(report.tokenizer)]
     signatures = [f"signature {name}: {_spelled(sizes)}" for name, sizes in report.signatures.items()]
-    signatures += ["sizes are fixed: --tflite-size chooses others"] if signatures else []
+    signatures += ["sizes are fixed; --tflite-size sets other sizes"] if signatures else []
     widened = [widened_words(report.widened)] if report.widened else []
     opened = [line] if (line := opened_words(report.opened)) else []
     source = map(Text, report.source.lines())  # may hold names from the file
@@ -52,8 +52,8 @@ def memory_hint(table: TableRecord) -> str:
     if not table.needed_bytes:
         return ""
     megabytes = -(-table.needed_bytes >> 20)
-    serves = f"--memory-megabytes {megabytes} would serve ({table.needed_bytes:,} bytes for each use)"
-    return f"{table.name}: no faster with so little memory, {serves}"
+    needed = f"{table.needed_bytes:,} bytes per use"
+    return f"{table.name}: no faster with this session memory; use --memory-megabytes {megabytes} ({needed})"
 
 
 def opened_words(opened: Opened) -> str:
@@ -75,18 +75,18 @@ def widened_words(widened: Widened) -> str:
     if widened.inputs:
         parts.append(f"input{'s' if len(widened.inputs) > 1 else ''} {_listed(widened.inputs)}")
     if widened.calls:
-        parts.append(f"{widened.calls} conversion{'s' if widened.calls > 1 else ''} of the model itself")
+        parts.append(f"{widened.calls} conversion{'s' if widened.calls > 1 else ''} in the model")
     return (
-        f"bfloat16 became float32, as runtimes on a CPU have no kernels for it: {', '.join(parts)}. model.half() "
-        "before it is saved keeps two bytes a number, where float16 has its range"
+        f"bfloat16 is stored as float32, because CPU runtimes have no bfloat16 kernels: {', '.join(parts)}. For two "
+        "bytes per number, call model.half() before saving, if all values are in the range of float16"
     )
 
 
 def _remark(table: TableRecord) -> str:
     if table.packed_bytes is None:
-        return f"left: {table.reason}"
+        return f"not packed: {table.reason}"
     shared = f", used {table.uses} times" if table.uses > 1 else ""
-    session = f", up to {table.session_bytes:,} bytes more in a session" if table.session_bytes else ""
+    session = f", up to {table.session_bytes:,} bytes of session memory" if table.session_bytes else ""
     layout = f" as {table.layout}" if table.layout else ""
     added = f" ({table.added_bytes:,} bytes more)" if table.added_bytes > 0 else ""
     grew = table.packed_bytes >= 4 * table.num_embeddings * table.embedding_dim
@@ -97,10 +97,10 @@ def _remark(table: TableRecord) -> str:
 
 
 def _tokenizer_words(tokenizer: ExportedTokenizer) -> str:
-    limit = "any length" if tokenizer.max_length is None else f"at most {tokenizer.max_length} ids a text"
+    limit = "any length" if tokenizer.max_length is None else f"at most {tokenizer.max_length} ids per text"
     return (
-        f"tokenizer: {tokenizer.kind}, {tokenizer.num_ids:,} ids, padding {tokenizer.pad_id}, {limit}; the same ids "
-        f"as the library tokenizers for all of {tokenizer.texts} texts"
+        f"tokenizer: {tokenizer.kind}, {tokenizer.num_ids:,} ids, padding {tokenizer.pad_id}, {limit}; same ids "
+        f"as the library tokenizers for all {tokenizer.texts} test texts"
     )
 
 

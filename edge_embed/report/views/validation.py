@@ -26,7 +26,7 @@ _Line = tuple[Status, str, str, str]  # arguments of `words.line`
 
 CHANGE_TITLE = "Effect of compression: compressed file beside the original (informational)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
-_LATENCY_TITLE = "Latency: time of the operator or TFLite lookup / time of the other (below 1 is faster), 95 % interval"
+_LATENCY_TITLE = "Latency: time of the operator or TFLite lookup / time of the peer (below 1: faster), 95 % interval"
 
 
 def render(report: ValidationReport, verbose: bool = False) -> RenderableType:
@@ -79,7 +79,7 @@ def _model(model: ModelResult, verbose: bool) -> RenderableType:
         found += [(output.status, output.name, output.detail, "    ") for output in path.outputs]
     found.append((model.kernel.status, model.kernel.name, model.kernel.detail, ""))
     title = _title("whole model", "; ".join(model.cases))
-    left_out = [cell(f"left out, the model itself does not run: {reason}") for reason in model.left_out]
+    left_out = [cell(f"left out, because the model itself does not run: {reason}") for reason in model.left_out]
     return Group(title, *left_out, *_lines(found, verbose))
 
 
@@ -93,7 +93,7 @@ def _changes(changes: tuple[OutputChange, ...]) -> RenderableType:
 def _sizes(sizes: SizeResult, tables: tuple[TableResult, ...]) -> RenderableType:
     total = FoldedTable("", "bytes", "", title="Sizes", title_justify="left")
     total.columns[1].justify = "right"
-    total.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "the files, if tables were float32")
+    total.add_row("dense equivalent", f"{sizes.dense_equivalent:,}", "the files with dense float32 tables")
     total.add_row("on disk", f"{sizes.on_disk:,}", f"{len(sizes.files)} file(s)")
     total.add_row("zipped", f"{sizes.zipped:,}", "deflate")
     if sizes.original is not None:
@@ -101,15 +101,15 @@ def _sizes(sizes: SizeResult, tables: tuple[TableResult, ...]) -> RenderableType
         if sizes.original.resident is not None:
             total.add_row("original, resident", f"{sizes.original.resident:,}", "")
     resident = "" if sizes.resident is None else f"{sizes.resident:,}"
-    total.add_row("resident", resident, cell(sizes.resident_reason or "growth of a process, session and first run"))
+    total.add_row("resident", resident, cell(sizes.resident_reason or "memory growth by session and first run"))
     total.add_row("weights in the file", f"{sizes.initializer_bytes:,}", f"tables: {sizes.packed_bytes:,}")
     for library in (True, False):
         held = [loaded.initializer_bytes for loaded in sizes.loaded if loaded.library == library]
         side = "with the library" if library else "without the library"
         if held:
-            total.add_row("weights in a session", f"{max(held):,}", f"{side}, most of {len(held)} optimisation levels")
+            total.add_row("weights in a session", f"{max(held):,}", f"{side}, max over {len(held)} optimisation levels")
     if sizes.session_bytes:
-        total.add_row("more in a session", f"{sizes.session_bytes:,}", "up to so much, with the library, to be faster")
+        total.add_row("session memory", f"{sizes.session_bytes:,}", "at most, with the library")
     by_table = FoldedTable("table", "dense bytes", "packed bytes", "ratio", title="Tables", title_justify="left")
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
@@ -129,7 +129,7 @@ def _parts(parts: Iterable[SizePart]) -> FoldedTable:
 def _latency(latency: LatencySection) -> RenderableType:
     peers = list(dict.fromkeys(result.peer for result in latency.results if result.ratio is not None))
     columns = [Column(peer, overflow="fold") for peer in peers]
-    ratios = FoldedTable("", "ids a call", "ids", "µs", *columns, title=_LATENCY_TITLE, title_justify="left")
+    ratios = FoldedTable("", "ids per call", "ids", "µs", *columns, title=_LATENCY_TITLE, title_justify="left")
     rows: dict[tuple[str, int | None, str], dict[str, LatencyResult]] = {}
     for result in latency.results:
         if result.ratio is not None:
@@ -157,6 +157,6 @@ def _verdict(report: ValidationReport) -> Text:
     if not report.passed:
         count = len(report.failures())
         cause = f"\n{plain(report.cause)}" if report.cause else ""
-        return Text(f"{count} check(s) failed: the file does not hold what the model holds{cause}", "bold red")
-    rest = "" if report.complete else "; some could not run, which say why"
+        return Text(f"{count} check(s) failed: the file differs from the model{cause}", "bold red")
+    rest = "" if report.complete else "; some did not run, for the reasons above"
     return Text(f"all checks that ran passed{rest}", "bold green")

@@ -185,7 +185,7 @@ def test_workflow_passes_memory_to_export(tmp_path):
     assert of_nodes(tmp_path / "a.onnx") == [("TTEmbedding", [2 << 20])]
     (found,) = report.tables
     assert found.session_bytes > 0
-    assert f"lowered, up to {found.session_bytes:,} bytes more in a session" in table_cells(found)
+    assert f"lowered, up to {found.session_bytes:,} bytes of session memory" in table_cells(found)
 
 
 def test_megabytes_below_least_are_reported_with_enough(tmp_path):
@@ -196,12 +196,12 @@ def test_megabytes_below_least_are_reported_with_enough(tmp_path):
         report = edge_embed.export(table, "onnx", path, torch.tensor([[1]]), memory_megabytes=megabytes)
         console = Console(file=io.StringIO(), width=200)
         console.print(report.render())
-        hints = [line for line in console.file.getvalue().splitlines() if "would serve" in line]
+        hints = [line for line in console.file.getvalue().splitlines() if "no faster" in line]
         return report.tables[0], hints
 
     few, (hint,) = exported(1)
-    serve = int(re.search(r"no faster with so little memory, --memory-megabytes (\d+) would serve", hint)[1])
-    assert f"({few.needed_bytes:,} bytes for each use)" in hint
+    serve = int(re.search(r"no faster with this session memory; use --memory-megabytes (\d+) ", hint)[1])
+    assert f"({few.needed_bytes:,} bytes per use)" in hint
     assert few.session_bytes == 0
     assert exported(serve - 1)[0].session_bytes == 0
     enough, hints = exported(serve)

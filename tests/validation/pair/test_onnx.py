@@ -236,7 +236,7 @@ class TestWrongPairs:
         def garble(made: onnx.ModelProto) -> None:
             next(item for item in made.metadata_props if item.key == FIDELITY_KEY).value = '{"words":{"table":1e999}}'
 
-        with pytest.raises(BadInputError, match="what compress said of the rows"):
+        with pytest.raises(BadInputError, match="recorded fidelity"):
             validate(files[0], changed(files[1], garble))
 
 

@@ -48,7 +48,7 @@ def _metric(report: CheckReport) -> Section:
     assert report.metric is not None
     sizes, metric = report.validation.sizes, report.metric
     points = {
-        "the model, tables dense": (sizes.dense_equivalent, metric.model),
+        "model with dense tables": (sizes.dense_equivalent, metric.model),
         "exported": (sizes.on_disk, metric.exported),
     }
     text = f"{metric.function}; higher is better."
@@ -62,7 +62,7 @@ def _base(base: BaseResult) -> Section:
         for one in base.comparisons
     ]  # fmt: skip
     columns = ("", "time / time of the base", "base µs", "candidate µs", "")
-    return Section("Beside the base", base.method, Grid(columns, rows, frozenset({1, 2, 3})))
+    return Section("Latency against the base", base.method, Grid(columns, rows, frozenset({1, 2, 3})))
 
 
 def _ratio(one: Comparison) -> str:

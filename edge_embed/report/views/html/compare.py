@@ -16,7 +16,7 @@ from edge_embed.report.views.html.page import Grid, Section, make_page
 def compare_page(report: CompareReport) -> str:
     """Return the whole report as HTML."""
     front, columns, made = ", ".join(report.front), model_columns(report), table_columns()
-    verdict = f"Worth choosing: {front}" if front else "Nothing to choose by"
+    verdict = f"Pareto front: {front or 'empty'}"
     grid = Grid(columns, list(model_rows(report)), frozenset(range(MODEL_TEXTS, len(columns))))
     sections = [Section("Models", report.note, grid)]
     if rows := list(table_rows(report)):
@@ -27,7 +27,7 @@ def compare_page(report: CompareReport) -> str:
         if one.metric is not None
     }
     if report.metric is not None:
-        text = "Filled: no other one that passed is smaller and as good, or better and as small."
+        text = "Filled: the Pareto front. No other passed model is smaller and as good, or better and as small."
         picture = size_against_metric(points, report.metric, report.front)
         sections.insert(0, Section("Size against accuracy", text, pictures=[picture]))
     facts = {one.name: f"{one.file}; {one.machine}" for one in report.candidates}

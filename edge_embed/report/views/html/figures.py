@@ -72,7 +72,7 @@ def latency_strips(results: Sequence[LatencyResult]) -> Picture:
         axes.set_yticks(range(len(rows)), [f"{result.title} / {result.peer}" for result in rows], fontsize="x-small")
         axes.invert_yaxis()
         axes.axvline(1, color=_TEXT, linewidth=0.8)
-        axes.set(xscale="log", xlabel="time of the custom op / time of the other: left of 1 it is faster")
+        axes.set(xscale="log", xlabel="time of the custom op / time of the peer (below 1: faster)")
         axes.xaxis.set_major_formatter("{x:g}")
 
     caption = "Latency: every round, the median and its 95 % interval"

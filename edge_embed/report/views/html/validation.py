@@ -67,8 +67,8 @@ def _latency(results: Sequence[LatencyResult]) -> Section:
         for result in results
         if result.ratio is not None
     ]  # fmt: skip
-    columns = ("", "ids a call", "ids", "against", "µs", "ratio, 95 % interval")
-    text = "Time of the custom op (of a TFLite file: of its look-up) / time of the other: below 1 it is faster."
+    columns = ("", "ids per call", "ids", "against", "µs", "ratio, 95 % interval")
+    text = "Time of the custom op (TFLite: of the lookup) / time of the peer. Below 1, the peer is slower."
     return Section("Latency", text, Grid(columns, rows, frozenset({1, 4, 5})), [latency_strips(results)])
 
 

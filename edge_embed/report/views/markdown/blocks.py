@@ -49,7 +49,7 @@ def size_table(sizes: SizeResult, grown: Mapping[str, int]) -> str:
     rows = {"on disk": sizes.on_disk, "zipped": sizes.zipped} | {part.title: part.bytes for part in sizes.parts}
     if sizes.original is not None:
         rows |= {"original, on disk": sizes.original.on_disk, "original, zipped": sizes.original.zipped}
-    columns = ("size", "bytes", "against the baseline")[: 3 if grown else 2]
+    columns = ("size", "bytes", "since the baseline")[: 3 if grown else 2]
     cells = ([text(name), f"{now:,}", _grown(grown.get(name))] for name, now in rows.items())
     return table(columns, (row[: len(columns)] for row in cells))
 

@@ -44,7 +44,7 @@ def _comparisons(base: BaseResult) -> str:
     rows = (
         [text(found.title), _interval(found.cpu), _interval(found.wall), *_microseconds(found)] for found in measured
     )
-    return table(["time / time of the base", "CPU", "wall", "base µs", "now µs"], rows)
+    return table(["time / time of the base", "CPU", "wall", "base µs", "candidate µs"], rows)
 
 
 def _microseconds(found: Comparison) -> list[str]:

@@ -14,7 +14,7 @@ from edge_embed.report.views.markdown.blocks import join, table, text
 
 def compare_markdown(report: CompareReport) -> str:
     """Return the text of the comment."""
-    header = "### edge-embed compare" + (f": worth choosing: {text(', '.join(report.front))}" if report.front else "")
+    header = "### edge-embed compare" + (f"; Pareto front: {text(', '.join(report.front))}" if report.front else "")
     rows = (map(text, row) for row in model_rows(report))
     blocks = [header, table(list(map(text, model_columns(report))), rows, MODEL_TEXTS)]
     if tables := [list(map(text, row)) for row in table_rows(report)]:

@@ -51,7 +51,7 @@ def _latency(results: Sequence[LatencyResult]) -> str:
         [text(f"{result.title} / {result.peer}"), f"{result.ratio:.2f} ({result.low:.2f} to {result.high:.2f})"]
         for result in results
     )
-    return table(["time of the custom op / time of the other", "median, 95 % interval"], rows)
+    return table(["time of the custom op / time of the peer", "median, 95 % interval"], rows)
 
 
 def _targets(targets: Sequence[TargetResult]) -> str:
