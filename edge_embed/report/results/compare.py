@@ -82,13 +82,19 @@ class CompareReport(Shown):
     def _note_on_metric(self) -> str:
         without = [one.name for one in self.candidates if one.metric is None]
         if self.metric is None:
-            return "No report has a metric, so nothing says how good a model is: name one in the budget, [metric]."
+            remedy = "write the reports with `edge-embed check --output` and a budget that names a [metric]"
+            return f"No report has a metric, so no model is marked as a choice: {remedy}."
         return f"Without the metric, and so no choice: {', '.join(without)}." if without else ""
 
     def _note_on_latency(self) -> str:
-        without = [one.name for one in self.candidates if not one.latency and not one.times]
-        remedy = "take the report of `edge-embed validate --json`, or give the budget [latency.at_most]"
-        return f"Latency was not measured of {', '.join(without)}: {remedy}." if without else ""
+        without = [one for one in self.candidates if not one.latency and not one.times]
+        failed = ", ".join(one.name for one in without if one.status == "failed")
+        passed = ", ".join(one.name for one in without if one.status != "failed")
+        repair = "expected one that passed: repair the failures that it lists, then write it again"
+        request = "take the report of `edge-embed validate --json`, or give the budget [latency.at_most]"
+        notes = [f"Got no latency from a failed report ({failed}), {repair}."] if failed else []
+        notes += [f"Latency was not measured of {passed}: {request}."] if passed else []
+        return " ".join(notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with stable keys, ready for ``json.dumps``."""
