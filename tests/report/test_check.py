@@ -80,9 +80,9 @@ def test_terminal_counts_passed_findings_and_lists_them_with_verbose():
     report.show(Console(file=whole, width=200), verbose=True)
     lines = folded.getvalue().splitlines()
     assert lines[:3] == [
+        "-[✓] 2 passed: --verbose lists them",
         "-[not run] latency: model beside portable body: no library",
         "-[✗] size: on disk: 900 bytes, more than 800",
-        "-[✓] 2 passed: --verbose lists them",
     ]
     assert "-[✓] parity: other: all of them\n" in whole.getvalue()
     assert "--verbose" not in whole.getvalue()

@@ -21,10 +21,10 @@ def line(status: Status, name: str, detail: str, indent: str = "") -> Text:
 
 
 def folded_lines(found: Sequence[Line], verbose: bool) -> list[Text]:
-    """Return lines of the checks that did not pass, or of all if ``verbose``; hidden passed checks are counted."""
+    """Return the number of passed checks and lines of the others, or lines of all if ``verbose``."""
     hidden = 0 if verbose else sum(status == "passed" for status, *_ in found)
     shown = [line(*each) for each in found if not hidden or each[0] != "passed"]
-    return [*shown, *([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else [])]
+    return [*([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else []), *shown]
 
 
 def plain(text: str) -> str:
