@@ -20,7 +20,7 @@ from edge_embed.lowering.graph import CALLS
 from edge_embed.program.program import Program, ProgramInput, Sizes, array, spelled_sizes
 from edge_embed.validation import ids as random_ids
 from edge_embed.validation.bag_offsets import bag_offsets
-from edge_embed.validation.pair.inputs import summed
+from edge_embed.validation.pair.cached_sizes import cached_steps, summed
 from edge_embed.validation.pair.module import FileModule
 from edge_embed.validation.top_scores import Score, scores_of_ids
 
@@ -199,7 +199,8 @@ def _plans(program: Program) -> Iterator[_Plan]:
     same = {name: max(1, size) for name, size in example.items()}
     other = summed({name: _SIZES[index % len(_SIZES)] for index, name in enumerate(example)})
     yield _Plan(f"uniform ids{_words(same)}", "uniform", same)
-    yield _Plan(f"Zipf ids{_words(other)}", "zipf", other)
+    for sizes in [*cached_steps(other)] or [other]:
+        yield _Plan(f"Zipf ids{_words(sizes)}", "zipf", sizes)
     ones = summed(dict.fromkeys(example, 1))
     if ones != same:
         yield _Plan(f"uniform ids{_words(ones)}", "uniform", ones)
@@ -224,7 +225,9 @@ def _more_plans(program: Program, random: np.random.Generator, count: int, fixed
 
 
 def _random_sizes(program: Program, random: np.random.Generator) -> Sizes:
-    return summed({name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.example_sizes})
+    sizes = summed({name: int(random.integers(1, _LARGEST_SIZE + 1)) for name in program.example_sizes})
+    steps = [*cached_steps(sizes)]
+    return steps[random.integers(len(steps))] if steps else sizes
 
 
 def _words(sizes: Sizes) -> str:

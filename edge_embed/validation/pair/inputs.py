@@ -16,6 +16,7 @@ from edge_embed.exporters.onnx.model_file import dtype_name
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.packed.stored_names import table_of
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
+from edge_embed.validation.pair.cached_sizes import cached_steps, summed, sums_in
 from edge_embed.validation.pair.sizes import combinations
 from edge_embed.validation.pair.texts import Texts
 
@@ -72,16 +73,6 @@ def is_flag(name: str) -> bool:
     return bool(_FLAGS.search(name.lower()))
 
 
-def summed(sizes: Sizes) -> dict[str, int]:
-    """Return sizes in which those with names such as ``past + sequence`` are sums of the others."""
-    found = dict(sizes)
-    for name in sizes:
-        terms = [term.strip() for term in name.split("+")]
-        if len(terms) > 1 and all(term.isdigit() or term in sizes for term in terms):
-            found[name] = sum(int(term) if term.isdigit() else sizes[term] for term in terms)
-    return found
-
-
 def example_sizes(inputs: Iterable[ProgramInput]) -> dict[str, int]:
     """Return a size for each dynamic dimension."""
     names = dict.fromkeys(size for each in inputs for size in each.shape if isinstance(size, str))
@@ -106,9 +97,15 @@ def examples(
     """
     sizes = example_sizes(inputs)
     ones = summed(dict.fromkeys(sizes, 1))
+    totals = sums_in(sizes)
 
     def drawn(most: Mapping[str, int], sizes: Sizes) -> tuple[Any, ...]:
-        return tuple(_drawn(each, each.sizes(sizes), most.get(each.name, 2), texts, random) for each in inputs)
+        return tuple(
+            torch.ones(each.sizes(sizes), dtype=each.dtype)  # attention derives lengths from the mask
+            if is_flag(each.name) and not totals.isdisjoint(each.shape)
+            else _drawn(each, each.sizes(sizes), most.get(each.name, 2), texts, random)
+            for each in inputs
+        )
 
     def of_ones(sizes: Sizes) -> tuple[Any, ...]:
         shapes = [each.sizes(sizes) for each in inputs]
@@ -118,9 +115,11 @@ def examples(
         )
 
     yield drawn(rows, sizes)
+    yield from (drawn(rows, step) for step in cached_steps(sizes))
     yield drawn({}, sizes)
     yield of_ones(sizes)
-    yield from (drawn(rows, summed(more)) for more in combinations(tuple(sizes), likely))
+    free = tuple(name for name in sizes if name not in totals)
+    yield from (drawn(rows, summed({**sizes, **more})) for more in combinations(free, likely))
     yield of_ones(ones)
 
 

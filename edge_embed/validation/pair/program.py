@@ -15,6 +15,7 @@ from edge_embed.fitting.fitted_table import Stored
 from edge_embed.lowering.graph import METHODS, LoweredProgram
 from edge_embed.packed.stored_names import stored_name
 from edge_embed.program.program import Program, ProgramInput
+from edge_embed.validation.pair.cached_sizes import with_state_sizes
 from edge_embed.validation.pair.inputs import examples
 from edge_embed.validation.pair.module import FileModule, Run
 from edge_embed.validation.pair.texts import Texts
@@ -76,9 +77,10 @@ def pair_program(
     names = [declared.name for declared in ports.inputs]
     module = FileModule(*_uses_graph((), {}), names, run, ports.id_rows, ports.texts)
     first, module.texts = _first_example(module, ports)
-    dense = Program(module, ports.inputs, ports.output_names, first, source=path)
+    inputs = with_state_sizes(ports.inputs, first)
+    dense = Program(module, inputs, ports.output_names, first, source=path)
     module = FileModule(*_uses_graph(uses, tables), names, reconstructed, ports.id_rows, module.texts)
-    program = PairProgram(module, ports.inputs, ports.output_names, first, source=path, original=dense, pair=pair)
+    program = PairProgram(module, inputs, ports.output_names, first, source=path, original=dense, pair=pair)
     return program, LoweredProgram(program, {name: stored.plain for name, stored in tables.items()}, ())
 
 

@@ -1,0 +1,87 @@
+"""Sizes of decoders that receive the keys and values of earlier tokens.
+
+    past + sequence      a name with a plus is the sum of the sizes that it names, as optimum names the mask's length
+    total_X_length       past_X_length + sequence_length, as the model builder of ONNX Runtime GenAI names it; X is
+                         ``sequence``, or ``sliding`` for layers with a window
+
+Attention kernels accept three kinds of calls: a prompt without earlier tokens, one more token, and several more tokens
+of a batch of one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from edge_embed.program.program import ProgramInput, Sizes
+
+_PAST = re.compile(r"past_\w*length|past")
+_TOTAL = re.compile(r"total_\w*length")
+_NEW = ("sequence_length", "sequence")
+
+
+def summed(sizes: Sizes) -> dict[str, int]:
+    """Return sizes in which sums have their values, and all kinds of layers receive equally many earlier tokens."""
+    found = dict(sizes)
+    if past := _past(sizes):
+        found |= dict.fromkeys(past, found[past[0]])
+    for name in sizes:
+        if terms := _terms(name, sizes):
+            found[name] = sum(int(term) if term.isdigit() else found[term] for term in terms)
+    return found
+
+
+def sums_in(names: Iterable[str]) -> set[str]:
+    """Return the names of sizes that are sums of others."""
+    every = tuple(names)
+    return {name for name in every if _terms(name, every)}
+
+
+def cached_steps(sizes: Sizes) -> Iterator[dict[str, int]]:
+    """Yield the sizes of a prompt, of one more token, and of more tokens of one sequence; none for other models."""
+    past, new = _past(sizes), _new(sizes)
+    if not past or new is None:
+        return
+    batch = {name: 1 for name in sizes if "batch" in name}
+    for changed in (dict.fromkeys(past, 0), {new: 1}, batch):
+        yield summed({**sizes, **changed})
+
+
+def with_state_sizes(inputs: Sequence[ProgramInput], example: Sequence[Any]) -> tuple[ProgramInput, ...]:
+    """Return inputs in which the width of keys and values, which a decoder fixes without declaring it, is a number.
+
+    Args:
+        inputs: the declared inputs.
+        example: inputs that the model runs on.
+    """
+    names = {size for each in inputs for size in each.shape if isinstance(size, str)}
+    if not _past(names):
+        return tuple(inputs)
+    of_ids = {size for each in inputs if not each.dtype.is_floating_point for size in each.shape}
+    varying = of_ids | set(_past(names)) | sums_in(names)
+    return tuple(
+        replace(each, shape=tuple(_fixed(size, at, varying) for size, at in zip(each.shape, value.shape, strict=True)))
+        for each, value in zip(inputs, example, strict=True)
+    )
+
+
+def _fixed(size: int | str, example: int, varying: set[int | str]) -> int | str:
+    return size if size in varying else int(example)
+
+
+def _terms(name: str, names: Iterable[str]) -> list[str]:
+    """Return the sizes that a size is the sum of, or none."""
+    every = set(names)
+    terms = [term.strip() for term in name.split("+")]
+    if len(terms) > 1:
+        return terms if all(term.isdigit() or term in every for term in terms) else []
+    past, new = _past(every), _new(every)
+    return [past[0], new] if _TOTAL.fullmatch(name) and past and new is not None else []
+
+
+def _past(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if _PAST.fullmatch(name))
+
+
+def _new(names: Iterable[str] | Mapping[str, int]) -> str | None:
+    return next((name for name in _NEW if name in names), None)
