@@ -17,7 +17,7 @@ from edge_embed.steps import limit_steps
     short_help="Fail if a model grew, drifted or slowed down.",
     sections={
         "Limits": ["budget", "baseline", "accept", "base", "base_library"],
-        "Reports": ["output", "junit", "markdown", "html", "force"],
+        "Reports": ["output", "junit", "markdown", "html", "force", "verbose"],
         **MODEL_SECTIONS,
     },
     examples=(
@@ -38,10 +38,17 @@ from edge_embed.steps import limit_steps
 @click.option("--html", type=FILE, help="Write the report as one HTML page.")
 @click.option("--accept", is_flag=True, help="Replace the baseline by this state, unless another check fails.")
 @click.option("--force", is_flag=True, help="Overwrite existing reports.")
+@click.option("--verbose", is_flag=True, help="List passed checks too.")
 @model_options
 @output_options
 def check(
-    out: Output, model: Path | None, exported: Path | None, budget: Path | None, load: Load, **files: Any
+    out: Output,
+    model: Path | None,
+    exported: Path | None,
+    budget: Path | None,
+    verbose: bool,
+    load: Load,
+    **files: Any,
 ) -> None:
     """Fail if EXPORTED grew, drifted or slowed down: compare it with MODEL, a budget and an earlier state.
 
@@ -67,4 +74,4 @@ def check(
         )
     kept = [report.acceptance] if report.exit_code and report.acceptance else []
     out.remarks([*report.reasons(), *kept, *report.warnings])
-    out.finish(report, report.exit_code)
+    out.finish(report, report.exit_code, lambda console: report.show(console, verbose))

@@ -5,7 +5,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -18,6 +20,7 @@ from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
 _NO_MEMORY = ("can't allocate memory", "failed to map segment", "annot allocate memory")  # of torch, and of the loader
+_ALIKE = 0.7  # share of equal letters from which an option is suggested
 LOST = "edge_embed.lost"  # the result of an interrupt in words, set by the command
 
 
@@ -42,6 +45,8 @@ class Commands(click.Group):
             message = spelled(str(error), self.commands[context.invoked_subcommand or ""])
             context.exit(tell_error(message, as_json=context.meta[_AS_JSON], exit_code=error.exit_code))
         except click.ClickException as error:
+            if isinstance(error, click.NoSuchOption):
+                vars(error)["possibilities"] = _near(error.option_name, error.possibilities or [])
             vars(error)["message"] = _on_a_line(error.message)  # which type checkers treat as final
             raise
         except OSError as error:
@@ -57,6 +62,12 @@ class Commands(click.Group):
             if not isinstance(end.code, int) or end.code <= 128:
                 raise
             context.exit(_tell_interrupt(context, f"ended by {signal.Signals(end.code - 128).name}", end.code))
+
+
+def _near(given: str, options: Sequence[str]) -> list[str]:
+    """Return the options that resemble a name that does not exist, most alike first; leading dashes do not count."""
+    names = {option.lstrip("-"): option for option in options}
+    return [names[name] for name in get_close_matches(given.lstrip("-"), names, cutoff=_ALIKE)]
 
 
 def tell_error(message: str, *, as_json: bool, exit_code: int) -> int:

@@ -29,6 +29,9 @@ def saved_report(path: Path, kinds: Mapping[str, int], remedy: str) -> Iterator[
     try:
         with located(str(path)):
             content = take_object(_parse(path, kinds), "report")
+            if content.keys() == {"error", "exit_code"}:
+                got = f"got the error of a failed command ({content['error']!s:.200})"
+                raise BadInputError(f"{got}, expected a report of {_names(kinds)}")
             kind, version = content.get("kind"), content.get("schema_version")
             if not isinstance(kind, str) or kind not in kinds:
                 raise BadInputError(f"kind: got {kind!r:.80}, expected a report of {_names(kinds)}")

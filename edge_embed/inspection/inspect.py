@@ -3,13 +3,15 @@
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, checked_path
 from edge_embed.importers.genai_folder import decoder_file
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
-from edge_embed.inspection.report import FileReport
+from edge_embed.inspection.report import FileReport, TableInfo
+from edge_embed.methods import words_of
 from edge_embed.program.file_kind import is_npz, is_onnx, kind_in
 from edge_embed.report.interactive import interactive
 
@@ -69,7 +71,15 @@ def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_S
         return inspector(path, verify, reading)
     if reading.given:
         raise BadInputError(f"{path}: got {', '.join(reading.given)}, which only word vectors support: leave it out")
-    return inspector(path, verify)
+    report = inspector(path, verify)
+    return replace(report, notes=[*report.notes, *filter(None, map(_why_large, report.tables))])
+
+
+def _why_large(table: TableInfo) -> str:
+    """Return a note on a table that is hardly smaller than the dense one, with the remedy; else nothing."""
+    words = words_of(table.method)
+    reason = words.why_large(table.compression_ratio, table.num_embeddings, table.attributes)
+    return f"{table.name}: {reason}: {words.smaller}" if reason else ""
 
 
 def _inspector(path: Path) -> Inspector:

@@ -6,10 +6,18 @@ from typing import Any
 from edge_embed.methods.registry import Method
 from edge_embed.methods.words import Words
 
+_SMALL = 4.0  # compression ratio from which a table is small enough to need no remark
+_SPARSE = 0.25  # share of weights that a transform trained without a penalty exceeds
+
 
 def _layout(values: Mapping[str, Any]) -> str:
     empty = "" if values["num_nonzeros"] else ", all rows are zero"
     return f"A={values['num_anchors']} nonzeros={values['num_nonzeros']:,} {values['weight_type']}{empty}"
+
+
+def _why_large(ratio: float, rows: int, values: Mapping[str, Any]) -> str:
+    density = values["num_nonzeros"] / (rows * values["num_anchors"])
+    return f"{density:.0%} of the transform is nonzero" if ratio < _SMALL and density > _SPARSE else ""
 
 
 ANT = Method(
@@ -28,6 +36,14 @@ ANT = Method(
         "kernels": "edge_embed.bench.ant:KERNEL",
         "compress_bench": "edge_embed.bench.compressors:ANT",
     },
-    Words("made of anchors", _layout, "transform", "anchors", "anchors", "train with a higher penalty"),
+    Words(
+        "made of anchors",
+        _layout,
+        "transform",
+        "anchors",
+        "anchors",
+        "train with edge_embed.ProximalOptimizer, and raise its penalty",
+        _why_large,
+    ),
     is_core=True,
 )

@@ -16,6 +16,8 @@ class Words:
         made_of: name of the stored numbers that rows are computed from.
         begin: prefix of the names of the tensors that hold those.
         smaller: advice for a smaller table.
+        why_large: function that returns the reason for a low compression ratio, from that ratio, the rows and the
+            attributes of a packed form; empty without a known reason.
     """
 
     kind: str
@@ -24,6 +26,7 @@ class Words:
     made_of: str
     begin: str
     smaller: str
+    why_large: Callable[[float, int, Mapping[str, Any]], str] = lambda ratio, rows, values: ""
 
 
 def method_words(method: str, embedding_dim: int, settings: Mapping[str, Any]) -> str:

@@ -63,3 +63,18 @@ def test_option_with_other_python_name_is_named_as_typed():
 def test_mistyped_target_suggests_right_one(model, tmp_path, target, meant):
     with pytest.raises(edge_embed.BadInputError, match=f"did you mean '{meant}'"):
         edge_embed.export(model, target, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("line", "suggestion"),
+    [
+        ("compress m.pt -o n.pt --ratios 8", "Did you mean '--ratio'?"),
+        ("compress m.pt -o n.pt --outputs 8", "Did you mean '--output'?"),
+        ("check m.pt m.onnx --baselines b", "Did you mean '--baseline'?"),
+        ("compress m.pt --zzz", "No such option '--zzz'.\n"),
+    ],
+)
+def test_unknown_option_suggests_only_options_alike(line, suggestion):
+    result = CliRunner().invoke(main, line.split())
+    assert result.exit_code == 2
+    assert suggestion in result.stderr

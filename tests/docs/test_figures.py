@@ -9,6 +9,7 @@ import pytest
 
 from .pages import DOCS, ROOT, Page
 
+DPQ = Page(DOCS / "guides" / "dpq-training.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
 HEADER = next(line for line in FIVE_SEEDS.text.splitlines() if line.startswith("| ") and "method" in line)
@@ -64,3 +65,24 @@ def test_readme_scores_are_those_of_sample(sample: str, column: int) -> None:
                 and is_interval((mean, half), row["score"])
                 for row in run["methods"]
             ), method
+
+
+def mean_of(row: dict[str, Any], metric: str) -> float:
+    """Return a mean score of which higher is better."""
+    score: float = row["score"]["mean"]
+    return -score if metric == "perplexity" else score
+
+
+def test_dpq_page_names_better_variant_of_each_sample() -> None:
+    listed = {
+        sample: variant.lower()
+        for variant, samples in DPQ.table_rows("| better mean score | samples |")
+        for sample in re.findall(r"`samples/(\w+)`", samples)
+    }
+    assert set(listed) == {path.parent.name for path in (ROOT / "samples").glob("*/results.json")}
+    for sample, variant in listed.items():
+        run = read_sample(sample)
+        means = {row["method"]: mean_of(row, run["metric"]) for row in run["methods"]}
+        gains = [means[name.replace("sx", "vq")] - means[name] for name in means if name.startswith("dpq sx")]
+        assert gains, sample
+        assert all((gain > 0) == (variant == "vq") for gain in gains), sample

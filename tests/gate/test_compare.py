@@ -116,6 +116,7 @@ OTHER = {"function": "tests:loss", "exported": 0.1, "model": 0.1, "base": None}
         (report(10, 0.5, metric=OTHER), "first has tests:accuracy, second has tests:loss, expected one metric"),
         ("", "is not valid JSON"),
         ("[]", "report: got []"),
+        ({"error": "m.onnx: no such file", "exit_code": 2}, "got the error of a failed command (m.onnx: no such file)"),
         ({"schema_version": 1, "tables": []}, "expected a report of `edge-embed check` or `edge-embed validate`"),
         (report(10, 0.5, kind="edge-embed compare"), "kind: got 'edge-embed compare'"),
         (report(10, 0.5, schema_version=2), "schema_version: got 2, expected 1"),

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+import edge_embed
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.fitting import rows
@@ -28,6 +29,7 @@ from edge_embed.ops.topk import TopK
 from edge_embed.packed import load_tables, save_tables
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
+from edge_embed.report.views.exported import table_cells
 from edge_embed.runtime.session import create_session
 from edge_embed.validation.paths import missing_library
 
@@ -284,3 +286,14 @@ def test_node_with_impossible_number_of_cores_is_refused(made, tmp_path, cores):
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(BadInputError, match=f"got {cores + 1} inputs, expected {3 if cores == 1 else 7}"):
         inspect_file(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(("positive", "told"), [(16, True), (2, False)])
+def test_dense_transform_is_named_with_remedy(tmp_path, positive, told):
+    layer = ANTEmbedding(600, 64, num_anchors=16)
+    with torch.no_grad():
+        layer.transform[:, positive:] = -1
+    report = edge_embed.export(layer, "onnx", tmp_path / "m.onnx", torch.tensor([1]))
+    remedy = "100% of the transform is nonzero: train with edge_embed.ProximalOptimizer, and raise its penalty"
+    assert (remedy in " ".join(table_cells(report.tables[0]))) == told
+    assert any(remedy in note for note in inspect_file(tmp_path / "m.onnx").notes) == told

@@ -92,3 +92,11 @@ def test_terminal_shows_all_models_and_tables_if_any():
     assert all(name in shown(SMALL, LARGE, BARE) for name in ("small", "large", "bare", "words", "tags"))
     assert "rows x columns" in shown(SMALL)
     assert "rows x columns" not in shown(BARE)
+
+
+def test_note_states_cause_of_missing_latency():
+    broken = replace(BARE, name="broken", status="failed")
+    note = CompareReport("m:accuracy", (SMALL, BARE, broken)).note
+    assert "Got no latency from a failed report (broken), expected one that passed: repair the failures" in note
+    assert "Latency was not measured of bare: take the report of" in note
+    assert "latency" not in CompareReport("m:accuracy", (SMALL,)).note.lower()

@@ -247,6 +247,6 @@ class CheckReport(Shown):
             "validation": self.validation.to_json(),
         }
 
-    def show(self, console: "Console") -> None:
+    def show(self, console: "Console", verbose: bool = False) -> None:
         """Print on a console; in a log every finding stays one line, to search it and copy its command."""
-        console.print(self.render(), soft_wrap=not console.is_terminal)
+        console.print(self.render(verbose=verbose), soft_wrap=not console.is_terminal)

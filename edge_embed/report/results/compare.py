@@ -82,13 +82,19 @@ class CompareReport(Shown):
     def _note_on_metric(self) -> str:
         without = [one.name for one in self.candidates if one.metric is None]
         if self.metric is None:
-            return "No report has a metric, so the Pareto front is empty; add [metric] to the budget."
+            remedy = "write the reports with `edge-embed check --output` and a budget that names a [metric]"
+            return f"No report has a metric, so the Pareto front is empty: {remedy}."
         return f"Not on the Pareto front, because the metric is missing: {', '.join(without)}." if without else ""
 
     def _note_on_latency(self) -> str:
-        without = [one.name for one in self.candidates if not one.latency and not one.times]
-        remedy = "use the report of `edge-embed validate --json`, or add [latency.at_most] to the budget"
-        return f"Latency was not measured for {', '.join(without)}; {remedy}." if without else ""
+        without = [one for one in self.candidates if not one.latency and not one.times]
+        failed = ", ".join(one.name for one in without if one.status == "failed")
+        passed = ", ".join(one.name for one in without if one.status != "failed")
+        repair = "expected one that passed: repair the failures that it lists, then write it again"
+        request = "use the report of `edge-embed validate --json`, or add [latency.at_most] to the budget"
+        notes = [f"Got no latency from a failed report ({failed}), {repair}."] if failed else []
+        notes += [f"Latency was not measured for {passed}: {request}."] if passed else []
+        return " ".join(notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data with stable keys, ready for ``json.dumps``."""

@@ -89,11 +89,18 @@ def _remark(table: TableRecord) -> str:
     session = f", up to {table.session_bytes:,} bytes of session memory" if table.session_bytes else ""
     layout = f" as {table.layout}" if table.layout else ""
     added = f" ({table.added_bytes:,} bytes more)" if table.added_bytes > 0 else ""
-    grew = table.packed_bytes >= 4 * table.num_embeddings * table.embedding_dim
     zero = ", all rows are zero" if table.is_zero else ""
-    return f"lowered{layout}{added}{zero}{shared}{session}" + (
-        f", but no smaller than dense: {words_of(table.method).smaller}" if grew else ""
-    )
+    return f"lowered{layout}{added}{zero}{shared}{session}{_why_large(table)}"
+
+
+def _why_large(table: TableRecord) -> str:
+    """Return the reason for a table that is hardly smaller than the dense one, and the remedy; else nothing."""
+    words = words_of(table.method)
+    dense_bytes = 4 * table.num_embeddings * table.embedding_dim
+    grew = ["no smaller than dense"] if (table.packed_bytes or 0) >= dense_bytes else []
+    reason = words.why_large(table.compression_ratio or 0, table.num_embeddings, table.settings)
+    found = [*grew, *([reason] if reason else [])]
+    return f", but {', '.join(found)}: {words.smaller}" if found else ""
 
 
 def _tokenizer_words(tokenizer: ExportedTokenizer) -> str:

@@ -1,6 +1,6 @@
 """View of a validation report on the terminal: parity by path, sizes, latency, targets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.table import Column
@@ -14,15 +14,12 @@ from edge_embed.report.results.validation import (
     ModelResult,
     OutputChange,
     SizeResult,
-    Status,
     TableResult,
     ValidationReport,
 )
 from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.targets import target_table
-from edge_embed.report.views.words import cell, line, plain
-
-_Line = tuple[Status, str, str, str]  # arguments of `words.line`
+from edge_embed.report.views.words import Line, cell, folded_lines, line, plain
 
 CHANGE_TITLE = "Effect of compression: compressed file beside the original (informational)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
@@ -50,14 +47,7 @@ def render(report: ValidationReport, verbose: bool = False) -> RenderableType:
 
 
 def _checks(checks: Iterable[Check], verbose: bool) -> list[RenderableType]:
-    return _lines([(check.status, check.name, check.detail, "") for check in checks], verbose)
-
-
-def _lines(found: Sequence[_Line], verbose: bool) -> list[RenderableType]:
-    """Return lines of the checks that did not pass, or of all; hidden passed checks are counted."""
-    hidden = 0 if verbose else sum(status == "passed" for status, *_ in found)
-    shown = [line(*each) for each in found if not hidden or each[0] != "passed"]
-    return [*shown, *([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else [])]
+    return [*folded_lines([(check.status, check.name, check.detail, "") for check in checks], verbose)]
 
 
 def _title(bold: str, rest: str) -> Text:
@@ -70,7 +60,7 @@ def _table(table: TableResult, verbose: bool) -> RenderableType:
 
 
 def _model(model: ModelResult, verbose: bool) -> RenderableType:
-    found: list[_Line] = []
+    found: list[Line] = []
     for path in model.paths:
         if len(path.outputs) == 1:
             found.append((path.status, path.name, path.outputs[0].detail, ""))
@@ -80,7 +70,7 @@ def _model(model: ModelResult, verbose: bool) -> RenderableType:
     found.append((model.kernel.status, model.kernel.name, model.kernel.detail, ""))
     title = _title("whole model", "; ".join(model.cases))
     left_out = [cell(f"left out, because the model itself does not run: {reason}") for reason in model.left_out]
-    return Group(title, *left_out, *_lines(found, verbose))
+    return Group(title, *left_out, *folded_lines(found, verbose))
 
 
 def _changes(changes: tuple[OutputChange, ...]) -> RenderableType:

@@ -4,9 +4,13 @@ Names and messages may come from files of other people. They are shown unchanged
 characters.
 """
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from edge_embed.report.results.validation import Status
+
+Line = tuple[Status, str, str, str]  # arguments of `line`
 
 _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("not run", "yellow")}
 
@@ -14,6 +18,13 @@ _MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": 
 def line(status: Status, name: str, detail: str, indent: str = "") -> Text:
     """Return the line ``-[✓] name: detail``."""
     return Text.assemble(f"{indent}-[", _MARKS[status], "] ", plain(f"{name}: {detail}" if detail else name))
+
+
+def folded_lines(found: Sequence[Line], verbose: bool) -> list[Text]:
+    """Return the number of passed checks and lines of the others, or lines of all if ``verbose``."""
+    hidden = 0 if verbose else sum(status == "passed" for status, *_ in found)
+    shown = [line(*each) for each in found if not hidden or each[0] != "passed"]
+    return [*([line("passed", f"{hidden} passed", "--verbose lists them")] if hidden else []), *shown]
 
 
 def plain(text: str) -> str:

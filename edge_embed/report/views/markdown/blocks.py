@@ -14,12 +14,21 @@ from edge_embed.report.views.words import plain
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}
 _NO_SPACE = "&#8203;"  # has no width: breaks `@name` and `#1`, which would notify people and link to issues
 
+# Dollars begin formulas on GitHub, even behind a backslash; bars and backslashes act in the table before the text does.
+_ENTITIES = re.compile(r"[&<>|\\$]")
+_BACKSLASHED = re.compile(
+    r"[`*\[~]|(?<![^\W_])_|_(?![^\W_])|:(?=//|[\w+-]+:)"  # an underscore in a word, most colons: plain letters
+)
+
 Line = tuple[Status, str, str, str]
 
 
 def text(words: str) -> str:
-    """Escape a text: each character that Markdown or HTML interprets becomes an entity."""
-    escaped = re.sub(r"[&<>|`*_\[\]\\~!$]|:(?=\S)", lambda found: f"&#{ord(found[0])};", plain(words))
+    """Escape a text so that Markdown and HTML show it as it is.
+
+    Most characters need that only in some places: an underscore between letters or digits starts no emphasis.
+    """
+    escaped = _BACKSLASHED.sub(r"\\\g<0>", _ENTITIES.sub(lambda found: f"&#{ord(found[0])};", plain(words)))
     return re.sub(r"[@#](?!\d+;)", rf"\g<0>{_NO_SPACE}", escaped)
 
 
