@@ -112,9 +112,11 @@ def test_contenders_use_given_number_of_threads(monkeypatch):
         return timed(*arguments, **named)
 
     monkeypatch.setattr(measuring, "time_rounds", looked_at)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
     before = torch.get_num_threads()
-    bench_compress(replace(TINY, method=("low_rank",)))
-    assert seen == [(1, {1})]
+    report = bench_compress(replace(TINY, method=("low_rank",), threads=(1, 3)))
+    assert seen == [(1, {1}), (3, {3})]
+    assert [found.threads for found in report.measurements] == [1, 3]
     assert torch.get_num_threads() == before
 
 
