@@ -100,7 +100,8 @@ def replaced(model: nn.Module, made: Mapping[ModelTable, Fitted]) -> nn.Module:
         rotation = None if fitted.rotation is None else fitted.rotation.to(table.weight.device)
         layer.to(table.weight.device, None if layer.frozen else table.weight.dtype)
         layer.dtype = table.weight.dtype
-        for user in table.users.values():
+        # Lookups are last: an output layer sets its mode in the table that it shares with them.
+        for user in sorted(table.users.values(), key=lambda user: isinstance(user, _LOOKUPS)):
             own = _in_place_of(user, layer, memo)
             memo[id(user)] = (own if rotation is None else rotated(own, rotation)).train(user.training)
     return copy.deepcopy(model, memo)

@@ -19,7 +19,7 @@ from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
-from edge_embed.layers.table import is_number
+from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.results.compressed import CompressedTable, Trial
 from edge_embed.report.results.fidelity import Fidelity

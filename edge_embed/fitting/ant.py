@@ -27,7 +27,7 @@ from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types, has_room
 from edge_embed.fitting.sparse_codes import Codes, Dictionary, encode, price_of
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.table import checked_count, checked_padding, is_number
+from edge_embed.layers.arguments import checked_count, checked_padding, is_number
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.ant_shape import MAX_NONZEROS, ANTShape, anchor_id_type
 

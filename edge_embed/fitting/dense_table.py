@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.processes import ALONE, Processes
-from edge_embed.layers.table import checked_counts
+from edge_embed.layers.arguments import checked_counts
 
 Weight = Tensor | NDArray[np.floating[Any]]
 

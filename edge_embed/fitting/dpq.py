@@ -21,9 +21,9 @@ from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types, has_room
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
-from edge_embed.layers.table import checked_count
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 

@@ -16,7 +16,7 @@ from edge_embed.fitting.cores import balanced
 from edge_embed.fitting.dense_table import DenseTable, Weight, moments, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types
-from edge_embed.layers.table import checked_count, checked_padding
+from edge_embed.layers.arguments import checked_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.packed.floats import FLOAT_BYTES
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.dense_table import Weight, table_size
-from edge_embed.layers.table import checked_counts, checked_padding
+from edge_embed.layers.arguments import checked_counts, checked_padding
 
 _SMALLEST = 8  # rows of a cluster that is not divided further
 _STEPS = 8  # steps of the power method; a more accurate axis makes no better order

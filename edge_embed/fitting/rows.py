@@ -18,8 +18,8 @@ from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, tabl
 from edge_embed.fitting.fidelity import nearness, sample
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types
+from edge_embed.layers.arguments import checked_padding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
-from edge_embed.layers.table import checked_padding
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape

@@ -22,8 +22,8 @@ from torch import Tensor
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.anchor_columns import AnchorColumns, table_state
+from edge_embed.layers.arguments import checked_count, is_number
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
-from edge_embed.layers.table import checked_count, is_number
 
 
 @dataclass(frozen=True)

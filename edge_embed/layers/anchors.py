@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError, IdOutOfRangeError
+from edge_embed.layers.arguments import checked_count, checked_counts
 from edge_embed.layers.documents import Document, batches
-from edge_embed.layers.table import checked_count, checked_counts
 
 
 def most_frequent(counts: Tensor, num_anchors: int, skip: Iterable[int] = ()) -> Tensor:

@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
-from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count
+from edge_embed.layers.arguments import checked_count
+from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import ant
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.operators import TableOperators

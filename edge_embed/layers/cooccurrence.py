@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.documents import Batch, Document, batches
-from edge_embed.layers.table import checked_count
 from edge_embed.ops.ids import check_id_range, integer_ids
 
 _Keys = np.ndarray[Any, np.dtype[np.int64]]

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.dpq_options import (
     DistanceNorm,
     ValueGradient,
@@ -36,7 +37,7 @@ from edge_embed.layers.dpq_options import (
 )
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.regularization import Centroids, TrainingPass
-from edge_embed.layers.table import Memory, checked_count
+from edge_embed.layers.table import Memory
 from edge_embed.ops import dpq
 from edge_embed.ops.dpq_distance import (
     NORM_EPS,

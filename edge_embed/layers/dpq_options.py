@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import is_number
+from edge_embed.layers.arguments import is_number
 from edge_embed.ops.dpq_distance import METRICS
 from edge_embed.packed.bits import MAX_CODES, MIN_CODES
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import checked_count
+from edge_embed.layers.arguments import checked_count
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 _DEFAULT_CORES = 3

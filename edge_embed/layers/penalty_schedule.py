@@ -13,8 +13,8 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
-from edge_embed.layers.table import checked_count
 
 
 @suggests_keywords

@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.ant import ANTEmbedding
-from edge_embed.layers.table import is_number
+from edge_embed.layers.arguments import is_number
 from edge_embed.layers.yogi import Yogi, corrected_rate
 
 Step = Tensor | float

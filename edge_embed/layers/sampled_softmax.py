@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
-from edge_embed.layers.table import CompressedEmbedding, checked_count
+from edge_embed.layers.arguments import checked_count
+from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tied_output import TiedOutput, checked_batch
 from edge_embed.ops.ids import check_id_range, integer_ids
 

@@ -5,19 +5,19 @@ and capture for export are the same for all methods.
 """
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from numbers import Real
-from operator import index
-from typing import Any, NamedTuple, Self, TypeGuard
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.arguments import checked_count, checked_padding
+from edge_embed.layers.autograd_state import is_recomputed, is_transformed
+from edge_embed.layers.training_logits import logits_of_training_rows
 from edge_embed.ops.ids import check_id_range, integer_ids
-from edge_embed.ops.logits import check_hidden, in_autocast_type, row_blocks
+from edge_embed.ops.logits import check_hidden, in_autocast_type
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.topk import TopK, largest
 from edge_embed.packed.packed_form import PackedTable, Use
@@ -25,8 +25,6 @@ from edge_embed.packed.topk import check_k
 
 Sizes = Mapping[str, Sequence[int]]
 Memory = dict[str, Tensor]  # tensors that a method keeps for recomputing rows, by name
-
-_MOST = 1 << 40  # sizes beyond this overflow in torch before they fill the memory
 
 
 class CompressedEmbedding(nn.Module, ABC):
@@ -227,15 +225,7 @@ class CompressedEmbedding(nn.Module, ABC):
 
     def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return the logits of training plus a bias [n]; a method with a faster computation overrides this."""
-        flat = hidden.reshape(-1, self.embedding_dim)  # [B, d]
-        _, end = next(row_blocks(self.num_embeddings, self.embedding_dim))
-        # An accelerator has no kernel that recomputes the distances of DPQ: all rows would keep K D numbers each.
-        are_few = hidden.device.type == "cpu" and len(flat) >= self.embedding_dim
-        if end == self.num_embeddings or are_few:
-            return _logits_of_all_rows(self, hidden, bias)
-        logits = _BlockedLogits.apply(self, flat, bias, *self.parameters())  # type: ignore[no-untyped-call]
-        result: Tensor = logits.reshape(*hidden.shape[:-1], self.num_embeddings)
-        return result
+        return logits_of_training_rows(self, hidden, bias)
 
     def use(self, use: Use, *arguments: Any) -> Tensor:
         """Run one use of the table as at inference; rows stored in another dtype are converted to ``dtype``."""
@@ -262,176 +252,3 @@ class CompressedEmbedding(nn.Module, ABC):
         is_padding = ids == self.padding_idx
         rows = self.training_rows(own, counts.masked_fill(is_padding, 0), update=update)
         return rows.masked_fill(is_padding.unsqueeze(-1), 0.0)
-
-
-def _logits_of_all_rows(layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the logits ``[*, n]`` from all rows, which stay in memory for the faster backward pass.
-
-    Used for small tables, and for tables of fewer numbers than the logits.
-    """
-    ids = slice(0, layer.num_embeddings)
-    own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
-    block = _block(layer, ids, own, update=not is_recomputed(), memory={})
-    rows = block.without_padding(block.rows).to(hidden.dtype)
-    with torch.autocast(hidden.device.type, enabled=False):  # keep the dtype of hidden states, as with blocks
-        return functional.linear(hidden, rows, bias)
-
-
-class _BlockedLogits(torch.autograd.Function):
-    """hidden [B, d], bias [n] -> logits [B, n], one block of rows at a time; the backward pass recomputes the rows.
-
-    A bias is an additional column of the rows, with 1 in the hidden states. A separate pass over all logits would take
-    as long as much of the product.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, layer: CompressedEmbedding, hidden: Tensor, bias: Tensor | None, *parameters: Tensor
-    ) -> Tensor:
-        ctx.layer, ctx.memories, ctx.has_bias = layer, defaultdict(dict), bias is not None
-        hidden = hidden if bias is None else torch.cat((hidden, torch.ones_like(hidden[:, :1])), 1)  # [B, d or d + 1]
-        ctx.save_for_backward(hidden, *parameters)
-        logits = hidden.new_empty(hidden.shape[0], layer.num_embeddings)
-        for block in _blocks(layer, hidden.device, ctx.memories, update=True):
-            rows = block.without_padding(block.rows).to(hidden.dtype)
-            if bias is not None:
-                rows = torch.cat((rows, bias[block.place].unsqueeze(1)), 1)
-            torch.mm(hidden, rows.t(), out=logits[:, block.place])
-        return logits
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, *_ = ctx.saved_tensors  # saved parameters are only checked for changes; hooks may return copies
-        width = ctx.layer.embedding_dim
-        parameters, own_rows = list(ctx.layer.parameters()), ctx.layer.own_rows
-        learned = {id(parameter): torch.zeros_like(parameter) for parameter in parameters if parameter.requires_grad}
-        shared = [parameter for parameter in parameters if parameter.requires_grad and parameter is not own_rows]
-        of_hidden = torch.zeros_like(hidden[:, :width])
-        of_bias = hidden.new_empty(ctx.layer.num_embeddings) if ctx.has_bias else None
-        with torch.enable_grad():
-            for block in _blocks(ctx.layer, hidden.device, ctx.memories, update=False):
-                gradient = gradients[0][:, block.place]  # [B, block]
-                of_hidden += gradient @ block.without_padding(block.rows.detach()).to(hidden.dtype)
-                of_rows = gradient.t() @ hidden  # [block, d or d + 1]
-                if of_bias is not None:
-                    of_bias[block.place] = of_rows[:, width]
-                of_rows = block.without_padding(of_rows[:, :width]).to(block.rows.dtype)
-                wanted = [block.own, *shared] if block.own.requires_grad else shared
-                parts = list(torch.autograd.grad(block.rows, wanted, of_rows, materialize_grads=True))
-                if block.own.requires_grad:
-                    learned[id(own_rows)][block.place] = parts.pop(0)
-                for parameter, part in zip(shared, parts, strict=True):
-                    learned[id(parameter)] += part
-        return None, of_hidden, of_bias, *(learned.get(id(parameter)) for parameter in parameters)
-
-
-class _Block(NamedTuple):
-    """Consecutive rows in training.
-
-    Attributes:
-        place: slice of their ids.
-        padding: position of the padding row among them, or None.
-        own: rows of `own_rows`, or ids. With several blocks it is a leaf of autograd: the gradient of a part of
-            `own_rows` would be as large as the whole parameter, for each block.
-        rows: [block, d]; the padding row holds anything.
-    """
-
-    place: slice
-    padding: int | None
-    own: Tensor
-    rows: Tensor
-
-    def without_padding(self, numbers: Tensor) -> Tensor:
-        """Return numbers of each row, [block, *], with 0 for the padding row."""
-        if self.padding is None:
-            return numbers
-        return numbers.index_fill(0, torch.tensor([self.padding], device=numbers.device), 0.0)
-
-
-def _blocks(
-    layer: CompressedEmbedding, device: torch.device, memories: Mapping[int, Memory], update: bool
-) -> Iterator[_Block]:
-    """Yield all rows in blocks; each row counts once, the padding row not at all."""
-    own_rows, update = layer.own_rows, update and not is_recomputed()
-    for begin, end in row_blocks(layer.num_embeddings, layer.embedding_dim):
-        place = slice(begin, end)
-        if own_rows is None:
-            own = torch.arange(begin, end, device=device)
-        else:
-            own = own_rows[place].detach().requires_grad_(own_rows.requires_grad)
-        yield _block(layer, place, own, update, memories[begin])
-
-
-def _block(layer: CompressedEmbedding, place: slice, own: Tensor, update: bool, memory: Memory) -> _Block:
-    """Return the block of the ids in ``place``, computed from ``own``."""
-    counts = torch.ones(place.stop - place.start, dtype=torch.int64, device=own.device)
-    padding = None
-    if layer.padding_idx is not None and place.start <= layer.padding_idx < place.stop:
-        padding = layer.padding_idx - place.start
-        counts[padding] = 0
-    rows = layer.training_block(place.start, place.stop, own, counts, update, memory)
-    return _Block(place, padding, own, rows)
-
-
-def is_recomputed() -> bool:
-    """Return whether a backward pass runs: `torch.utils.checkpoint` repeats forward passes there, which have counted.
-
-    False while ``torch.compile`` traces, because the caller of the graph is unknown then.
-    """
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
-
-
-def is_transformed(*tensors: Tensor) -> bool:
-    """Return whether a tensor belongs to a transform of ``torch.func``; such tensors must not leave the transform."""
-    return any(torch._C._functorch.is_functorch_wrapped_tensor(tensor) for tensor in tensors)
-
-
-def checked_count(name: str, count: object, least: int = 1) -> int:
-    """Return the number; raise `BadInputError` unless it is an integer of Python or numpy and at least ``least``."""
-    number = _integer(count)
-    if number is None:
-        raise BadInputError(f"{name} must be an integer, got {count!r:.80}")
-    if number < least:
-        raise BadInputError(f"{name} must be at least {least}, got {number}")
-    if number > _MOST:
-        raise BadInputError(f"{name} must be at most {_MOST}, got {number:.3g}")
-    return number
-
-
-def _integer(value: object) -> int | None:
-    """Return the value as an ``int`` if it is an integer of Python or numpy, else None."""
-    try:
-        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Return whether the value is a real number, of Python or of numpy."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def checked_counts(counts: object) -> Tensor:
-    """Return the frequency of each token as float64 [n]; raise `BadInputError` unless they are finite numbers [n]."""
-    try:
-        given = torch.as_tensor(counts).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
-    if given.is_complex() or given.ndim != 1 or not len(given):
-        raise BadInputError(f"counts: got {given.dtype} {list(given.shape)}, expected a number for each token, [n]")
-    if not (finite := given.isfinite()).all():
-        token = int((~finite).nonzero()[0])
-        raise BadInputError(f"counts: got {float(given[token])} for token {token}, expected finite numbers")
-    return given.double().cpu()
-
-
-def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
-    """Return the padding row counted from 0; negative ids count from the end, as for ``nn.Embedding``."""
-    if padding_idx is None:
-        return None
-    row = _integer(padding_idx)
-    if row is None:
-        raise BadInputError(f"padding_idx must be an integer or None, got {padding_idx!r:.80}")
-    if not -num_embeddings <= row < num_embeddings:
-        raise BadInputError(f"padding_idx {row} is outside a table of {num_embeddings} rows")
-    return row % num_embeddings

@@ -8,8 +8,8 @@ ring with R_0 = R_N = 1, so the packed form and all later stages are those of TT
 
 from collections.abc import Sequence
 
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.factorization import checked_numbers
-from edge_embed.layers.table import checked_count
 from edge_embed.layers.tt import TTEmbedding
 
 

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
 from edge_embed.layers import core_orders, factorization
+from edge_embed.layers.arguments import checked_count, is_number
 from edge_embed.layers.core_orders import CoreOrder
-from edge_embed.layers.table import CompressedEmbedding, Memory, checked_count, is_number
+from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import tt
 from edge_embed.ops.operators import TableOperators
 from edge_embed.ops.storage import StoredType, rounded

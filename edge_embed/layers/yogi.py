@@ -19,7 +19,7 @@ from torch.optim.optimizer import ParamsT
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
-from edge_embed.layers.table import is_number
+from edge_embed.layers.arguments import is_number
 
 
 @suggests_keywords

@@ -70,13 +70,18 @@ def test_output_layer_is_tied_by_memory_not_by_equal_numbers() -> None:
     assert (tables["head"].looks_up, tables["head"].uses) == (False, 1)
 
 
-def test_replaced_layer_keeps_mode_and_type() -> None:
-    model = Language().half().eval()
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+@pytest.mark.parametrize("training", [False, True])
+def test_replaced_layer_keeps_mode_and_type(training: bool, dtype: torch.dtype) -> None:
+    model = Language().to(dtype).train(training)
+    model.words.train(not training)  # as a user sets a part of a model to eval
     table = found(model)["words"]
     small = replaced(model, {table: exact(table)})
-    assert small.words(IDS).dtype == torch.float16
-    assert not any(module.training for module in small.modules())
-    assert replaced(model.train(), {table: exact(table)}).words.training
+    assert isinstance(small.head, edge_embed.TiedOutput)
+    modes = {name: module.training for name, module in small.named_children()}
+    assert modes == {"words": not training, "places": training, "head": training}
+    assert {weight.dtype for weight in small.parameters()} == {dtype}
+    assert small.words(IDS).dtype == small(IDS).dtype == dtype
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_budget_is_shared_by_size() -> None:
     large = FoundTable("large", ROWS, None, 1, looks_up=True)
     _, tables = compress_tables([small, large], {}, Plan("dpq", budget=8000))
     sizes = [table.fidelity.packed_bytes for table in tables]
-    assert sizes[0] <= 2000
-    assert sizes[1] <= 6000
+    assert 1000 <= sizes[0] <= 2000
+    assert 4000 <= sizes[1] <= 6000
 
 
 def test_table_left_dense_is_in_report_with_reason() -> None:
@@ -94,8 +94,9 @@ def test_counts_reduce_error_of_frequent_rows() -> None:
 def test_trainable_layer_gets_gradients() -> None:
     layer = made(Plan("dpq", ratio=4, trainable=True))[0].layer
     assert not layer.frozen
-    layer.train()(torch.arange(5)).sum().backward()
-    assert any(parameter.grad is not None for parameter in layer.parameters())
+    layer.train()(torch.arange(5)).square().sum().backward()
+    assert layer.query.grad[:5].any(1).all()
+    assert not layer.query.grad[5:].any()
 
 
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.learns])

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from edge_embed.cli import main
 
+from ..error_line import error_line
 from .conftest import Project
 
 
@@ -131,8 +132,7 @@ def test_mistakes_print_one_line_and_exit_with_2(write: Any, tmp_path: Path, sec
     paths = write(first=report(10, 0.5), **({} if second is None else {"second": second}))
     result = run("compare", *paths, "--html", tmp_path / "page.html")
     assert result.exit_code == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+    assert message in error_line(result)
     assert not (tmp_path / "page.html").exists()
 
 

@@ -1,6 +1,7 @@
 """Doctor: report on a valid installation and on each kind of broken one."""
 
 import json
+import os
 import shutil
 import sys
 from importlib import metadata
@@ -79,7 +80,17 @@ def test_library_missing_or_broken_is_problem(monkeypatch, tmp_path):
     monkeypatch.setenv(ENVIRONMENT_NAME, str(broken))
     report = diagnose()
     assert report.library is None
-    assert "cannot load" in problems(report)
+    assert f"operator library {broken}, which this system cannot load" in problems(report)
+    assert f"unset {ENVIRONMENT_NAME}" in problems(report)
+
+
+def test_foreign_library_is_problem(monkeypatch):
+    foreign = onnxruntime.capi.onnxruntime_pybind11_state.__file__
+    monkeypatch.setenv(ENVIRONMENT_NAME, foreign)
+    report = diagnose()
+    assert report.library is None
+    wanted = "which has no function ee_version -> expected the operator library of edge-embed"
+    assert problems(report) == f"got {os.path.realpath(foreign)}, {wanted}"
 
 
 def test_library_without_registration_is_problem(monkeypatch, tmp_path):
@@ -90,8 +101,11 @@ def test_library_without_registration_is_problem(monkeypatch, tmp_path):
     shutil.copymode(get_library_path(), copy)
     monkeypatch.setenv(ENVIRONMENT_NAME, str(copy))
     report = diagnose()
+    assert report.library.path == str(copy)
     assert not report.library.runs
-    assert "cannot run the kernel" in problems(report)
+    assert f"cannot run the kernel of {copy}: " in problems(report)
+    assert "RegisterCustomOps" in problems(report)
+    assert "-> install edge-embed and onnxruntime again" in problems(report)
 
 
 def test_training_library_is_named_with_instruction_set():

@@ -217,17 +217,22 @@ def test_table_without_use_in_outputs_is_not_packed(lower):
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "names"),
     [
-        {"a/b": nn.Embedding(90, 8)},
-        {"a/embedding": nn.Embedding(90, 8), "a": Encoder(nn.Embedding(90, 8))},
+        ({"a/b": nn.Embedding(90, 8)}, ["parts.a.b"]),
+        (
+            {"a/embedding": nn.Embedding(90, 8), "a": Encoder(nn.Embedding(90, 8))},
+            ["parts.a.embedding", "parts.a.embedding_1"],
+        ),
     ],
 )
-def test_table_name_with_slash_is_exported_without_it(parts, tmp_path):
+def test_table_name_with_slash_is_exported_with_dot(parts, names, tmp_path):
     path = edge_embed.save(Stack(**parts), tmp_path / "model.pt", IDS)
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
     report = edge_embed.export(tmp_path / "small.pt", "onnx", tmp_path / "model.onnx", open=False)
-    assert sorted(table.method for table in report.tables) == ["dpq"] * len(parts)
-    names = [table.name for table in edge_embed.inspect(tmp_path / "model.onnx").tables]
-    assert len(set(names)) == len(parts)
-    assert all("/" not in name for name in names)
+    assert [(table.name, table.method) for table in report.tables] == [(name, "dpq") for name in names]
+    inspected = edge_embed.inspect(tmp_path / "model.onnx", verify=True).tables
+    assert [(table.name, table.hash_status) for table in inspected] == [(name, "matches") for name in names]
+    program = edge_embed.workflow.load(tmp_path / "small.pt")
+    (got,) = edge_embed.create_session(tmp_path / "model.onnx").run(None, {"ids": IDS.numpy()})
+    assert got.tobytes() == program.run(IDS)[0].numpy().tobytes()

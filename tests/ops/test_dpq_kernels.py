@@ -33,12 +33,15 @@ def _kernels_are_there() -> None:
 
 @pytest.fixture
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use two threads even for little work."""
+    """Use two threads even for little work, and assert that the test did."""
     monkeypatch.setattr(dpq_kernels, "_LEAST_WORK", 1)
+    numbers, run = [], dpq_kernels._side_by_side
+    monkeypatch.setattr(dpq_kernels, "_side_by_side", lambda part, count: numbers.append(count) or run(part, count))
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
+    assert set(numbers) == {2}
 
 
 def without_kernels(call: Callable[[], list[Tensor]]) -> list[Tensor]:
@@ -274,7 +277,7 @@ def test_threads_give_same_training_step(variant: str) -> None:
     both = step(layer, ids, gradient)
     torch.set_num_threads(1)
     alone = step(layer, ids, gradient)
-    assert both[0].equal(alone[0])
+    same_step(both, alone)
     assert both[1].equal(alone[1])  # gradient of the query
 
 
@@ -420,6 +423,7 @@ def test_kernels_accept_noncontiguous_tensors(metric: str) -> None:
 
 
 def _train_in_child(layer: DPQEmbedding, ids: Tensor, gradient: Tensor, wanted: list[Tensor]) -> None:
+    assert torch.get_num_threads() == 2
     assert all(map(Tensor.equal, step(layer, ids, gradient), wanted))
 
 

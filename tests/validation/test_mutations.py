@@ -1,5 +1,6 @@
 """Every difference in a sound file is found and named: exit code 3."""
 
+import re
 from dataclasses import replace
 
 import onnx
@@ -12,7 +13,7 @@ from edge_embed.exporters.onnx.dpq import DPQ
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.lowering.graph import lower_program
 
-from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, make_model, make_program
+from .conftest import DIM, FROZEN_ROWS, ROWS, Exported, NextWord, make_model, make_program
 
 
 def failures_of(exported: Exported) -> str:
@@ -87,7 +88,11 @@ def test_file_of_another_training_is_found(originals, tmp_path):
     example = originals["never"].program.example_inputs
     export_onnx(lower_program(make_program(model, example, tmp_path)), tmp_path / "model.onnx")
     other = Exported(originals["never"].program, originals["never"].lowered, tmp_path / "model.onnx")
-    assert "table word: stored rows" in failures_of(other)
+    text = failures_of(other)
+    assert "table word: stored rows: codes differ at row" in text
+    for part in ("table word: manifest: codes: got SHA-256", "table word: custom op", "model: custom op: logits"):
+        assert part in text
+    assert "table topic: stored rows" not in text
 
 
 def test_file_of_same_model_in_another_value_type_is_found(originals, tmp_path):
@@ -134,6 +139,40 @@ def test_missing_manifest_is_found(inline):
 
     inline.edit(change)
     assert "table word: manifest: the file has none" in failures_of(inline)
+
+
+def with_other_centroids(model: NextWord) -> None:
+    model.word.value.data.mul_(2)
+
+
+def with_another_padding_row(model: NextWord) -> None:
+    model.word.padding_idx = 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_other_centroids, "values: got SHA-256 .*, the hash of the model"),
+        (with_another_padding_row, "its method, sizes or padding row "),
+    ],
+)
+def test_manifest_of_another_file_is_found(inline, tmp_path, change, message):
+    other = make_model()
+    change(other)
+    lowered = lower_program(make_program(other, inline.program.example_inputs, tmp_path))
+    export_onnx(lowered, tmp_path / "other.onnx")
+    manifest = onnx.load(tmp_path / "other.onnx").metadata_props
+
+    def replace_manifest(model: onnx.ModelProto) -> None:
+        model.ClearField("metadata_props")
+        model.metadata_props.extend(manifest)
+
+    inline.edit(replace_manifest)
+    report = inline.validate()
+    assert report.exit_code == 3
+    of_tables = [failure for failure in report.failures() if failure.startswith("table")]
+    assert len(of_tables) == 1  # all paths give the right rows
+    assert re.match(f"table word: manifest: {message}", of_tables[0])
 
 
 def test_missing_body_is_found(inline):

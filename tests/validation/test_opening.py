@@ -95,13 +95,15 @@ def test_child_process_returns_errors_of_runtime(tmp_path, kind, said):
     assert bool(said) == bool(found["errors"]["portable body"])
 
 
-def test_child_process_opens_file_for_litert(tmp_path):
+def test_child_process_returns_errors_of_litert(tmp_path):
     pytest.importorskip("ai_edge_litert")
     report = edge_embed.export(Plain(), "tflite", tmp_path / "m.tflite", IDS)
     assert report.opened.ways == ("built-in operators",)
     (tmp_path / "cut.tflite").write_bytes((tmp_path / "m.tflite").read_bytes()[:200])
-    found = run_opens("tflite", [str(tmp_path / "m.tflite")])
-    assert found["errors"] == {"built-in operators": ""}
+    sound, cut = (run_opens("tflite", [str(tmp_path / name)]) for name in ("m.tflite", "cut.tflite"))
+    assert sound["errors"] == {"built-in operators": ""}
+    assert list(cut["errors"]) == ["built-in operators"]
+    assert cut["errors"]["built-in operators"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""Tables stay packed after loading, and the kernel is seen to run."""
+"""Tables stay packed after loading, and the operator library runs only where it is registered."""
 
+import numpy as np
 import pytest
 
+from edge_embed.runtime import session
 from edge_embed.runtime.session import create_session
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.optimized_session import LEVELS, Optimized, kernel_check, optimize
@@ -19,8 +21,15 @@ def test_initializers_of_optimised_model_stay_packed(originals, level, library):
     assert found.own_nodes == (2 if library else 0)
 
 
-def test_portable_session_with_external_data_opens(originals):
-    assert create_session(originals["always"].path, portable=True).get_inputs()[0].name == "ids"
+def test_portable_session_with_external_data_runs_without_library(originals, monkeypatch):
+    program, path = originals["always"].program, originals["always"].path
+    ids, features = (tensor.numpy() for tensor in program.example_inputs)
+    assert originals["always"].data in ExportedModel(path).files
+    monkeypatch.setattr(session, "get_library_path", lambda: pytest.fail("the library is looked for"))
+    logits, padded = create_session(path, portable=True).run(None, {"ids": ids, "features": features})
+    expected = program.run(*program.example_inputs)
+    np.testing.assert_allclose(logits, expected[0].numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(padded, expected[1].numpy())
 
 
 def all_levels(with_library: int, without: int) -> list[Optimized]:

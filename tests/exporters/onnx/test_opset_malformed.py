@@ -1,5 +1,6 @@
 """Malformed attributes in a file of an old opset, which make onnx's converter end the process."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ from edge_embed.cli import main
 wanted = ["--method", "dpq", "--num-codes", "8", "--num-groups", "4", "--no-open", "--quiet"]
 for path in sys.argv[1:]:
     done = CliRunner().invoke(main, ["compress", path, "-o", path + ".out.onnx", *wanted])
-    print(done.exit_code, done.stderr.replace("\\n", " "), flush=True)
+    print(done.exit_code, repr(done.exception), done.stderr.replace("\\n", "|"), flush=True)
 """
 
 
@@ -58,10 +59,9 @@ def test_compress_of_malformed_attributes_ends_with_message(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     said = dict(zip([*NODES, "sound"], done.stdout.splitlines(), strict=False))
     assert done.returncode == 0, (done.returncode, said)  # a signal is below 0; the first missing case was its cause
-    assert said.pop("sound").startswith("0 ")
+    assert said.pop("sound").startswith("0 None ")
     for kind, line in said.items():
-        assert line.startswith("2 "), (kind, line)
-        assert "Traceback" not in line
+        assert re.fullmatch(r"2 SystemExit\(2\) Error: [^|]+\|", line), (kind, line)
     assert [each.name for each in tmp_path.glob("*.out.onnx")] == ["sound.onnx.out.onnx"]
     converted = onnx.load(tmp_path / "sound.onnx.out.onnx")
     assert max(item.version for item in converted.opset_import if not item.domain) >= 18
