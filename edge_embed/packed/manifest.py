@@ -111,7 +111,7 @@ def _parse_entry(name: str, content: Any) -> TableEntry:
         content = _exact_keys(content, _TABLE_KEYS, "entry")
         for key, only in _RESERVED.items():
             if content[key] != only:
-                expected = f"expected {only!r}: reserved in format v1, not built yet"
+                expected = f"expected {only!r}; other values are reserved and not supported yet"
                 raise BadInputError(f"{key}: got {content[key]!r:.80}, {expected}")
         method = content["method"]
         if not isinstance(method, str) or method not in METHODS:

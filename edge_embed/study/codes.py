@@ -139,14 +139,16 @@ def shared_codes(table: PackedDPQ | Layer[PackedDPQ], ids: ArrayLike) -> NDArray
 def _dpq(table: object) -> PackedDPQ:
     packed = _packed(table)
     if not isinstance(packed, PackedDPQ):
-        raise BadInputError(f"got a table of {packed.method}, which has no codes: expected one of dpq")
+        raise BadInputError(f"got a table of {packed.method}, which has no codes, expected a table of dpq")
     return packed
 
 
 def _packed(table: Any) -> PackedTable:
     packed: PackedTable = table.to_packed() if isinstance(table, Layer) else table
     if not isinstance(packed, tuple(METHODS.values())):
-        raise BadInputError(f"got {type(table).__name__}, expected an embedding layer of edge_embed or its packed form")
+        raise BadInputError(
+            f"got a {type(table).__name__}, expected an embedding layer of edge_embed or its packed form"
+        )
     return packed
 
 

@@ -184,8 +184,14 @@ DAMAGE: dict[str, tuple[bytes, str]] = {
     "value type": (with_entry(value_type="float64"), "value_type: got 'float64', expected float32, float16 or int8"),
     "value type a list": (with_entry(value_type=["float32"]), "value_type: got .'float32'., expected float32"),
     "value type another": (with_entry(value_type="float16"), "tensor 'words/values': got F32 .*, expected F16"),
-    "row scale": (with_entry(row_scale="float16"), "row_scale: got 'float16', expected None: reserved"),
-    "group widths": (with_entry(group_widths=[1, 5]), r"group_widths: got \[1, 5\], expected None: reserved"),
+    "row scale": (
+        with_entry(row_scale="float16"),
+        "row_scale: got 'float16', expected None; other values are reserved",
+    ),
+    "group widths": (
+        with_entry(group_widths=[1, 5]),
+        r"group_widths: got \[1, 5\], expected None; other values are reserved",
+    ),
     "attributes": (with_entry(attributes=[]), "table 'words': attributes"),
     "attribute more": (with_attributes(more=1), "table 'words': attributes: got .*'more'"),
     "K = 1": (with_attributes(num_codes=1), "table 'words': num_codes: got 1, expected 2 to 65536"),
