@@ -18,7 +18,7 @@ from pathlib import Path
 from edge_embed.errors import TimeLimitError
 
 STEP = "EDGE_EMBED_STEP"  # names the file in which the child notes its step
-TOLD = "told"  # replaces a step once the child itself has reported how it ends
+REPORTED = "reported"  # replaces a step once the child itself has reported how it ends
 _LONGEST = 1e8  # seconds, three years; the limit of timers
 _limit = ContextVar("limit", default=math.inf)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edge_embed.errors import OutputError
 from edge_embed.files import FOLDERS, remove_noted
-from edge_embed.steps import STEP, TOLD, too_long
+from edge_embed.steps import REPORTED, STEP, too_long
 
 _ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
@@ -92,7 +92,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
             remove_noted(folders)
         if child.returncode >= 0:
             return child.returncode
-        if interrupted and step.read_text("utf-8") == TOLD:
+        if interrupted and step.read_text("utf-8") == REPORTED:
             return INTERRUPTED
         reason, exit_code = _reason(child.returncode, interrupted, step)
         return on_end(reason, exit_code=exit_code)

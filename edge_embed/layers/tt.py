@@ -98,7 +98,7 @@ class TTEmbedding(CompressedEmbedding):
         if rank is None and ratio is not None:
             rank = self._rank_with(ratio)
         elif rank is None or ratio is not None:
-            raise BadInputError(f"give either rank or ratio, got rank {rank!r:.80} and ratio {ratio!r:.80}")
+            raise BadInputError(f"got rank {rank!r:.80} and ratio {ratio!r:.80}, expected one of them")
         self.ranks = self._checked_ranks(rank)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))

@@ -149,7 +149,7 @@ def _parse_json(text: str) -> Any:
         value = json.loads(text)
         is_canonical = _canonical(value) == text
     except (ValueError, RecursionError) as error:  # bad JSON, a number of 5,000 digits, or brackets 1,000 deep
-        raise BadInputError(f"manifest is no valid JSON: {error}") from error
+        raise BadInputError(f"manifest is not valid JSON: {error}") from error
     if not is_canonical:
         raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
     return value

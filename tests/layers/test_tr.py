@@ -115,8 +115,8 @@ def test_ratio_out_of_reach_is_refused_with_largest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either rank or ratio, got rank None and ratio None"),
-        ({"rank": 2, "ratio": 3.0}, "either rank or ratio, got rank 2 and ratio 3.0"),
+        ({}, "got rank None and ratio None, expected one of them"),
+        ({"rank": 2, "ratio": 3.0}, "got rank 2 and ratio 3.0, expected one of them"),
         ({"ratio": 0.5}, "ratio must be a number of at least 1, got 0.5"),
         ({"ratio": math.nan}, "ratio must be a number of at least 1, got nan"),
         ({"ratio": math.inf}, "ratio must be a number of at least 1, got inf"),
