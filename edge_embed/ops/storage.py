@@ -21,7 +21,7 @@ def stored_array(weight: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
     """
     if weight.dtype not in STORED_TYPES.values():
         expected = f"expected {' or '.join(STORED_TYPES)}"
-        raise BadInputError(f"weights: got {weight.dtype}, {expected}; call .float() on the layer first")
+        raise BadInputError(f"weights are {weight.dtype}, {expected}; call .float() on the layer first")
     return weight.detach().cpu().contiguous().numpy()
 
 

@@ -146,9 +146,7 @@ def _dpq(table: object) -> PackedDPQ:
 def _packed(table: Any) -> PackedTable:
     packed: PackedTable = table.to_packed() if isinstance(table, Layer) else table
     if not isinstance(packed, tuple(METHODS.values())):
-        raise BadInputError(
-            f"got a {type(table).__name__}, expected an embedding layer of edge_embed or its packed form"
-        )
+        raise BadInputError(f"got {type(table).__name__}, expected an embedding layer of edge_embed or its packed form")
     return packed
 
 

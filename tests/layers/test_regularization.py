@@ -275,7 +275,7 @@ def test_step_without_loss_warns_where_part_is_compiled(part):
     torch._dynamo.reset()
     model = Language()
     getattr(model, part).compile(backend="eager")
-    with pytest.warns(UserWarning, match="the last step was without"):
+    with pytest.warns(UserWarning, match="the last step did not use it"):
         losses_of_steps(model, takes_loss=False)
     assert len(model.words._passes) <= 8  # no more than two steps
 

@@ -155,7 +155,7 @@ def test_half_precision_is_summed_in_float32(dtype):
             BadInputError,
             r"got 12 chances and sampled ids \[0\]",
         ),
-        (lambda: _loss(chances=torch.ones(5)), BadInputError, "got 5 chances .* expected 12, one for each row"),
+        (lambda: _loss(chances=torch.ones(5)), BadInputError, "got 5 chances .* expected 12 chances, one for each row"),
         (lambda: _loss(chances=torch.eye(N)[0]), BadInputError, "chances: got 0 for a sampled id"),
         (lambda: _loss(chances=-torch.ones(N)[:, None]), BadInputError, r"chances: got \[12, 1\], expected"),
         (lambda: draw(torch.tensor([1.0, -0.1]), 2), BadInputError, "below 0"),

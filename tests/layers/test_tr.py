@@ -187,7 +187,7 @@ def test_layers_over_given_cores_train_a_copy():
         ([(4, 1, 2, 2), (5, 3, 3, 1)], "got shapes 4x1x2x2 5x3x3x1, expected R of each core to equal"),
         ([(4, 3, 2, 2), (5, 2, 3, 1)], "got shapes 4x3x2x2 5x2x3x1, expected R of each core to equal"),
         ([(4, 2, 2), (5, 2, 3, 1)], r"expected \[I, R, J, R'\] each"),
-        ([(4, 1, 2, 1)], "2 to 6 cores, got 1"),
+        ([(4, 1, 2, 1)], "number of cores: got 1, expected 2 to 6"),
         ([(2, 1, 2, 2), (5, 2, 3, 1)], "product 10, expected 18"),
     ],
 )

@@ -47,8 +47,8 @@ def test_ranks_are_cut_to_matrix_size():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_cores": 1}, "2 to 6 cores, got 1"),
-        ({"num_cores": 7}, "2 to 6 cores, got 7"),
+        ({"num_cores": 1}, "number of cores: got 1, expected 2 to 6"),
+        ({"num_cores": 7}, "number of cores: got 7, expected 2 to 6"),
         ({"num_cores": 3, "row_shape": [4, 5]}, r"the same number of cores, got \[2, 3\]"),
         ({"row_shape": [4, 5], "col_shape": [2, 2, 3]}, r"the same number of cores, got \[2, 3\]"),
         ({"row_shape": 5}, "row_shape: got 5, expected a list of integers"),

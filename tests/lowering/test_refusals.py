@@ -55,7 +55,7 @@ def test_frozen_values_that_are_not_finite_are_refused(lower):
         (
             "value_scales",
             torch.ones(3, dtype=torch.bfloat16),
-            "weights: got torch.bfloat16, expected float32 or float16",
+            "weights are torch.bfloat16, expected float32 or float16",
         ),
         ("value_scales", torch.ones(1), r"value_scales: got float32 \[1\], expected float32 \[3\]"),
         ("value_scales", None, r"tensors: got \['codes', 'values'\] with int8 values"),
