@@ -95,7 +95,7 @@ def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, 
     model = OneWeight(compute)
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
     rows, head = "words.weight", "words.weight_2"
-    with pytest.raises(BadInputError, match=rf"aten.linear.default takes .*\(--module {rows} --module {head}\)"):
+    with pytest.raises(BadInputError, match=rf"aten.linear.default uses .*\(--module {rows} --module {head}\)"):
         edge_embed.compress(path, "rows", bits=8)
     with pytest.raises(SizeError, match=rf"{head}: the whole model would take .*name these too: {rows}"):
         edge_embed.compress(path, "rows", bits=8, modules=[head])
