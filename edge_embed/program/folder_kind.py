@@ -21,7 +21,9 @@ _OF_NAMES = {
     "_CHECKPOINT_METADATA": FileKind("a checkpoint folder of Orbax (JAX)", MATRIX),
     ".metadata": FileKind("a distributed checkpoint folder of PyTorch", JOINED),
     "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"take the model that it was made from: {SAVE}"),
-    "genai_config.json": FileKind("a folder of ONNX Runtime GenAI", "give the .onnx file in it"),
+    "genai_config.json": FileKind(
+        "a folder of ONNX Runtime GenAI", "compress and inspect read it; give validate the .onnx files in both folders"
+    ),
 }
 
 
