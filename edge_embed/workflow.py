@@ -230,9 +230,9 @@ def compress(
     lists the others.
 
     Args:
-        model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path. A path is that of a
-            saved model, word vectors, an ONNX or TFLite file of any tool, the folder of a transformers model, or the
-            folder of a decoder for ONNX Runtime GenAI.
+        model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path. A file is a
+            saved model, word vectors, or an ONNX or TFLite model of any tool. A folder is that of a transformers model
+            or of a decoder for ONNX Runtime GenAI.
         method: one of
 
             - ``dpq``: product quantisation by k-means;
