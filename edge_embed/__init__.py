@@ -139,7 +139,7 @@ if not TYPE_CHECKING:  # a type checker would accept every wrong name otherwise
         else:
             suggested = import_module("edge_embed.errors").suggested(name, __all__)
             public = ", ".join(__all__)
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {suggested}public are {public}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {suggested}public names are {public}")
         globals()[name] = value
         return value
 

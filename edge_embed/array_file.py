@@ -74,17 +74,19 @@ class ArrayArchive:
         """
         member = self._members[name]
         if member.compress_type not in _METHODS or member.flag_bits & _ENCRYPTED:
-            raise BadInputError(f"array {name:.80}: is encrypted, or compressed as numpy does not")
+            raise BadInputError(f"array {name:.80}: is encrypted, or has a compression that numpy does not use")
         self._most -= member.file_size
         if self._most < 0:
-            raise BadInputError(f"array {name:.80}: unfolds to {member.file_size:,} bytes: write it with numpy.savez")
+            raise BadInputError(
+                f"array {name:.80}: decompresses to {member.file_size:,} bytes; write it with numpy.savez"
+            )
         try:
             with self._archive.open(member) as stream:
                 array = _array(stream, member.file_size)
                 if stream.read(1):  # zipfile compares the checksum at the end
-                    raise BadInputError("goes on after its numbers")
+                    raise BadInputError("contains more bytes after its numbers")
         except BadInputError as error:
-            raise BadInputError(f"array {name:.80}: is damaged, or no array: {error}") from error
+            raise BadInputError(f"array {name:.80}: is damaged, or is not an array: {error}") from error
         except _BROKEN as error:
             raise BadInputError(f"array {name:.80}: is damaged ({one_line(error)})") from error
         return array
@@ -103,7 +105,7 @@ def opened_archive(path: Path) -> Iterator[ArrayArchive]:
     except OSError as error:
         raise BadInputError(f"cannot be read: {error.strerror or error}") from error
     except _BROKEN as error:
-        raise BadInputError(f"is no .npz archive ({one_line(error)})") from error
+        raise BadInputError(f"is not an .npz archive ({one_line(error)})") from error
     with archive:
         yield ArrayArchive(archive, size)
 
@@ -121,7 +123,7 @@ def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
     shape, in_fortran_order, dtype = _header(start)
     has, nbytes = size - start.tell(), math.prod(shape) * dtype.itemsize
     if nbytes > has:
-        raise BadInputError(f"says {list(shape)} of {dtype}, which take {nbytes:,} bytes, but has {has:,}")
+        raise BadInputError(f"declares {list(shape)} of {dtype}, {nbytes:,} bytes, but contains {has:,}")
     content, at = np.empty(nbytes, np.uint8), 0
     while at < nbytes:
         block = start.read(nbytes - at) or stream.read(min(_BLOCK, nbytes - at))
@@ -130,7 +132,7 @@ def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
         content[at : at + len(block)] = np.frombuffer(block, np.uint8)
         at += len(block)
     if dtype.kind == "U" and content.view(np.dtype("u4").newbyteorder(dtype.byteorder)).max(initial=0) > sys.maxunicode:
-        raise BadInputError("holds a text with letters that there are not")  # str() raises a SystemError on it
+        raise BadInputError("contains a text with invalid characters")  # str() raises a SystemError on it
     return content.view(dtype).reshape(shape, order="F" if in_fortran_order else "C")
 
 
@@ -147,10 +149,10 @@ def _header(start: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     except BadInputError:
         raise
     except Exception as error:  # the header is parsed as Python, which may raise anything
-        raise BadInputError(f"has no header of an array ({one_line(error)})") from error
+        raise BadInputError(f"has no array header ({one_line(error)})") from error
     if dtype.kind not in _KINDS or not dtype.itemsize:
-        raise BadInputError(f"holds {dtype!s:.80}, expected numbers or texts")
+        raise BadInputError(f"contains {dtype!s:.80}, expected numbers or texts")
     is_shape = len(shape) <= _MOST_DIMENSIONS and all(type(size) is int and size >= 0 for size in shape)
     if not is_shape or math.prod(filter(None, shape)) > 1 << 62:
-        raise BadInputError(f"has the shape {shape!s:.80}, which no array has")
+        raise BadInputError(f"has the invalid shape {shape!s:.80}")
     return shape, in_fortran_order, dtype

@@ -9,15 +9,15 @@ from importlib import metadata
 from edge_embed.errors import EdgeEmbedError
 
 _PURPOSES = {
-    "runtime": "`edge_embed.create_session`: exported ONNX files run",
-    "export": "models are trained, compressed, exported and validated",
+    "runtime": "`edge_embed.create_session`, which runs exported ONNX files",
+    "export": "training, compression, export and validation of models",
     "inspect": "`edge-embed inspect` of ONNX files",
-    "bench": "`edge-embed bench`: the libraries that it compares with, and plots",
+    "bench": "`edge-embed bench`: its peers, and plots",
     "compress": "`edge-embed compress` with dpq and opq: k-means",
     "report": "HTML reports and plots",
-    "tflite": "TFLite files of tables: written, read and run",
-    "tflite-models": "whole models as TFLite files",
-    "tokenizer": "`edge-embed export --tokenizer`, and models that take text",
+    "tflite": "TFLite files of tables: export, reading and runs",
+    "tflite-models": "export of whole models as TFLite files",
+    "tokenizer": "`edge-embed export --tokenizer`, and models with text inputs",
     "transformers": "folders of transformers models",
 }
 _DISTRIBUTION = "edge-embed"
@@ -83,7 +83,9 @@ def named_extras() -> Iterator[None]:
         extra = find_extra(package)
         if extra is None:
             raise
-        raise EdgeEmbedError(f"this needs the package {package}, which is not installed: {_command(extra)}") from error
+        raise EdgeEmbedError(
+            f"this requires the package {package}, which is not installed: {_command(extra)}"
+        ) from error
 
 
 def is_installed(name: str) -> bool:

@@ -30,9 +30,9 @@ _KINDS = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite
 _REMEDIES = {
     errno.ENOSPC: "free some space or choose another path",
     errno.EDQUOT: "free some of your quota or choose another path",
-    errno.EFBIG: "choose an output path on a file system that takes larger files",
-    errno.EACCES: "choose an output path you may write to",
-    errno.EPERM: "choose an output path you may write to",
+    errno.EFBIG: "choose an output path on a file system that supports larger files",
+    errno.EACCES: "choose a writable output path",
+    errno.EPERM: "choose a writable output path",
     errno.EROFS: "choose an output path that is not mounted read-only",
     errno.ENAMETOOLONG: "choose a shorter output path",
 }
@@ -191,7 +191,7 @@ def check_target(target: Path, force: bool) -> None:
         BadInputError: The target exists and ``force`` is false, or is no regular file, has no directory, or is ``-``.
     """
     if target.name == "-":
-        raise BadInputError(f"{target}: nothing is written to standard output: expected the path of a file")
+        raise BadInputError(f"{target}: got standard output, expected the path of a file")
     if not target.parent.is_dir():
         there = _nearest(target.parent)
         if not there.is_dir():
@@ -231,7 +231,7 @@ def check_output(outputs: Sequence[Path], inputs: Iterable[StrPath | None], forc
         OutputError: its folder is not writable.
     """
     if not outputs[0].name:
-        raise BadInputError(f"{str(outputs[0])!r}: is no name of a file: add one to the path")
+        raise BadInputError(f"{str(outputs[0])!r}: has no file name; add one to the path")
     keep_inputs(outputs, inputs)
     parent = outputs[0].absolute().parent
     with output_errors(outputs[0], within=parent):
@@ -273,8 +273,8 @@ def check_name(output: Path, suffix: str) -> None:
     """
     named = _KINDS.get(output.suffix.lower(), _KINDS[suffix])
     if named != _KINDS[suffix]:
-        written = f"what is written is {_KINDS[suffix]}"
-        raise BadInputError(f"{output}: is the name of {named}, but {written}: let it end in {suffix}")
+        written = f"the output is {_KINDS[suffix]}"
+        raise BadInputError(f"{output}: has the suffix of {named}, but {written}; use the suffix {suffix}")
 
 
 def check_once(outputs: Mapping[str, Path]) -> None:
@@ -289,7 +289,7 @@ def check_once(outputs: Mapping[str, Path]) -> None:
     resolved = [os.path.realpath(path) for path in outputs.values()]
     for option, path in outputs.items():
         if resolved.count(os.path.realpath(path)) > 1:
-            raise BadInputError(f"{path}: is named for two outputs: give --{option} a file of its own")
+            raise BadInputError(f"{path}: is given for two outputs; give --{option} a separate file")
 
 
 def _would_replace(output: Path, read: Path) -> bool:
@@ -369,7 +369,7 @@ def output_errors(target: Path, within: Path) -> Iterator[None]:
             raise
         remedy = _REMEDIES.get(error.errno or 0, "choose another path")
         reason = error.strerror or str(error)
-        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. Nothing of it is left there.") from error
+        raise OutputError(f"{target}: cannot be written: {reason}; {remedy}. No partial file is left.") from error
 
 
 def as_argument(path: StrPath) -> str:

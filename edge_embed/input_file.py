@@ -90,7 +90,7 @@ def mapped(file: IO[bytes]) -> mmap.mmap:
     """
     hole = _first_hole(file)
     if hole > _MOST_HOLE:
-        raise BadInputError(f"has a hole of {hole:,} bytes, as of a download that did not end: fetch it again")
+        raise BadInputError(f"has a hole of {hole:,} bytes, such as from an unfinished download; download it again")
     if os.name == "nt":
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     flags = mmap.MAP_PRIVATE | _NO_RESERVE
@@ -131,8 +131,8 @@ def path_beside(folder: Path, name: str, what: str, *roots: Path) -> Path:
     within = any(real.is_relative_to(os.path.realpath(root)) for root in (folder, *roots))
     if any(kind.root or kind.drive or ".." in kind.parts for kind in kinds) or not within:
         raise BadInputError(
-            f"{what} {name!r:.200}: lies outside the model's folder, expected one beside the model: "
-            "do not use a model that reaches for other files unless you know who made it"
+            f"{what} {name!r:.200}: is outside the model's folder, expected a file beside the model; "
+            "use such a model only if you trust its source"
         )
     return path
 
@@ -153,4 +153,4 @@ def _kind(mode: int) -> str:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    return kinds.get(stat.S_IFMT(mode), "something else")
+    return kinds.get(stat.S_IFMT(mode), "another kind")

@@ -18,7 +18,7 @@ from pathlib import Path
 from edge_embed.errors import TimeLimitError
 
 STEP = "EDGE_EMBED_STEP"  # names the file in which the child notes its step
-TOLD = "told"  # replaces a step once the child itself has reported how it ends
+REPORTED = "reported"  # replaces a step once the child itself has reported how it ends
 _LONGEST = 1e8  # seconds, three years; the limit of timers
 _limit = ContextVar("limit", default=math.inf)
 
@@ -98,8 +98,8 @@ def _stopped(name: str, seconds: float, stop: Callable[[], None]) -> Iterator[No
 def too_long(name: str, seconds: str) -> str:
     """Return the message about a step that was ended."""
     return (
-        f"step {name!r} took more than {seconds} s, the time limit, and was ended: allow more with --time-limit, in a "
-        "budget with time_limit under [targets]"
+        f"step {name!r} took more than {seconds} s, the time limit, and was ended; raise --time-limit, or in a "
+        "budget time_limit under [targets]"
     )
 
 

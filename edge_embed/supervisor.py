@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edge_embed.errors import OutputError
 from edge_embed.files import FOLDERS, remove_noted
-from edge_embed.steps import STEP, TOLD, too_long
+from edge_embed.steps import REPORTED, STEP, too_long
 
 _ALIVE = "EDGE_EMBED_SUPERVISOR"
 _PROGRAM = "from edge_embed.cli import run; run()"
@@ -92,7 +92,7 @@ def run_supervised(arguments: Sequence[str], on_end: Callable[..., int]) -> int:
             remove_noted(folders)
         if child.returncode >= 0:
             return child.returncode
-        if interrupted and step.read_text("utf-8") == TOLD:
+        if interrupted and step.read_text("utf-8") == REPORTED:
             return INTERRUPTED
         reason, exit_code = _reason(child.returncode, interrupted, step)
         return on_end(reason, exit_code=exit_code)
@@ -104,7 +104,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(
-            f"no temporary folder can be made ({reason}): name one in TMPDIR that you may write to"
+            f"a temporary folder cannot be created ({reason}): set TMPDIR to a writable folder"
         ) from error
 
 
@@ -135,15 +135,15 @@ def _reason(code: int, interrupted: bool, step: Path) -> tuple[str, int]:
     if interrupted or code == -signal.SIGINT:
         return f"interrupted{where}: nothing was written", INTERRUPTED
     if code == -signal.SIGBUS:  # a mapped file has lost bytes
-        return f"a file became shorter{where} while it was read: leave files alone until the command ends", 2
+        return f"a file became shorter{where} while it was read; do not change files until the command ends", 2
     if code in (-signal.SIGKILL, -signal.SIGXCPU):  # no runtime does that
         return (
             f"ended by signal {signal.Signals(-code).name}{where}: memory or processor time ran out (ulimit -a shows "
-            "limits), or somebody ended it; nothing was written"
+            "limits), or another program ended it; nothing was written"
         ), 1
     return (
         f"ended by signal {signal.Signals(-code).name}{where}: a runtime crashed on this file or on its "
-        "inputs; nothing was written. Opened with a lower graph_optimization_level the file may run"
+        "inputs; nothing was written. With a lower graph_optimization_level the file may run"
     ), 1
 
 

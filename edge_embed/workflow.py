@@ -144,15 +144,15 @@ def load(
         raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
     if not isinstance(model, nn.Module):
         if weights is not None and factory is None:
-            raise BadInputError("--weights: is for a checkpoint, with the function that makes its model: give --model")
+            raise BadInputError("--weights: requires --model, the function that makes the model of the checkpoint")
         found = load_foreign(Path(model), tables, inputs, reading) if factory is None else None
         if found is not None:
             return found
         if reading.given:
-            raise BadInputError(f"{model}: {', '.join(reading.given)}: is for word vectors, and this is none")
+            raise BadInputError(f"{model}: got {', '.join(reading.given)}, expected word vectors; leave it out")
         return load_program(Path(model), inputs, allow_pickle, factory, weights)
     if example_inputs is None:
-        raise BadInputError(f"{type(model).__name__} is a module: give example_inputs as well")
+        raise BadInputError(f"{type(model).__name__} is a module; give example_inputs as well")
     return capture_program(model, example_inputs, dynamic_shapes)
 
 
@@ -230,9 +230,9 @@ def compress(
     lists the others.
 
     Args:
-        model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path: of a saved model, of
-            the folder of a transformers model, of word vectors, of an ONNX or TFLite file of any tool, or of the folder
-            of a decoder for ONNX Runtime GenAI.
+        model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path. A file is a
+            saved model, word vectors, or an ONNX or TFLite model of any tool. A folder is that of a transformers model
+            or of a decoder for ONNX Runtime GenAI.
         method: one of
 
             - ``dpq``: product quantisation by k-means;
@@ -313,10 +313,10 @@ def compress(
         job = Job(plan, modules, {} if counts is None else counts, kept, progress, processes)
         if isinstance(model, nn.Module):
             if output is not None:
-                raise BadInputError("output: got one for a module: leave it out, and save what this returns")
+                raise BadInputError("output: got one for a module; leave it out, and save the returned module")
             return compress_module(model, job)
         if trainable:
-            raise BadInputError("trainable: a saved model does not learn: give the module")
+            raise BadInputError("trainable: a saved model cannot be trained; give the module")
         if not isinstance(model, Program) and (in_place := _in_place(Path(model), library)):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
@@ -371,7 +371,7 @@ def _with_opened(written: CompressedFile, job: Job, opening: Opening) -> Compres
 
 
 _OF_ZEROS = (
-    "all rows are zero. Train it again: a lower penalty (lambda of ANT) or learning rate keeps rows, and so does the "
+    "all rows are zero. Train it again with a lower penalty (lambda of ANT) or learning rate, or use the "
     "model of an earlier epoch"
 )
 
@@ -415,7 +415,7 @@ def check_target(target: str, options: Iterable[str] = ()) -> None:
     for option in options:
         if option not in TARGETS[target][1]:
             (owner,) = (name for name, (_, names) in TARGETS.items() if option in names)
-            raise BadInputError(f"{option}: got one for target {target}, expected it with {owner} only: leave it out")
+            raise BadInputError(f"{option}: got target {target}, expected {owner}; leave the option out")
 
 
 @interactive
@@ -488,7 +488,7 @@ def export(
     if tokenizer is not None:
         chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
     elif tokenizer_input is not None:
-        raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer: give that too")
+        raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer; give the tokenizer too")
     lowered = lower_program(program, progress)
     zeros = lowered.zero_tables()
     if zeros and not allow_empty:

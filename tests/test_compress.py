@@ -162,7 +162,7 @@ def test_report_compares_with_dense_model_and_integer_rows(saved: Path, tmp_path
         (("--ratio", 4, "--counts", "words=absent.npy"), 2, "absent.npy: cannot be read"),
         (("--ratio", 4, "--counts", f"words={os.devnull}"), 2, "cannot be read as an array"),
         (("--ratio", 4, "--plot", "tried.png"), 2, "--plot: got tried.png, expected a name that ends in .svg"),
-        (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is named for two outputs: give --plot a file of its own"),
+        (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is given for two outputs; give --plot a separate file"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),
         (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, opq, ant, tt, tr, low_rank"),
@@ -188,7 +188,7 @@ def test_table_with_nan_is_refused_with_its_row(tmp_path: Path) -> None:
     model = Tagger()
     with torch.no_grad():
         model.words.weight[7, 3] = torch.nan
-    with pytest.raises(BadInputError, match="table words: weight: row 7 holds what float32 cannot"):
+    with pytest.raises(BadInputError, match="table words: weight: row 7 contains NaN, infinity or"):
         edge_embed.compress(model, ratio=4)
 
 
@@ -206,8 +206,8 @@ def test_model_is_never_replaced_by_compress_with_force(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trainable": True}, "a saved model does not learn: give the module"),
-        ({"modules": ["head"]}, "there are 'words'"),
+        ({"trainable": True}, "a saved model cannot be trained; give the module"),
+        ({"modules": ["head"]}, "choose from 'words'"),
     ],
 )
 def test_saved_model_refuses_training_and_unknown_modules(
@@ -285,14 +285,14 @@ def test_budget_accepts_number_of_bytes(saved: Path, tmp_path: Path) -> None:
 def test_output_name_of_another_format_is_refused(name: str, saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / name, "--ratio", 4)
     assert result.exit_code == 2
-    assert "what is written is a saved model: let it end in .pt" in " ".join(result.stderr.split())
+    assert "the output is a saved model; use the suffix .pt" in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())
 
 
 def test_output_equal_to_checkpoint_is_refused(saved: Path, tmp_path: Path) -> None:
     result = run("compress", saved, "-o", tmp_path / "x", "--ratio", 4, "--checkpoint", tmp_path / "x")
     assert result.exit_code == 2
-    assert "is named for two outputs" in result.stderr
+    assert "is given for two outputs" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

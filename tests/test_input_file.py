@@ -146,7 +146,7 @@ def test_file_with_hole_is_refused(tmp_path, data, size):
     with (tmp_path / "f").open("w+b") as file:
         file.write(data)
         file.truncate(size)
-        with pytest.raises(BadInputError, match=r"has a hole of \d+,[\d,]+ bytes.*fetch it again"):
+        with pytest.raises(BadInputError, match=r"has a hole of \d+,[\d,]+ bytes.*download it again"):
             mapped(file)
 
 

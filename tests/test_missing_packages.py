@@ -95,7 +95,7 @@ except edge_embed.EdgeEmbedError as error:
 """
     result = run("-c", code, without=without)
     remedy = f'python -m pip install "edge-embed[{extra}]"'
-    assert result.stdout == f"1 this needs the package {package}, which is not installed: {remedy}\n", result.stderr
+    assert result.stdout == f"1 this requires the package {package}, which is not installed: {remedy}\n", result.stderr
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_command_without_its_package_names_extra(
         assert (result.returncode, result.stderr) == (0, "")
         return
     remedy = f'python -m pip install "edge-embed[{extra}]"'
-    message = f"this needs the package {package}, which is not installed: {remedy}"
+    message = f"this requires the package {package}, which is not installed: {remedy}"
     assert (result.returncode, result.stderr) == (1, f"Error: {message}\n")
     assert not (tmp_path / "model.onnx").exists()
     if "--json" in arguments:

@@ -157,7 +157,7 @@ class TestLibrary:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(tmp_path / "absent.so"))
-        with pytest.raises(BadInputError, match=r"EDGE_EMBED_LIBRARY names .*absent\.so, which is no file"):
+        with pytest.raises(BadInputError, match=r"EDGE_EMBED_LIBRARY names .*absent\.so, which is not a file"):
             edge_embed.get_library_path()
 
     def test_delegate_lies_beside_library(self, monkeypatch: pytest.MonkeyPatch) -> None:

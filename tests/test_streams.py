@@ -141,7 +141,7 @@ def test_missing_temporary_folder_names_variable(small):
     command = [sys.executable, "-P", "-c", f"{nowhere}; {COMMAND[-1]}", "inspect", small]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "no temporary folder can be made" in done.stderr
+    assert "a temporary folder cannot be created" in done.stderr
     assert "TMPDIR" in done.stderr
 
 

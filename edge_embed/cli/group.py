@@ -15,7 +15,7 @@ import click
 from edge_embed.cli.spelling import spelled
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.extras import named_extras
-from edge_embed.steps import TOLD, note_step
+from edge_embed.steps import REPORTED, note_step
 from edge_embed.supervisor import INTERRUPTED, take_no_notice
 
 _AS_JSON = "edge_embed.json"
@@ -95,7 +95,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _tell_interrupt(context: click.Context, how: str, exit_code: int) -> int:
     take_no_notice("SIGINT")  # one interrupt is enough: the rest takes seconds
     lost = context.meta.get(LOST, "nothing was written")
-    note_step(TOLD)
+    note_step(REPORTED)
     return tell_error(f"{how}: {lost}", as_json=context.meta[_AS_JSON], exit_code=exit_code)
 
 

@@ -118,7 +118,9 @@ def _most(table: DenseTable, num_anchors: int, nonzeros: float) -> int:
     most = min(math.ceil(_MOST * nonzeros), num_anchors, table.embedding_dim)
     total = table.num_embeddings * min(nonzeros, most)
     if total > MAX_NONZEROS:
-        raise BadInputError(f"nonzeros: got {total:.4g} in all rows, expected at most {MAX_NONZEROS}; give fewer a row")
+        raise BadInputError(
+            f"nonzeros: got {total:.4g} in all rows, expected at most {MAX_NONZEROS}; use fewer per row"
+        )
     return most
 
 
@@ -197,7 +199,7 @@ def _packed(blocks: Sequence[Arrays], anchors: Tensor, padding_idx: int | None) 
     offsets = np.concatenate([[0], joined["counts"]]).cumsum()
     if offsets[-1] > MAX_NONZEROS:
         raise BadInputError(
-            f"nonzeros: got {offsets[-1]} in all rows, expected at most {MAX_NONZEROS}; give fewer a row"
+            f"nonzeros: got {offsets[-1]} in all rows, expected at most {MAX_NONZEROS}; use fewer per row"
         )
     csr = offsets.astype(np.int32), joined["anchor_ids"], joined["weights"], np.ones(1, np.float32)
     return PackedANT(*csr, anchors.numpy(), padding_idx)

@@ -126,9 +126,9 @@ def read_part(path: Path) -> Arrays:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (it is no mapping)
             written = (file.metadata() or {}).get(_DIGEST)
         if written != _digest(arrays):
-            raise BadInputError("is damaged: its numbers are not those that were written")
+            raise BadInputError("is damaged: its numbers differ from the written ones")
     except (OSError, BadInputError, AttributeError) as error:  # AttributeError: a dtype that numpy lacks
-        raise BadInputError(f"{path}: {error}: delete it, and begin again") from error
+        raise BadInputError(f"{path}: {error}; delete it, and begin again") from error
     return arrays
 
 

@@ -81,11 +81,11 @@ def fit(
     """Fit a trainable layer of class ``make`` to ``weight`` within the limit; see `tt.fit` and `tr.fit`."""
     given = [name for name, value in (("rank", rank), ("ratio", ratio), ("tolerance", tolerance)) if value is not None]
     if len(given) != 1:
-        raise BadInputError(f"give one of rank, ratio and tolerance, got {' and '.join(given) or 'none'}")
+        raise BadInputError(f"got {' and '.join(given) or 'none'}, expected one of rank, ratio and tolerance")
     if tolerance is not None and not (isinstance(tolerance, int | float) and _LEAST_TOLERANCE <= tolerance < 1):
         raise BadInputError(f"tolerance must be {_LEAST_TOLERANCE:g} to below 1, got {tolerance!r:.80}")
     if tolerance is not None and counts is not None:
-        raise BadInputError("got tolerance and counts, with which no bound of the error is known: give rank or ratio")
+        raise BadInputError("got tolerance and counts, for which no error bound is known; give rank or ratio")
     n, dim = table_size(weight)
     most = 1 if tolerance is not None else rank
     pattern = make(n, dim, most, *shapes, padding_idx=padding_idx, device="meta", ratio=ratio, row_order=row_order)

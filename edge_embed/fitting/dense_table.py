@@ -106,7 +106,7 @@ class DenseTable:
         finite = block.float().isfinite().all(1)
         if not finite.all():
             row = self._row(place.start + int(finite.int().argmin()))
-            raise BadInputError(f"weight: row {row} holds what float32 cannot: NaN, infinity or a larger number")
+            raise BadInputError(f"weight: row {row} contains NaN, infinity or a number too large for float32")
         squares = block.square().sum(1)
         lengths = squares.sqrt()
         at = int(lengths.argmax())
@@ -210,8 +210,8 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     if padding_idx is not None:
         weights[padding_idx] = 0
     if counts is not None and not weights.any():
-        besides = "" if padding_idx is None else ", besides the padding row"
-        raise BadInputError(f"counts: got zeros only{besides}, expected a row that counts; or leave counts out")
+        besides = "" if padding_idx is None else " outside the padding row"
+        raise BadInputError(f"counts: got only zeros{besides}, expected a number above 0; or leave counts out")
     return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # so their sum is finite
 
 

@@ -127,7 +127,7 @@ def _scale(table: DenseTable, trainable: bool) -> float:
     if abs(power) <= _FAR_FROM_ONE:
         return 1.0
     if trainable:
-        expected = f"expected 2**-{_FAR_FROM_ONE} to 2**{_FAR_FROM_ONE}, as float32 has to hold squared distances"
+        expected = f"expected 2**-{_FAR_FROM_ONE} to 2**{_FAR_FROM_ONE}, as float32 must hold squared distances"
         remedy = f"multiply the table by 2**{-power}, or leave out trainable"
         raise BadInputError(f"weight: got numbers of size {size:.1e} to be trained, {expected}: {remedy}")
     return 2.0**-power

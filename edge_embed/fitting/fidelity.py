@@ -50,7 +50,7 @@ def fidelity(
     n, dim, packed = table.num_embeddings, table.embedding_dim, stored.plain
     if (packed.num_embeddings, packed.embedding_dim) != (n, dim):
         got = f"[{packed.num_embeddings}, {packed.embedding_dim}]"
-        raise BadInputError(f"packed: got {got}, expected [{n}, {dim}] as the dense table")
+        raise BadInputError(f"packed: got {got}, expected [{n}, {dim}], the size of the dense table")
     weights = row_weights(counts, n, packed.padding_idx).numpy()
     neighbours = _Neighbours(table, stored, sample(n, _SAMPLE, seed=0).numpy())
     energy = error = 0.0

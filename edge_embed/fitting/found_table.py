@@ -52,7 +52,7 @@ def chosen(
     tables: Iterable[Table],
     names: Collection[str],
     numbers: int,
-    without: str = "there is no dense one that rows are looked up of",
+    without: str = "no dense table has lookups",
 ) -> list[Table]:
     """Return the tables to report, each with a reason unless it is to be compressed.
 
@@ -67,19 +67,19 @@ def chosen(
         BadInputError: for an unknown name, a named table that cannot be compressed, or no table to compress.
     """
     by_name = {table.name: table for table in tables}
-    shown = "there are " + (
+    shown = "choose from " + (
         ", ".join(repr(name) for name, table in by_name.items() if table.looks_up or table.is_output)
-        or f"none: {without}"
+        or f"none, as {without}"
     )
     for name in names:
         if name not in by_name:
             raise BadInputError(f"got {name!r:.200}, expected the name of a table: {suggested(name, by_name)}{shown}")
         if by_name[name].reason:
             raise BadInputError(f"{name}: cannot be compressed: {by_name[name].reason}")
-    told = [table for table in by_name.values() if table.looks_up or table.is_output or table.name in names]
-    wanted = [_judged(table, names, numbers) for table in told]
-    check_some(wanted, without)
-    return wanted
+    reported = [table for table in by_name.values() if table.looks_up or table.is_output or table.name in names]
+    judged = [_judged(table, names, numbers) for table in reported]
+    check_some(judged, without)
+    return judged
 
 
 def check_some(tables: Collection[Table], without: str = "") -> None:
@@ -113,8 +113,8 @@ def _judged(table: Table, names: Collection[str], numbers: int) -> Table:
     if table.reason or table.name in names:
         return table
     if names:
-        return replace(table, reason="not among the names that were given")
+        return replace(table, reason="not among the given names")
     if table.looks_up:
         return replace(table, reason=too_small(table.name, table.weight, numbers))
-    what = f"an output layer of {table.nbytes:,} bytes, of which no rows are looked up"
+    what = f"an output layer of {table.nbytes:,} bytes without lookups"
     return replace(table, reason=f"{what}: {named(table.name)}")

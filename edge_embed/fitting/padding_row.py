@@ -23,7 +23,7 @@ def padding_row(
         return next((row for row in lookups if row is not None and not weight[row].any()), None), ""
     row = bags[0]
     if any(other != row for other in bags):
-        return row, f"bags leave different rows out, {row} and others"
+        return row, f"bags have different padding rows, {row} and others"
     if row is not None and (lookups or has_output_layer) and weight[row].any():
-        return row, f"bags leave row {row} out, while others use it and it is not zero"
+        return row, f"bags skip row {row} as padding, but other uses read it and it is not zero"
     return row, ""

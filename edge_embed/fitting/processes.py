@@ -149,10 +149,10 @@ def _place_in(group: "ProcessGroup") -> tuple[int, int]:
     """Return the rank of this process and the number of processes."""
     rank = distributed.get_rank(group)
     if rank < 0:
-        raise BadInputError("group: got one that this process is not in: call this in the processes of the group")
+        raise BadInputError("group: got one without this process; call this in the processes of the group")
     backends = distributed.get_backend_config(group)
     if "cpu:" not in backends:
-        got = f"group: got one of {backends}, which sends nothing from the CPU"
+        got = f"group: got one of {backends}, which sends no data from the CPU"
         raise BadInputError(f"{got}, expected gloo: torch.distributed.new_group(backend='gloo')")
     return rank, distributed.get_world_size(group)
 
@@ -162,5 +162,5 @@ def _while_all_live() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = "another process that shares the work has ended, or takes longer than the group allows"
+        reason = "another process of the group has ended, or exceeds the timeout of the group"
         raise EdgeEmbedError(f"{reason} ({one_line(error)}): begin again") from error

@@ -111,7 +111,7 @@ def check_learns(method: str, trainable: bool) -> None:
     """Raise `BadInputError` for trainable layers of a method that has none."""
     if trainable and not METHODS[method].learns:
         able = ", ".join(name for name, known in METHODS.items() if known.learns)
-        raise BadInputError(f"method: got {method!r} for layers that learn, expected one of {able}")
+        raise BadInputError(f"method: got {method!r} for trainable layers, expected one of {able}")
 
 
 def has_room(count: int, dim: int, nbytes: int, value_type: str) -> bool:
@@ -141,6 +141,6 @@ def setting_of(method: str, options: Mapping[str, Any]) -> Setting:
         raise BadInputError(f"{method}: got {got}, expected options among {expected}")
     if missing := [name for name in known.sizes if name not in options]:
         got = " and ".join(f"`{name}`" for name in missing)
-        raise BadInputError(f"{method}: got no {got}: give it, or `ratio`, `budget` or `min_cosine` alone")
+        raise BadInputError(f"{method}: got no {got}; give it, or only `ratio`, `budget` or `min_cosine`")
     types = {name: options[name] for name in known.types if name in options}
     return Setting(method, {name: options[name] for name in known.sizes}, types)

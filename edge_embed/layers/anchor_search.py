@@ -97,8 +97,8 @@ class AnchorSearch:
         for name, number in (("change", change), ("most", most)):
             checked_count(name, number)
         if isinstance(optimizer.optimizer, (torch.optim.LBFGS, torch.optim.Adafactor)):
-            got = f"the state of {type(optimizer.optimizer).__name__} is not one of each number"
-            raise BadInputError(f"{got}, so that anchors could not take theirs with them: use edge_embed.Yogi or Adam")
+            got = f"got {type(optimizer.optimizer).__name__}, whose state has no entry for each number"
+            raise BadInputError(f"optimizer: {got}; use edge_embed.Yogi or Adam")
         self.optimizer, self.anchor_penalty = optimizer, checked_penalty(anchor_penalty, "anchor_penalty")
         self._check_penalty()
         self.change, self.most = change, most
@@ -107,8 +107,8 @@ class AnchorSearch:
         for table in self._tables:
             self._check_count(table, table.layer.num_anchors)
         if not any(table.learns for table in self._tables):
-            got = "no table learns both transform and anchors (mixtures keep theirs)"
-            raise BadInputError(f"{got}: give one requires_grad, or do not search")
+            got = "got no table with trainable transform and anchors (mixtures keep their anchors)"
+            raise BadInputError(f"optimizer: {got}; set requires_grad of both, or do not search")
 
     @torch.no_grad()
     def step(self, loss: float | Tensor) -> bool:
@@ -150,10 +150,10 @@ class AnchorSearch:
             history = [SearchStep(**{**one, "num_anchors": tuple(one["num_anchors"])}) for one in state_dict["history"]]
             states = [table_state(state) for state in state_dict["tables"]]
         except (KeyError, TypeError, ValueError) as error:
-            got = f"got no state of a search ({one_line(error)})"
-            raise BadInputError(f"{got}, expected what state_dict() gave") from None
+            got = f"got the state of another object ({one_line(error)})"
+            raise BadInputError(f"state_dict: {got}, expected the result of AnchorSearch.state_dict()") from None
         if len(states) != len(self._tables):
-            raise BadInputError(f"got the state of {len(states)} tables, expected that of {len(self._tables)}")
+            raise BadInputError(f"state_dict: got {len(states)} tables, expected {len(self._tables)}")
         for table, state in zip(self._tables, states, strict=True):
             self._check_count(table, state["num_anchors"])
         self.history = history
@@ -167,7 +167,7 @@ class AnchorSearch:
 
     def _seen(self, loss: float) -> SearchStep:
         if any(table.layer.frozen for table in self._tables):
-            raise BadInputError("a table is frozen and keeps its anchors: search before freezing")
+            raise BadInputError("got a frozen table, expected trainable ones; search before freezing")
         self._check_penalty()
         nonzeros = sum(int((table.layer.transform > 0).sum()) for table in self._tables)
         counts = tuple(table.layer.num_anchors for table in self._tables)

@@ -72,7 +72,7 @@ def highest_tfidf(
         holders += np.bincount(held, minlength=num_embeddings)
         total += len(np.unique(owners))
     if not total:
-        raise BadInputError("got no document that has a token, expected those of the training data")
+        raise BadInputError("documents: got no tokens, expected the documents of the training data")
     return most_frequent(torch.from_numpy(terms * np.log(total / np.maximum(holders, 1))), num_anchors, skip)
 
 
@@ -135,7 +135,9 @@ def _allowed(num_embeddings: int, num_anchors: int, skip: Iterable[int]) -> Tens
     allowed = torch.ones(num_embeddings, dtype=torch.bool)
     allowed[_ids(skip, num_embeddings, "skip")] = False
     if allowed.sum() < num_anchors:
-        raise BadInputError(f"got {num_anchors} anchors to choose from {int(allowed.sum())} tokens, expected fewer")
+        raise BadInputError(
+            f"num_anchors: got {num_anchors}, expected at most {int(allowed.sum())}, the tokens outside skip"
+        )
     return allowed
 
 
@@ -145,7 +147,7 @@ def _ids(given: Iterable[int], num_embeddings: int, name: str) -> Tensor:
     array = np.asarray(given.cpu() if isinstance(given, Tensor) else list(given))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         got = f"got {array.dtype} {list(array.shape)}"
-        raise BadInputError(f"{name}: {got}, expected ids, integers; of a mask give mask.nonzero().flatten()")
+        raise BadInputError(f"{name}: {got}, expected ids, integers; for a mask, give mask.nonzero().flatten()")
     ids = torch.from_numpy(array.astype(np.int64))
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < num_embeddings:
         raise IdOutOfRangeError(f"{name}: got ids {ids.tolist()!s:.80}, expected 0 to {num_embeddings - 1}")

@@ -112,7 +112,7 @@ class ANTEmbedding(CompressedEmbedding):
             IdOutOfRangeError: for an id outside the table.
         """
         if self.frozen:
-            raise BadInputError("the layer is frozen and no longer learns: start_from goes before training")
+            raise BadInputError("the layer is frozen and no longer trained: call start_from before training")
         tokens = None if anchor_ids is None else self._checked_tokens(anchor_ids)
         if vectors is not None:
             self.anchors.copy_(self._checked_vectors(vectors))
@@ -137,8 +137,8 @@ class ANTEmbedding(CompressedEmbedding):
         check_id_range(tokens, self.num_embeddings)
         if tokens.shape != (self.num_anchors,) or len(tokens.unique()) < len(tokens):
             shape, different = list(tokens.shape), len(tokens.unique())
-            expected = f"expected one token for each of {self.num_anchors} anchors, all different"
-            raise BadInputError(f"anchor_ids: got shape {shape}, {different} different ones, {expected}")
+            expected = f"expected {self.num_anchors} different tokens, one for each anchor"
+            raise BadInputError(f"anchor_ids: got shape {shape} with {different} different tokens, {expected}")
         if self.padding_idx is not None and (tokens == self.padding_idx).any():
             raise BadInputError(f"anchor_ids: got {self.padding_idx}, the padding row, which cannot be an anchor")
         return tokens.to(self.transform.device)

@@ -65,7 +65,7 @@ class ANTMixtureEmbedding(ANTEmbedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         if not isinstance(set_sizes, Sequence) or not set_sizes:
-            raise BadInputError(f"set_sizes must be the anchors of each set, such as (10, 20), got {set_sizes!r:.80}")
+            raise BadInputError(f"set_sizes must be the size of each set, such as (10, 20), got {set_sizes!r:.80}")
         ant_mixture.check_mixing(mixing)
         sizes = checked_numbers("set_sizes", set_sizes, len(set_sizes))
         super().__init__(num_embeddings, embedding_dim, sum(sizes), padding_idx, device, dtype)
@@ -85,7 +85,7 @@ class ANTMixtureEmbedding(ANTEmbedding):
             BadInputError: as for `ANTEmbedding.start_from`, and for ``anchor_ids`` in another mixture.
         """
         if anchor_ids is not None and self.mixing != "linear":
-            raise BadInputError(f"anchor_ids: got some for a {self.mixing} mixture, expected vectors alone")
+            raise BadInputError(f"anchor_ids: got ids for a {self.mixing} mixture, expected none; give only vectors")
         return super().start_from(anchor_ids, vectors)
 
     @classmethod

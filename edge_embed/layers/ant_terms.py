@@ -49,4 +49,4 @@ def _check(layer: ANTEmbedding) -> None:
     if not isinstance(layer, ANTEmbedding):
         raise BadInputError(f"layer: got a {type(layer).__name__}, expected an ANTEmbedding itself, not its model")
     if layer.frozen:
-        raise BadInputError("the layer is frozen and no longer learns: add this term before freezing")
+        raise BadInputError("the layer is frozen and no longer trained: add this term before freezing")

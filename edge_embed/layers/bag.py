@@ -90,7 +90,7 @@ class Bag(CompressedEmbedding):
         if ids.ndim != 1 or not isinstance(offsets, Tensor) or offsets.ndim != 1:
             shown = list(offsets.shape) if isinstance(offsets, Tensor) else offsets
             got = f"got ids {list(ids.shape)} and offsets {shown!r:.80}"
-            raise BadInputError(f"a bag takes ids [B, L], or ids [N] and offsets [B]: {got}")
+            raise BadInputError(f"{got}, expected ids [B, L], or ids [N] with offsets [B]")
         if offsets.is_floating_point():
             raise BadInputError(f"offsets must be integers, got {offsets.dtype}: convert them with offsets.long()")
         begins = integer_ids(offsets).long()
@@ -103,7 +103,7 @@ class Bag(CompressedEmbedding):
         if weights is None:
             return None
         if self.mode != "sum":
-            raise BadInputError(f'per_sample_weights go with mode "sum", got mode {self.mode!r}')
+            raise BadInputError(f'per_sample_weights require mode "sum", got mode {self.mode!r}')
         if weights.shape != ids.shape:
             raise BadInputError(f"per_sample_weights: got shape {list(weights.shape)}, expected {list(ids.shape)}")
         return weights.reshape(-1).to(self.stored_type)
@@ -116,7 +116,7 @@ class Bag(CompressedEmbedding):
 def _check_example(num_offsets: int | torch.SymInt) -> None:
     """Refuse one bag as the example of a model: ``torch.export`` would fix the number of bags, len(offsets) - 1 = 1."""
     if torch.compiler.is_exporting() and isinstance(num_offsets, torch.SymInt) and num_offsets.node.hint == 2:
-        raise BadInputError("the example has one bag, with include_last_offset: give two or more, any number runs then")
+        raise BadInputError("offsets: got an example of one bag with include_last_offset, expected at least two bags")
 
 
 def _signature(bag: type[Bag]) -> inspect.Signature:

@@ -85,12 +85,12 @@ def features(found: Cooccurrence, num_embeddings: int, width: int) -> Tensor:
         IdOutOfRangeError: for an id outside the table.
     """
     if not isinstance(found, Cooccurrence):
-        raise BadInputError(f"found: got a {type(found).__name__}, expected what cooccurrence.count gave")
+        raise BadInputError(f"found: got a {type(found).__name__}, expected the result of cooccurrence.count")
     for name, number in (("num_embeddings", num_embeddings), ("width", width)):
         checked_count(name, number)
     check_id_range(found.pairs, num_embeddings)
     if width > num_embeddings:
-        raise BadInputError(f"width must be at most the {num_embeddings} rows, got {width}")
+        raise BadInputError(f"width must be at most {num_embeddings}, the number of rows, got {width}")
     both = torch.cat((found.pairs, found.pairs.flip(0)), 1)
     weights = found.counts.float().log1p().repeat(2)
     size = (num_embeddings, num_embeddings)

@@ -77,7 +77,7 @@ def own_cores(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
     is_flat = has_flat_cores(order)
     if is_flat != (col_shape is not None):
         got = f"got {col_shape!r:.80} with order {order!r}"
-        expected = "J_1 ... J_N, as its cores do not tell them" if is_flat else "none: its cores tell it"
+        expected = "J_1 ... J_N, which its cores do not contain" if is_flat else "none: its cores contain it"
         raise BadInputError(f"col_shape: {got}, expected {expected}")
     if is_flat and col_shape is not None:
         cores = _unfolded(cores, order, col_shape)
@@ -113,15 +113,15 @@ def _unfolded(cores: Sequence[Tensor], order: CoreOrder, col_shape: Sequence[int
     if any(core.ndim == 3 for core in single):
         got = f"cores: got shapes {[list(core.shape) for core in cores]}"
         raise BadInputError(
-            f"{got}, expected those of one table with order {order!r}: give [core[t] for core in cores]"
+            f"{got}, expected those of one table with order {order!r}; give [core[t] for core in cores]"
         )
     _check_axes(single, order, 2, "I, R J R'")
     unfolded, rank = [], 1
     for k, (core, columns) in enumerate(zip(single, col_shape, strict=True)):
         step = rank * columns
         if step < 1 or core.shape[1] % step:
-            got = f"core {k} has {core.shape[1]} numbers a row, and R J is {rank} x {columns}"
-            raise BadInputError(f"col_shape: got {list(col_shape)}: {got}, expected a multiple: R J R'")
+            got = f"core {k} has {core.shape[1]} numbers per row, and R J is {rank} x {columns}"
+            raise BadInputError(f"col_shape: got {list(col_shape)}: {got}, expected a multiple, R J R'")
         unfolded.append(core.unflatten(1, (rank, columns, -1)))
         rank = core.shape[1] // step
     return unfolded

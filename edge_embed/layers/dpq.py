@@ -229,7 +229,7 @@ class DPQEmbedding(Centroids):
         check_form(packed, PackedDPQ)
         if not packed.shape.is_plain:
             raise BadInputError(
-                "packed: got a table whose rows have scales or whose last group is narrower: make it an "
+                "packed: got a table with row scales or a narrower last group, expected one without; use "
                 "edge_embed.layers.scaled_dpq.ScaledDPQEmbedding"
             )
         layer = cls(

@@ -24,9 +24,9 @@ def check_sizes(embedding_dim: int, num_codes: int, num_groups: int, key_dim: in
     for name, size in (("embedding_dim", embedding_dim), ("key_dim", key_dim)):
         if size % num_groups:
             works = _nearest_divisors(math.gcd(embedding_dim, key_dim), num_groups)
-            raise BadInputError(f"num_groups must divide {name}, got {num_groups} and {size}: {works} would do")
+            raise BadInputError(f"num_groups must divide {name}, got {num_groups} and {size}: choose one of {works}")
     if tied and key_dim != embedding_dim:
-        expected = f"expected embedding_dim {embedding_dim}, as keys and values are one matrix"
+        expected = f"expected {embedding_dim} (embedding_dim), as keys and values are one matrix"
         raise BadInputError(f"key_dim: got {key_dim}, {expected}")
 
 
@@ -39,8 +39,8 @@ def _nearest_divisors(size: int, wanted: int) -> str:
 def check_directions(metric: str, key_dim: int, num_groups: int) -> None:
     """Raise `BadInputError` for the cosine of one-column keys: it is a sign, equal for half of the keys."""
     if metric == "cosine" and key_dim == num_groups:
-        widths = f"key_dim {key_dim} in {num_groups} groups, single numbers, which have no direction but a sign"
-        raise BadInputError(f'metric: got "cosine" with {widths}: take fewer groups or a larger key_dim')
+        widths = f"key_dim {key_dim} in {num_groups} groups, expected at least 2 columns per group"
+        raise BadInputError(f'metric: got "cosine" with {widths}; use fewer groups or a larger key_dim')
 
 
 def check_switch(name: str, switch: bool) -> None:
@@ -68,8 +68,8 @@ def check_value_gradient(value_gradient: str, variant: Variant) -> None:
     if value_gradient not in ("selected", "softmax"):
         raise BadInputError(f'value_gradient must be "selected" or "softmax", got {value_gradient!r:.80}')
     if variant == "vq" and value_gradient != "selected":
-        reason = "whose values learn from regularization_loss (sec. 2.3)"
-        raise BadInputError(f'value_gradient: got {value_gradient!r} with variant "vq", {reason}; take variant="sx"')
+        reason = "whose values are trained by regularization_loss (sec. 2.3)"
+        raise BadInputError(f'value_gradient: got {value_gradient!r} with variant "vq", {reason}; use variant="sx"')
 
 
 def check_temperature(temperature: float, variant: Variant) -> None:
@@ -79,7 +79,9 @@ def check_temperature(temperature: float, variant: Variant) -> None:
         holds = f"float32 holds {narrow.tiny:.1e} to {narrow.max:.1e}"
         raise BadInputError(f"temperature must be a finite number above 0, got {temperature!r:.80}; {holds}")
     if variant == "vq" and temperature != 1:
-        raise BadInputError(f'temperature: got {temperature} with variant "vq", which has no softmax (eq. 7)')
+        raise BadInputError(
+            f'temperature: got {temperature} with variant "vq", expected 1, as it has no softmax (eq. 7)'
+        )
 
 
 def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:
@@ -93,15 +95,17 @@ def check_method(variant: str, metric: str, tied: bool, distance_norm: object, e
     if variant == "vq":
         _check_vq(metric, tied)
     elif ema_decay is not None:
-        raise BadInputError(f'ema_decay: got {ema_decay} with variant "sx", which has no centroids: take variant="vq"')
+        raise BadInputError(f'ema_decay: got {ema_decay} with variant "sx", which has no centroids; use variant="vq"')
     if ema_decay is not None and not (is_number(ema_decay) and 0 <= ema_decay < 1):
         raise BadInputError(f"ema_decay must be at least 0 and below 1, got {ema_decay!r:.80}")
 
 
 def _check_vq(metric: str, tied: bool) -> None:
     if metric != "euclidean":
-        reason = "a centroid stands for the queries that lie near it (eq. 6)"
-        raise BadInputError(f'metric: got {metric!r} with variant "vq": {reason}; take variant="sx"')
+        reason = "a centroid represents the queries nearest to it (eq. 6)"
+        raise BadInputError(
+            f'metric: got {metric!r} with variant "vq", expected euclidean: {reason}; or use variant="sx"'
+        )
     if not tied:
-        reason = "a query learns from the gradient of its value, which has to be the key near it (eq. 7)"
-        raise BadInputError(f'tie_key_value: got False with variant "vq": {reason}; take variant="sx"')
+        reason = "a query receives the gradient of its value, which must be the key nearest to it (eq. 7)"
+        raise BadInputError(f'tie_key_value: got False with variant "vq", expected True: {reason}; or use variant="sx"')

@@ -29,7 +29,7 @@ def row_shape(rows: int, count: int) -> tuple[int, ...]:
         BadInputError: for more rows than the search can factor in a second.
     """
     if rows > _MOST_FACTORED:
-        raise BadInputError(f"row_shape cannot be found for {rows} rows (above {_MOST_FACTORED}): give row_shape")
+        raise BadInputError(f"row_shape: got none for {rows} rows, expected one for more than {_MOST_FACTORED} rows")
     roundings = [10**place for place in range(len(str(rows)))]
     return max((column_shape(-(-rows // unit) * unit, count) for unit in roundings), key=_evenness)
 
@@ -48,11 +48,13 @@ def number_of_cores(
             raise BadInputError(f"{name}: got {shape!r:.80}, expected a list of integers, one for each core")
     lengths = {len(shape) for shape in shapes.values() if shape is not None} | ({given} if given is not None else set())
     if len(lengths) > 1:
-        raise BadInputError(f"row_shape, col_shape and num_cores must speak of as many cores, got {sorted(lengths)}")
+        raise BadInputError(
+            f"row_shape, col_shape and num_cores must state the same number of cores, got {sorted(lengths)}"
+        )
     count = lengths.pop() if lengths else _DEFAULT_CORES
     count = checked_count("num_cores", count)
     if not MIN_CORES <= count <= MAX_CORES:
-        raise BadInputError(f"a tensor train has {MIN_CORES} to {MAX_CORES} cores, got {count}")
+        raise BadInputError(f"number of cores: got {count}, expected {MIN_CORES} to {MAX_CORES}")
     return count
 
 

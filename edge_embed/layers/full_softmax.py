@@ -60,10 +60,10 @@ def _checked_layer(head: TiedOutput) -> ANTEmbedding:
     layer = head.embedding
     if not isinstance(layer, ANTEmbedding) or (isinstance(layer, ANTMixtureEmbedding) and layer.mixing != "linear"):
         mixing = f" with mixing={layer.mixing!r}" if isinstance(layer, ANTMixtureEmbedding) else ""
-        got = f"got one over a {type(layer).__name__}{mixing}"
-        raise BadInputError(f"head: {got}, expected an ANTEmbedding: sampled_softmax_loss takes any table")
+        got = f"got an output layer over a {type(layer).__name__}{mixing}"
+        raise BadInputError(f"head: {got}, expected an ANTEmbedding; sampled_softmax_loss supports any table")
     if layer.frozen:
-        raise BadInputError("the layer is frozen and no longer learns: take this loss before freezing")
+        raise BadInputError("the layer is frozen and no longer trained: compute this loss before freezing")
     return layer
 
 

@@ -67,7 +67,9 @@ class Unrelated:
         places = self._place(first, second).unique()
         self._count = num_embeddings * (num_embeddings - 1) // 2 - len(places)
         if self._count <= 0:
-            raise BadInputError(f"got all pairs of {num_embeddings} tokens as related ones, expected some to be left")
+            raise BadInputError(
+                f"related: got all pairs of {num_embeddings} tokens, expected at least one unrelated pair"
+            )
         self._before = places - torch.arange(len(places))  # number of unrelated pairs before each related one
 
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:

@@ -61,7 +61,7 @@ class PenaltySchedule:
             BadInputError: if ``state_dict`` is not the state of a schedule.
         """
         if not isinstance(state_dict, Mapping) or "steps" not in state_dict:
-            raise BadInputError(f"got {state_dict!r:.80}, expected what PenaltySchedule.state_dict() gave: a 'steps'")
+            raise BadInputError(f"state_dict: got {state_dict!r:.80}, expected that of a PenaltySchedule, with 'steps'")
         checked_count("steps", state_dict["steps"], least=0)
         self._steps = state_dict["steps"]
         self._set()

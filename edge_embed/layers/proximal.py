@@ -77,7 +77,9 @@ class ProximalOptimizer(Optimizer):
         threshold: Threshold = "adaptive",
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, ProximalOptimizer):
-            expected = "expected one of torch.optim or edge_embed.Yogi, as ProximalOptimizer(optimizer, model, penalty)"
+            expected = (
+                "expected one of torch.optim or edge_embed.Yogi, as in ProximalOptimizer(optimizer, model, penalty)"
+            )
             raise BadInputError(f"optimizer: got a {type(optimizer).__name__}, {expected}")
         found = _ant_layers(layers)
         if unpenalized is not None and not isinstance(unpenalized, Mapping):
@@ -89,7 +91,9 @@ class ProximalOptimizer(Optimizer):
         state = {"optimizer": optimizer, "layers": found, "penalty": penalty, "unpenalized": entries}
         self.__setstate__({**state, "threshold": threshold})
         if not self.layers:
-            raise BadInputError("found no trainable ANTEmbedding: give the model that holds it, before freezing")
+            raise BadInputError(
+                "layers: got no trainable ANTEmbedding; give the model that contains it, before freezing"
+            )
         held = {id(parameter) for _, parameter in self._held()}
         if any(layer.transform.requires_grad and id(layer.transform) not in held for layer in self.layers):
             raise BadInputError("the transform of an ANTEmbedding is not among the optimiser's parameters: add it")
@@ -213,7 +217,7 @@ def checked_penalty(penalty: float, name: str = "penalty") -> float:
 def check_proximal(optimizer: object) -> None:
     """Raise `BadInputError` unless ``optimizer`` is a `ProximalOptimizer`."""
     if not isinstance(optimizer, ProximalOptimizer):
-        expected = "expected an edge_embed.ProximalOptimizer, which has the penalty: wrap the optimiser"
+        expected = "expected an edge_embed.ProximalOptimizer, which has the penalty; wrap the optimiser"
         raise BadInputError(f"optimizer: got a {type(optimizer).__name__}, {expected}")
 
 
@@ -228,7 +232,7 @@ def _ant_layers(layers: nn.Module | Iterable[nn.Module]) -> list[ANTEmbedding]:
 
 def _checked_entries(layer: ANTEmbedding, entries: Tensor, layers: Iterable[nn.Module]) -> Tensor:
     if not any(layer is one for one in layers):
-        raise BadInputError("unpenalized: got entries of something else than a trainable ANTEmbedding of the model")
+        raise BadInputError("unpenalized: got entries of another layer, expected a trainable ANTEmbedding of the model")
     size = torch.tensor(layer.transform.shape).unsqueeze(-1)
     if not isinstance(entries, Tensor) or entries.dtype != torch.int64 or entries.ndim != 2 or len(entries) != 2:
         raise BadInputError(f"unpenalized: got {entries!r:.80}, expected rows and anchors as int64 [2, E]")

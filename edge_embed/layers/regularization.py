@@ -87,9 +87,9 @@ class Centroids(CompressedEmbedding):
         is_expected = self.variant == "vq" and self.learns and (self.centroids is None or self._commits)
         if not passes and is_expected:
             warnings.warn(
-                "regularization_loss: there was no training pass since it was last taken, so nothing learns from it: "
-                "take it once in each step, after the forward pass; passes under torch.no_grad, in "
-                "reentrant checkpoints, in transforms of torch.func and in copies of nn.DataParallel are not seen",
+                "regularization_loss: no training pass was recorded since the last call, so this loss trains nothing. "
+                "Call it once per step, after the forward pass. Passes under torch.no_grad, in "
+                "reentrant checkpoints, in transforms of torch.func and in copies of nn.DataParallel are not recorded",
                 stacklevel=2,
             )
         self._commits = commitment > 0
@@ -126,8 +126,8 @@ class Centroids(CompressedEmbedding):
         self._passes = self._passes[stale[-1] + 1 :]
         if self.centroids is None:
             warnings.warn(
-                f"{type(self).__name__}: centroids learn from regularization_loss() alone, and the last step "
-                "was without: loss = loss + layer.regularization_loss(), before the loss is scaled",
+                f"{type(self).__name__}: only regularization_loss() trains the centroids, and the last step did "
+                "not use it. Write loss = loss + layer.regularization_loss() before the loss is scaled",
                 stacklevel=3,
             )
 

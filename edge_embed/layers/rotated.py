@@ -35,7 +35,7 @@ class RotatedEmbedding(nn.Module):
         _check_rotation(rotation, embedding.embedding_dim)
         if isinstance(embedding, Bag) and embedding.mode == "max":
             raise BadInputError(
-                "embedding: got a bag of mode 'max', which a rotation changes: expected 'sum' or 'mean'"
+                "embedding: got a bag of mode 'max', which a rotation changes; expected 'sum' or 'mean'"
             )
         self.embedding = embedding
         self.register_buffer("rotation", rotation)

@@ -84,11 +84,11 @@ def _checked_shares(chances: Tensor, sampled: Tensor, num_embeddings: int) -> Te
     shares = _shares(chances)
     if len(shares) != num_embeddings or sampled.ndim != 1 or not len(sampled):
         got = f"got {len(shares)} chances and sampled ids {list(sampled.shape)}"
-        raise BadInputError(f"{got}, expected {num_embeddings}, one for each row, and ids [k]")
+        raise BadInputError(f"{got}, expected {num_embeddings} chances, one for each row, and ids [k]")
     check_id_range(sampled, num_embeddings)
     log_shares: Tensor = (len(sampled) * shares.to(sampled.device)[sampled]).log()
     if log_shares.isinf().any():
-        raise BadInputError("got a sampled id whose chance is 0: give the chances that the ids were drawn with")
+        raise BadInputError("chances: got 0 for a sampled id; give the chances with which the ids were drawn")
     return log_shares
 
 

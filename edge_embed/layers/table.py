@@ -59,8 +59,8 @@ class CompressedEmbedding(nn.Module, ABC):
         """Raise an error that names the replacements of ``weight``, which code of a model may ask for."""
         if name == "weight":
             raise AttributeError(
-                f"{type(self).__name__} has no dense weight: look rows up, multiply with all of them by "
-                "edge_embed.TiedOutput(layer), or save the dense model and compress the file, where such uses are found"
+                f"{type(self).__name__} has no dense weight: look rows up, compute logits with "
+                "edge_embed.TiedOutput(layer), or save the dense model and compress the file, which finds such uses"
             )
         return super().__getattr__(name)
 

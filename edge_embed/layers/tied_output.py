@@ -45,7 +45,7 @@ class TiedOutput(nn.Module):
         super().__init__()
         if not isinstance(embedding, CompressedEmbedding):
             expected = "expected a compressed embedding layer, such as edge_embed.DPQEmbedding"
-            raise BadInputError(f"got a {type(embedding).__name__}, {expected}")
+            raise BadInputError(f"embedding: got a {type(embedding).__name__}, {expected}")
         self.embedding = embedding
         if bias is None or bias is False:
             self.register_parameter("bias", None)

@@ -99,7 +99,7 @@ class TTEmbedding(CompressedEmbedding):
         if rank is None and ratio is not None:
             rank = self._rank_with(ratio)
         elif rank is None or ratio is not None:
-            raise BadInputError(f"give either rank or ratio, got rank {rank!r:.80} and ratio {ratio!r:.80}")
+            raise BadInputError(f"got rank {rank!r:.80} and ratio {ratio!r:.80}, expected one of them")
         self.ranks = self._checked_ranks(rank)
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.cores = nn.ParameterList(nn.Parameter(torch.empty(shape, **options)) for shape in self._shapes(self.ranks))
@@ -121,9 +121,8 @@ class TTEmbedding(CompressedEmbedding):
     def _check_columns(self) -> None:
         width = math.prod(self.col_shape)
         if width != self.embedding_dim:
-            raise BadInputError(
-                f"col_shape {list(self.col_shape)} makes {width} columns, got embedding_dim {self.embedding_dim}"
-            )
+            got = f"got {list(self.col_shape)} with product {width}"
+            raise BadInputError(f"col_shape: {got}, expected embedding_dim, {self.embedding_dim}")
 
     def _checked_ranks(self, rank: int | Sequence[int]) -> tuple[int, ...]:
         """Return R_0 ... R_N after a check that a table of these ranks can be packed."""
@@ -146,7 +145,7 @@ class TTEmbedding(CompressedEmbedding):
     def _rank_for(ranks: Sequence[int]) -> Sequence[int]:
         """Return the argument ``rank`` for R_0 ... R_N."""
         if ranks[0] != 1:
-            raise BadInputError(f"R_0 = {ranks[0]}, expected 1: a tensor ring is taken by TREmbedding")
+            raise BadInputError(f"R_0: got {ranks[0]}, expected 1; use TREmbedding for a tensor ring")
         return ranks[1:-1]
 
     def _rank_with(self, ratio: float) -> int:
@@ -156,9 +155,9 @@ class TTEmbedding(CompressedEmbedding):
         found = bisect_right(_RANKS, -ratio, key=lambda rank: -self._ratio(self._ranks(rank)))
         if not found:
             most = self._ratio(self._ranks(1))
-            reached = f"with these shapes the largest is {most:.1f}, of rank 1"
-            remedy = "more cores reach more" if self.row_order is None else "row_order alone takes a number a row"
-            raise BadInputError(f"no rank reaches ratio {ratio:g}: {reached}; {remedy}")
+            reached = f"expected at most {most:.1f}, that of rank 1 with these shapes"
+            remedy = "use more cores" if self.row_order is None else "row_order alone stores a number per row"
+            raise BadInputError(f"ratio: got {ratio:g}, {reached}; {remedy}")
         return found
 
     def _ratio(self, ranks: Sequence[int]) -> float:
@@ -222,8 +221,8 @@ class TTEmbedding(CompressedEmbedding):
         if len(types) != 1:
             raise BadInputError(f"cores: got {', '.join(sorted(map(str, types)))}, expected one type")
         if cls._is_ring and core_orders.has_flat_cores(order):
-            got = f"order: got {order!r} for a ring, whose ranks such cores do not tell"
-            raise BadInputError(f"{got}: {order} has trains alone, which TTEmbedding.from_cores takes")
+            got = f"order: got {order!r} for a tensor ring"
+            raise BadInputError(f"{got}, but its cores are always a tensor train; use TTEmbedding.from_cores")
         cores = core_orders.own_cores(cores, order, col_shape)
         layer = cls._for_shapes([core.shape for core in cores], num_embeddings, padding_idx, *types)
         copies = (core.detach().clone(memory_format=torch.contiguous_format) for core in cores)
@@ -277,7 +276,7 @@ class TTEmbedding(CompressedEmbedding):
         layer = cls(num_embeddings, width, rank, rows, columns, padding_idx=padding_idx, device="meta", dtype=dtype)
         if befores != ranks[:-1] or layer.ranks != ranks:
             shown = " ".join("x".join(map(str, shape)) for shape in shapes)
-            raise BadInputError(f"cores: got shapes {shown}, expected the R of each to be the R' of the one before")
+            raise BadInputError(f"cores: got shapes {shown}, expected R of each core to equal R' of the core before")
         return layer
 
     @property

@@ -66,7 +66,7 @@ class Yogi(Optimizer):
         super().add_param_group(param_group)
         if any(parameter.is_complex() for parameter in param_group["params"]):
             self.param_groups.pop()
-            raise BadInputError("Yogi takes real parameters, got a complex one: give torch.view_as_real of it")
+            raise BadInputError("Yogi requires real parameters, got a complex one: give torch.view_as_real(parameter)")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -127,8 +127,8 @@ def _dense(parameter: Tensor) -> Tensor:
     assert gradient is not None  # chosen by the caller
     if gradient.layout != torch.strided:
         got = f"got a sparse gradient of a parameter {list(parameter.shape)}"
-        remedy = "give nn.Embedding sparse=False, and full_softmax_loss plain SGD"
-        raise BadInputError(f"Yogi takes dense gradients, {got}: {remedy}")
+        remedy = "use nn.Embedding with sparse=False, and plain SGD with full_softmax_loss"
+        raise BadInputError(f"Yogi requires dense gradients, {got}: {remedy}")
     return gradient
 
 

@@ -73,7 +73,7 @@ class Constants:
                 self._values[node] = self._run(node)
             except Exception as error:  # operators raise anything
                 names = ", ".join(sorted(self._sources[node]))
-                raise BadInputError(f"what the model computes from {names} alone fails: {one_line(error)}") from error
+                raise BadInputError(f"the computation from {names} alone fails: {one_line(error)}") from error
         return self._values[node]
 
     def example(self, node: fx.Node) -> Tensor | None:

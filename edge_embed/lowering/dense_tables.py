@@ -114,15 +114,15 @@ class UsedTables:
         weights = {str(node.target): self.program.module.weight(str(node.target)) for node in self._weights()}
         names = sorted(weights, key=lambda name: -weights[name].nbytes)[:_LARGEST]
         if not names:
-            return "there are no weights"
+            return "the model has no weights"
         shown = (
             f"{self.spelled(name)} ({', '.join(dict.fromkeys(map(spelled, self._takers(name)))) or 'unused'})"
             for name in names
         )
         return (
-            f"there is no dense one that rows are looked up of. The largest weights, and what takes them: "
-            f"{'; '.join(shown)}. Rows are looked up by {_LOOKUPS}, of a weight or of what is computed from weights "
-            "alone: look rows up in one of these ways, or give the name of a linear layer to compress that "
+            f"no dense table has lookups. The largest weights and their uses: "
+            f"{'; '.join(shown)}. A lookup is {_LOOKUPS}, of a weight or of a constant computed from "
+            "weights. Look rows up in one of these ways, or give the name of a linear layer to compress it "
             "(--module NAME)"
         )
 
@@ -254,8 +254,8 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
     if table.weight.numel() > _MOST_NUMBERS * numbers:
         shown = " and ".join(map(used.spelled, sorted(table.sources)))
         return (
-            f"it is computed from {shown}, and has {table.weight.numel():,} numbers where these have {numbers:,}: "
-            "look rows up of these first, and compute with the rows"
+            f"it is computed from {shown}, and has {table.weight.numel():,} numbers, while these have {numbers:,}: "
+            "look up rows of these first, and compute with the rows"
         )
     if others := used.others(table):
         takers = list(dict.fromkeys(map(spelled, others)))
@@ -263,9 +263,10 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
         output_layers = used.output_layers_among(others)
         options = " ".join(f"--module {name}" for name in (table.name, *output_layers))
         names = f", or give all names ({options})" if output_layers else ""
+        verb = "uses" if len(takers) == 1 else "use"
         return (
-            f"{' and '.join(takers)} {'takes' if len(takers) == 1 else 'take'} it too, so that it would stay beside a "
-            f"packed table ({kept}): compute that from rows that are looked up, or give it a weight of its own{names}"
+            f"{' and '.join(takers)} {verb} it too, so it would stay beside the packed table ({kept}): "
+            f"compute this from looked-up rows, or give it a separate weight{names}"
         )
     return ""
 

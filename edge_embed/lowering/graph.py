@@ -165,7 +165,7 @@ class _Lowering:
 
     def _leave(self, table: UsedTable) -> None:
         small = too_small(table.name, table.weight, self._source.numbers)
-        remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another of ours"
+        remedy = "compress it (`edge-embed compress`), or train it as DPQEmbedding or another layer of edge-embed"
         reason = f"a dense table: {small or remedy}"
         self._count(TableRecord(table.name, "dense", *table.size, False, reason))
 

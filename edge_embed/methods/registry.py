@@ -26,7 +26,7 @@ STAGES: Mapping[str, str] = {
     "fitting": "way to fit dense tables",
     "bench": "random tables for the benchmark",
     "kernels": "kernels in the C interface",
-    "compress_bench": "others to compress beside",
+    "compress_bench": "peers of its compression",
 }
 
 # Maximum size of the stripped operator library: with core methods only, and with any others.
@@ -64,7 +64,7 @@ def register(method: Method) -> None:
         BadInputError: its name is taken, or a stage is unknown.
     """
     if method.name in _METHODS:
-        raise BadInputError(f"method: got a second {method.name!r}, expected another name than {', '.join(_METHODS)}")
+        raise BadInputError(f"method: got a second {method.name!r}, expected a name other than {', '.join(_METHODS)}")
     if unknown := [stage for stage in method.parts if stage not in STAGES]:
         raise BadInputError(f"method {method.name}: got a part for {unknown[0]!r}, expected stages {', '.join(STAGES)}")
     _METHODS[method.name] = method
@@ -81,7 +81,7 @@ def words_of(name: str) -> Words:
     """Return the words of reports about tables of a method."""
     words = _METHODS[name].words
     if words is None:
-        raise BadInputError(f"method {name}: got a way to fit tables, expected one with a packed form of its own")
+        raise BadInputError(f"method {name}: got a method without its own packed form, expected one with it")
     return words
 
 
@@ -108,7 +108,7 @@ class Parts(Mapping[str, Part], Generic[Part]):
             if name not in _METHODS:
                 raise KeyError(name)
             what = STAGES[self._stage]
-            raise BadInputError(f"method {name}: it has no {what}; those that have one: {', '.join(self) or 'none'}")
+            raise BadInputError(f"method {name}: it has no {what}; methods with one: {', '.join(self) or 'none'}")
         module, _, attribute = _METHODS[name].parts[self._stage].partition(":")
         part: Part = getattr(import_module(module), attribute)
         return part

@@ -121,7 +121,7 @@ def _check_ranges(ids: Tensor, begins: Tensor, counts: Tensor, total: int) -> No
     if wrong.any():
         at = int(wrong.nonzero()[0])
         first, last = int(begins[at]), int(begins[at] + counts[at])
-        expected = f"expected a rising range within 0 to {total}, the number of weights"
+        expected = f"expected an increasing range within 0 to {total}, the number of weights"
         raise BadInputError(f"row_offsets: row {int(ids[at])}: got {first} to {last}, {expected}")
 
 
@@ -156,7 +156,7 @@ def pack(
     """
     packed = sparse_form(transform, anchors, padding_idx, weight_type, on_block)
     if not len(packed.weights):
-        _LOG.warning("no weight of the transform is above 0, so that every row is zero: was the penalty too high?")
+        _LOG.warning("no weight of the transform is above 0, so every row is zero: train with a lower penalty")
     return packed
 
 

@@ -76,7 +76,9 @@ def linear_form(transform: Tensor, anchors: Tensor, set_sizes: Sequence[int], mi
     check_mixing(mixing)
     if sum(set_sizes) != anchors.shape[0] or anchors.shape[0] != transform.shape[1] or min(set_sizes, default=0) < 1:
         got = f"sets of {list(set_sizes)} anchors, a transform {list(transform.shape)}, anchors {list(anchors.shape)}"
-        raise BadInputError(f"got {got}, expected sets of at least 1 that make up all columns, and all anchors")
+        raise BadInputError(
+            f"got {got}, expected sets of at least 1 anchor, whose sizes add up to all columns and to all anchors"
+        )
     weights = mixed(transform, set_sizes, mixing)
     if mixing != "softmax":
         return weights, anchors

@@ -23,7 +23,7 @@ def check_offsets(offsets: Tensor, count: int) -> None:
     if torch.compiler.is_compiling() or offsets.device.type != "cpu":
         return
     if offsets.numel() == 0:
-        raise BadInputError("offsets are empty, expected the end of the last bag at least (include_last_offset)")
+        raise BadInputError("offsets: got none, expected at least the end of the last bag (include_last_offset)")
     if int(offsets[0]) != 0 or int(offsets[-1]) != count:
         got = f"got {int(offsets[0])} and {int(offsets[-1])}"
         raise BadInputError(f"bags must begin at 0 and end at {count}, the number of ids: {got}")
@@ -31,7 +31,7 @@ def check_offsets(offsets: Tensor, count: int) -> None:
     if len(falling):
         at = int(falling[0])
         got = f"got {int(offsets[at])}, then {int(offsets[at + 1])}"
-        raise BadInputError(f"offsets must not fall: {got} (bag {at})")
+        raise BadInputError(f"offsets must not decrease: {got} (bag {at})")
 
 
 def reduce_bags(

@@ -177,7 +177,7 @@ def pack(
     small = {"value": value, "key": key, "running_mean": mean, "running_var": variance}
     for name, tensor in small.items():
         if tensor is not None and not tensor.isfinite().all():
-            raise BadInputError(f"{name} holds NaN or infinity: train the table again")
+            raise BadInputError(f"{name} contains NaN or infinity: train the table again")
     (n, _), (_, num_codes, width) = query.shape, key.shape
     num_groups = query.shape[1] // width
     bits = bit_packing.bits_for(num_codes)
@@ -190,7 +190,7 @@ def pack(
         block = query[begin : begin + step]  # [step, D w]
         if not block.isfinite().all():
             row = begin + int((~block.isfinite()).any(-1).nonzero()[0])
-            raise BadInputError(f"query row {row} holds NaN or infinity: train the table again")
+            raise BadInputError(f"query row {row} contains NaN or infinity: train the table again")
         # numpy's argmax is vectorised; torch's was measured 7 times slower at K = 256
         code = distances(block, weights, known).cpu().numpy().argmax(-1).T  # [step, D]
         packed[begin : begin + len(code)] = bit_packing.pack(code, bits)

@@ -276,7 +276,7 @@ def _run(of: Distances, name: str, arguments: Callable[..., tuple[Any, ...]], *s
         return status
 
     if any([run(0)] if count == 1 else _side_by_side(run, count)):
-        raise MemoryError(f"no memory for distances of {of.num_queries} queries")
+        raise MemoryError(f"not enough memory for the distances of {of.num_queries} queries")
 
 
 def _side_by_side(run: Callable[[int], int], count: int) -> list[int]:

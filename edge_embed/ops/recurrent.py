@@ -71,7 +71,7 @@ def _record(name: str, x: Tensor, hx: Any, params: Any, *options: Any) -> Any:
         raise BadInputError(_PACKED_SEQUENCES)
     if name == "lstm" and hx[0].shape[-1] != hx[1].shape[-1]:
         raise BadInputError(
-            f"an LSTM with proj_size={hx[0].shape[-1]} cannot be exported, ONNX has no such operator: "
+            f"an LSTM with proj_size={hx[0].shape[-1]} cannot be exported, as ONNX has no such operator: "
             "use proj_size=0 and a Linear layer after the LSTM"
         )
     return OPERATORS[name](x, hx, params, *options)

@@ -20,8 +20,8 @@ def stored_array(weight: Tensor) -> "np.ndarray[Any, np.dtype[Any]]":
         BadInputError: if it has another dtype.
     """
     if weight.dtype not in STORED_TYPES.values():
-        expected = f"packed tables hold {' or '.join(STORED_TYPES)}"
-        raise BadInputError(f"weights are {weight.dtype}; {expected}: call .float() on the layer first")
+        expected = f"expected {' or '.join(STORED_TYPES)}"
+        raise BadInputError(f"weights are {weight.dtype}, {expected}; call .float() on the layer first")
     return weight.detach().cpu().contiguous().numpy()
 
 
@@ -36,5 +36,5 @@ def rounded(weight: Tensor, stored_type: StoredType) -> Tensor:
     stored = weight.detach().to(STORED_TYPES[stored_type])
     if not stored.isfinite().all():
         largest = torch.finfo(stored.dtype).max
-        raise BadInputError(f"a weight is not finite in {stored_type}, which ends at {largest}: keep float32")
+        raise BadInputError(f"a weight is not finite in {stored_type} (largest number {largest}): use float32")
     return stored

@@ -49,7 +49,7 @@ def _check_offsets(offsets: NDArray[np.int32], num_nonzeros: int) -> None:
         if back.size:
             row = start + int(back[0])
             got = f"got offsets {offsets[row]} to {offsets[row + 1]}"
-            raise BadInputError(f"row_offsets: row {row}: {got}, expected no step back")
+            raise BadInputError(f"row_offsets: row {row}: {got}, expected offsets that do not decrease")
     if offsets[-1] != num_nonzeros:
         row, expected = len(offsets) - 2, f"expected {num_nonzeros}, the number of weights"
         raise BadInputError(f"row_offsets: row {row} (the last): got {offsets[-1]} as its end, {expected}")

@@ -105,7 +105,7 @@ def _refusal(row: int, anchor: int, got: float, weight_type: str) -> str:
         return f"{text}; did the training diverge?"
     if got < 0:
         return f"{text}; clamp it: transform.clamp_(min=0)"
-    return f"{text} and fits the type; use another weight_type than {weight_type}, or smaller weights"
+    return f"{text} and fits the type; use a weight_type other than {weight_type}, or smaller weights"
 
 
 def _scale(largest: float) -> np.float32:

@@ -93,7 +93,7 @@ def checked_offsets(offsets: ArrayLike, num_ids: int) -> NDArray[np.int64]:
     if back.size:
         first = int(back[0])
         got = f"got {array[first + 1]} after {array[first]} at position {first + 1}"
-        raise BadInputError(f"offsets: {got}, expected none to step back")
+        raise BadInputError(f"offsets: {got}, expected offsets that do not decrease")
     return array.astype(np.int64, copy=False)
 
 
@@ -101,7 +101,9 @@ def _checked_weights(sample_weights: ArrayLike | None, num_ids: int, mode: str) 
     if sample_weights is None:
         return np.ones(num_ids)
     if mode != "sum":
-        raise BadInputError(f"sample_weights: got some for mode {mode!r}, expected none: only a sum is weighted")
+        raise BadInputError(
+            f"sample_weights: got weights for mode {mode!r}, expected none: only mode sum supports weights"
+        )
     array: NDArray[Any] = np.asarray(sample_weights)
     if not np.issubdtype(array.dtype, np.floating) or array.shape != (num_ids,):
         expected = f"expected floats [{num_ids}], one for each id"

@@ -121,7 +121,7 @@ def _checked_manifest(file: Any, file_size: int) -> Manifest:
         stored = file.get_slice(name)
         dtype, shape = stored.get_dtype(), stored.get_shape()
         if (dtype, shape) != (_DTYPE_CODES[spec.dtype], list(spec.shape)):
-            expected = f"{_DTYPE_CODES[spec.dtype]} {list(spec.shape)} as the manifest has it"
+            expected = f"{_DTYPE_CODES[spec.dtype]} {list(spec.shape)} as in the manifest"
             raise BadInputError(f"tensor {name!r}: got {dtype} {shape}, expected {expected}")
     return manifest
 

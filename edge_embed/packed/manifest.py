@@ -111,7 +111,7 @@ def _parse_entry(name: str, content: Any) -> TableEntry:
         content = _exact_keys(content, _TABLE_KEYS, "entry")
         for key, only in _RESERVED.items():
             if content[key] != only:
-                expected = f"expected {only!r}: reserved in format v1, not built yet"
+                expected = f"expected {only!r}; other values are reserved and not supported yet"
                 raise BadInputError(f"{key}: got {content[key]!r:.80}, {expected}")
         method = content["method"]
         if not isinstance(method, str) or method not in METHODS:
@@ -149,7 +149,7 @@ def _parse_json(text: str) -> Any:
         value = json.loads(text)
         is_canonical = _canonical(value) == text
     except (ValueError, RecursionError) as error:  # bad JSON, a number of 5,000 digits, or brackets 1,000 deep
-        raise BadInputError(f"manifest is no valid JSON: {error}") from error
+        raise BadInputError(f"manifest is not valid JSON: {error}") from error
     if not is_canonical:
         raise BadInputError("manifest is not canonical JSON (sorted keys, no spaces, ASCII)")
     return value

@@ -179,7 +179,7 @@ class PackedTable(ABC):
             BadInputError: Their sizes differ.
         """
         if declared != self.shape:
-            raise BadInputError(f"attributes: got {declared}, expected {self.shape} as the tensors have it")
+            raise BadInputError(f"attributes: got {declared}, expected {self.shape} as in the tensors")
 
 
 def settings_of(packed: PackedTable) -> dict[str, Any]:

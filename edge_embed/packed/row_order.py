@@ -25,7 +25,7 @@ def check_ordered_rows(num_embeddings: int) -> None:
     """
     if num_embeddings > MAX_ORDERED_ROWS:
         raise BadInputError(
-            f"row_order: got {num_embeddings} rows, expected at most {MAX_ORDERED_ROWS}: leave it out and renumber ids"
+            f"row_order: got {num_embeddings} rows, expected at most {MAX_ORDERED_ROWS}; leave it out and renumber ids"
         )
 
 

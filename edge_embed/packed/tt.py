@@ -89,7 +89,7 @@ class PackedTT(PackedTable):
         shape = TTShape(attributes["num_embeddings"], row_shape, col_shape, ranks, value_type, bool(ordered))
         for name, got in (("num_embeddings", num_embeddings), ("embedding_dim", embedding_dim)):
             if type(got) is not int or got != getattr(shape, name):
-                raise BadInputError(f"{name}: got {got!r:.80}, expected {getattr(shape, name)} by the attributes")
+                raise BadInputError(f"{name}: got {got!r:.80}, expected {getattr(shape, name)} as in the attributes")
         return shape
 
     @classmethod

@@ -56,7 +56,7 @@ def get_extensions_path() -> Path:
         module = import_module("onnxruntime_extensions")
     except ImportError as error:
         raise EdgeEmbedError(
-            "got a model with a tokenizer, whose operators are those of the package onnxruntime-extensions, which is "
-            'not installed: pip install "edge-embed[tokenizer]"'
+            "got a model with a tokenizer, which requires the package onnxruntime-extensions: "
+            'pip install "edge-embed[tokenizer]"'
         ) from error
     return Path(module.get_library_path())

@@ -114,7 +114,7 @@ def _distribution() -> metadata.Distribution:
 def _missing(path: Path, *, from_environment: bool) -> EdgeEmbedError:
     if from_environment:
         return BadInputError(
-            f"{ENVIRONMENT_NAME} names {path}, which is no file: set it to the operator library, or unset it"
+            f"{ENVIRONMENT_NAME} names {path}, which is not a file: set it to the operator library, or unset it"
         )
     return EdgeEmbedError(
         f"expected the operator library at {path}, found none: install the package again "

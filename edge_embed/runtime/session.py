@@ -52,6 +52,6 @@ def _check_kind(path: Path) -> None:
         start = file.read(8)
     expected = "expected an .onnx file"
     if start.startswith(b"PK"):
-        raise BadInputError(f"{path}: got a saved model or another archive, {expected}: edge-embed export writes one")
+        raise BadInputError(f"{path}: got a saved model or another archive, {expected}; edge-embed export writes one")
     if start[4:] == b"TFL3":
-        raise BadInputError(f"{path}: got a TFLite file, {expected}: LiteRT runs this one")
+        raise BadInputError(f"{path}: got a TFLite file, {expected}; use LiteRT for this file")

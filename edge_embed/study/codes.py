@@ -139,7 +139,7 @@ def shared_codes(table: PackedDPQ | Layer[PackedDPQ], ids: ArrayLike) -> NDArray
 def _dpq(table: object) -> PackedDPQ:
     packed = _packed(table)
     if not isinstance(packed, PackedDPQ):
-        raise BadInputError(f"got a table of {packed.method}, which has no codes: expected one of dpq")
+        raise BadInputError(f"got a table of {packed.method}, which has no codes, expected a table of dpq")
     return packed
 
 

@@ -61,7 +61,7 @@ def draw_changes(changes: Mapping[str, Sequence[float]], path: StrPath, *, every
     panel = figure.subplots()
     for label, parts in changes.items():
         panel.plot(every * np.arange(1, len(parts) + 1), parts, marker=".", label=label)
-    panel.set(xlabel="step", ylabel="part of the codes that changed", ylim=(0, 1))
+    panel.set(xlabel="step", ylabel="fraction of changed codes", ylim=(0, 1))
     panel.legend(fontsize="small")
     _write(figure, path, force)
 

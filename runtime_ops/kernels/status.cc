@@ -12,9 +12,9 @@ const char* StatusMessage(int status) {
     case EE_OK:
       return "no error";
     case EE_NULL_POINTER:
-      return "a pointer is null although there is something to read or write there";
+      return "a pointer is null, but the call reads or writes there";
     case EE_BAD_SHAPE:
-      return "every size of a table must be at least 1, the number of ids at least 0";
+      return "every size of a table must be at least 1, and the number of ids at least 0";
     case EE_BAD_NUM_CODES:
       return "num_codes must lie between " EE_TEXT(EE_MIN_CODES) " and " EE_TEXT(EE_MAX_CODES);
     case EE_BAD_BITS:
@@ -28,11 +28,11 @@ const char* StatusMessage(int status) {
     case EE_SHORT_VALUES:
       return "the value buffer is shorter than its groups * num_codes * group_width values";
     case EE_SHORT_OUTPUT:
-      return "the output buffer is shorter than what is to be written there";
+      return "the output buffer is shorter than the output";
     case EE_ID_OUT_OF_RANGE:
       return "an id is negative or not below num_embeddings";
     case EE_BAD_TYPE:
-      return "an element type is not one of those that its tensor may have";
+      return "an element type is not supported for its tensor";
     case EE_SHORT_SCRATCH:
       return "the scratch buffer is shorter than the table's scratch size";
     case EE_SHORT_ROW_OFFSETS:
@@ -44,37 +44,36 @@ const char* StatusMessage(int status) {
     case EE_SHORT_ANCHORS:
       return "the buffer of anchors is shorter than num_anchors * embedding_dim numbers";
     case EE_BAD_ROW_OFFSETS:
-      return "the row_offsets around a row are negative, decrease, or lie beyond the number of weights";
+      return "the row_offsets of a row are negative, decrease, or exceed the number of weights";
     case EE_LONG_ROW:
-      return "a row has more weights than there are anchors";
+      return "a row has more weights than the table has anchors";
     case EE_BAD_ANCHOR_ID:
       return "an anchor id of a row is not below num_anchors";
     case EE_BAD_NUM_CORES:
       return "a table must have from " EE_TEXT(EE_MIN_CORES) " to " EE_TEXT(EE_MAX_CORES) " cores";
     case EE_BAD_RANKS:
-      return "the last size of a core must be the second of the next one, that of the last core the second "
-             "of "
-             "the first";
+      return "the last size of a core must be the second size of the next one; the first core follows the "
+             "last";
     case EE_SHORT_CORE:
       return "the buffer of a core is shorter than the product of its sizes";
     case EE_FEW_CORE_ROWS:
       return "the first sizes of the cores multiply to fewer than num_embeddings rows";
     case EE_BAD_MODE:
-      return "mode must be 0 (sum), 1 (mean) or 2 (max), and sample weights need mode 0";
+      return "mode must be 0 (sum), 1 (mean) or 2 (max), and sample weights require mode 0";
     case EE_BAD_OFFSETS:
-      return "offsets must begin with 0, never decrease, and end with the number of ids";
+      return "offsets must start with 0, not decrease, and end with the number of ids";
     case EE_SHORT_VALUE_SCALES:
       return "the buffer of value_scales is shorter than one float32 for each group of int8 values";
     case EE_SHORT_BLOCKS:
       return "the buffer of blocks is shorter than the table's blocks";
     case EE_BAD_K:
-      return "k must lie between 1 and " EE_TEXT(EE_MAX_K) " and not above the rows, of "
-             "which there may be 4294967294";
+      return "k must lie between 1 and " EE_TEXT(EE_MAX_K) " and not exceed the number of rows, which is "
+             "at most 4294967294";
     case EE_BAD_VERSION:
-      return "the struct of the table is that of another header: its version must be EE_TABLE_VERSION, and "
-             "header and library of one release";
+      return "the struct of the table is from another header: its version must be EE_TABLE_VERSION, and "
+             "header and library must be of one release";
     case EE_BAD_METHOD:
-      return "method is none that this library has: ee_method_name tells which were built in";
+      return "this library does not contain the method: ee_method_name lists its methods";
     case EE_BAD_USE:
       return "use must be EE_GATHER, EE_BAG, EE_LOGITS or EE_TOPK";
     default:

@@ -67,7 +67,7 @@ OrtStatus* ReadBagInputs(const Node& node, const BagAttributes& attributes, cons
   if (offsets.rank != 1 || offsets.count < 1) {
     Message message = Begin(node);
     message << "got offsets of shape " << offsets
-            << ", expected [bags + 1], the first 0 and the last the number of ids: correct the offsets";
+            << ", expected [bags + 1], from 0 to the number of ids: correct the offsets";
     return Fail(node, message);
   }
   inputs->ids = {ids.data, ids.type, ids.count};

@@ -25,7 +25,8 @@ class Buffer {
       if (memory_ != nullptr) return nullptr;
     }
     Message message = Begin(node);
-    message << "got no memory for intermediate results: use a smaller batch, or a table with smaller rows";
+    message
+        << "not enough memory for intermediate results: use a smaller batch, or a table with smaller rows";
     return Fail(node, message);
   }
 

@@ -86,7 +86,7 @@ OrtStatus* CheckScales(const Node& node, const Tensor* tensors, size_t num_tenso
   if (needed) {
     message << ", expected [" << values.dims[0] << "] with int8 values" << kDamaged;
   } else {
-    message << ", expected none, as the values are no int8" << kDamaged;
+    message << ", expected none, as the values are not int8" << kDamaged;
   }
   return Fail(node, message);
 }

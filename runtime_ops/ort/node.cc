@@ -39,7 +39,7 @@ Message& operator<<(Message& message, TypeSet types) {
 
 OrtStatus* FailMissing(const Node& node, const char* name) {
   Message message = Begin(node);
-  message << "input " << name << " is missing; the node needs it: export the model again";
+  message << "input " << name << " is missing, and the node requires it: export the model again";
   return Fail(node, message);
 }
 
@@ -140,7 +140,8 @@ OrtStatus* ReadInt(const Node& node, const OrtKernelInfo* info, const char* attr
   if (status == nullptr) return nullptr;
   node.api->ReleaseStatus(status);
   Message message = Begin(node);
-  message << "got no integer attribute " << attribute << ", which every node needs: export the model again";
+  message << "got no integer attribute " << attribute
+          << ", which every node requires: export the model again";
   return Fail(node, message);
 }
 

@@ -13,7 +13,7 @@ OrtStatus* CheckVariant(const Node& node) {
   if (refused == nullptr) return nullptr;
   Message message = Begin(node);
   message << "EDGE_EMBED_FORCE_ISA is " << refused
-          << ", expected one that this library has and the processor runs:";
+          << ", expected one that the library contains and the processor supports:";
   for (size_t i = 0; i < kNumVariants; ++i) {
     if (kVariants[i]->runs_here()) message << " " << kVariants[i]->name;
   }

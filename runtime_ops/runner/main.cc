@@ -85,7 +85,7 @@ void Run(const Options& options) {
     cases.push_back(
         std::make_unique<Case>(runtime, ReadTensors(CasePath(options.folder, number, ".in")), names));
   }
-  if (cases.empty()) throw std::runtime_error(options.folder + ": has no 0.in");
+  if (cases.empty()) throw std::runtime_error(options.folder + ": contains no 0.in");
   const Times first = Measure([&] { cases[0]->Run(session->get()); });
   const int64_t resident = MemoryBytes("VmRSS");
   std::string calls;

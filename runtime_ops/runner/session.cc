@@ -62,8 +62,8 @@ size_t ElementSize(uint32_t type) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE:
       return 8;
     default:
-      throw std::runtime_error("a tensor has element type " + std::to_string(type) +
-                               ", which this program does not know");
+      throw std::runtime_error("got a tensor of element type " + std::to_string(type) +
+                               ", which this program does not support");
   }
 }
 

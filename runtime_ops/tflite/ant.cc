@@ -13,13 +13,12 @@ void MakeRowOffsets(Fields* fields, int64_t width, Memory* memory, ee_ant_table*
   int64_t last;
   if (rows < 1 || width < 1 || __builtin_mul_overflow(rows, width, &last) || last > INT32_MAX ||
       static_cast<uint64_t>(last) > ant->anchor_ids_bytes) {
-    return fields->Fail("row_width",
-                        "more weights than the file holds or int32 row offsets can count, or none",
-                        "at least 1 in each row, and fewer than 2^31 in all");
+    return fields->Fail("row_width", "more weights than the file or int32 row offsets can hold, or none",
+                        "at least 1 in each row, and fewer than 2^31 in total");
   }
   const size_t bytes = (static_cast<size_t>(rows) + 1) * sizeof(int32_t);
   if (!memory->Reserve(bytes))
-    return fields->Fail("row_width", "no memory for row offsets", "4 bytes for each row");
+    return fields->Fail("row_width", "not enough memory for row offsets", "4 bytes for each row");
   auto* offsets = static_cast<int32_t*>(memory->data);
   for (int64_t i = 0; i <= rows; ++i) offsets[i] = static_cast<int32_t>(i * width);
   ant->row_offsets = offsets;

@@ -14,8 +14,8 @@ void Read(Fields* fields, Use* use) {
   use->inputs[kSampleWeights] = fields->TensorIndexOr("sample_weights", Only(EE_FLOAT32));
   const int64_t mode = fields->Integer("mode");
   if (mode < 0 || mode > 2 || (mode != 0 && use->inputs[kSampleWeights] != kNoTensor)) {
-    fields->Fail("mode", "another one, or sample_weights with it",
-                 "0, 1 or 2, and sample_weights with 0 alone");
+    fields->Fail("mode", "an unknown mode, or sample_weights with it",
+                 "0, 1 or 2, and sample_weights only with 0");
   }
   use->mode = static_cast<int32_t>(mode);
   ReserveScratch(fields, EE_BAG, use);
@@ -24,8 +24,8 @@ void Read(Fields* fields, Use* use) {
 Status FailShape(Context* context) {
   context->ReportError(
       context,
-      "edge_embed: got ids, offsets and sample_weights whose shapes do not fit, expected ids "
-      "[N] with offsets [bags + 1] or ids [bags, L] without, and a sample weight for each id: "
+      "edge_embed: got shapes of ids, offsets and sample_weights that do not match, expected ids "
+      "[N] with offsets [bags + 1] or ids [bags, L] without, and one sample weight for each id: "
       "correct the inputs");
   return kError;
 }

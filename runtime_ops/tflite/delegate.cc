@@ -59,7 +59,7 @@ Status Prepare(Context* context, Delegate* delegate) {
   if (!TakeHeader(&manifest)) {
     context->ReportError(
         context,
-        "edge_embed: got a manifest of another version than 1, expected that of this library (%s): "
+        "edge_embed: got a manifest of a version other than 1, expected that of this library (%s): "
         "export the model again with this version, or run it without the delegate",
         ee_version());
     return kError;

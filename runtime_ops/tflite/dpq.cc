@@ -31,7 +31,7 @@ void ReadMethod(Fields* fields, Memory*, ee_dpq_table* dpq, Table* table) {
   dpq->padding_idx = fields->IntegerOr("padding_idx", kNoPadding);
   const int64_t factors[] = {dpq->num_groups, dpq->group_width};
   if (!Product(factors, 2, &table->columns))
-    fields->Fail("num_groups * group_width", "sizes that overflow", "numbers of a row");
+    fields->Fail("num_groups * group_width", "a product that overflows", "the numbers of a row");
 }
 
 }  // namespace edge_embed::tflite

@@ -78,7 +78,7 @@ size_t Fields::Integers(const char* key, size_t most, int64_t* integers) {
   Text value;
   size_t count = 0;
   if (FindField(line_, key, &value) && ReadIntegers(value, most, integers, &count)) return count;
-  Fail(key, "no list of integers, or one that is too long", "integers with commas between them");
+  Fail(key, "no list of integers, or one that is too long", "integers separated by commas");
   return 0;
 }
 
@@ -97,7 +97,7 @@ int Fields::TensorIndex(const char* key, TypeSet types) {
   Text name;
   const int index = FindField(line_, key, &name) ? FindTensor(*context_, name) : kNoTensor;
   if (index == kNoTensor) {
-    Fail(key, "no tensor of that name in the model, or several", "exactly one");
+    Fail(key, "no tensor of this name in the model, or several", "exactly one");
     return kNoTensor;
   }
   ee_type type;
@@ -117,7 +117,7 @@ Constant Fields::ReadConstant(const char* key, TypeSet types) {
   Constant constant{tensor.data, tensor.bytes, {}};
   FindType(tensor.type, types, &constant.type);
   if (tensor.allocation_type == kConstant && (tensor.data != nullptr || tensor.bytes == 0)) return constant;
-  Fail(key, "a tensor that is computed", "a constant of the file");
+  Fail(key, "a computed tensor", "a constant of the file");
   return {};
 }
 

@@ -101,7 +101,7 @@ Status CheckOutputs(Context* context, const Use& use, const unsigned char* marks
     if (output == kNoTensor) continue;
     if ((marks[output] & kMade) != 0 && (marks[output] & kGiven) == 0) continue;
     context->ReportError(context,
-                         "edge_embed: got an output %s that no operator makes, expected one that does%s",
+                         "edge_embed: got an output %s that no operator computes, expected a computed one%s",
                          TensorAt(context, output).name, kDamaged);
     return kError;
   }

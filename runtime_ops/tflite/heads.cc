@@ -26,7 +26,7 @@ bool HiddenFits(Context* context, const Use& use) {
   if (dims.size >= 1 && dims.data[dims.size - 1] == use.table.columns) return true;
   context->ReportError(
       context,
-      "edge_embed: got hidden of %d dimensions, the last of %d, expected the columns of the table there "
+      "edge_embed: got hidden of %d dimensions, the last of %d, expected the columns of the table "
       "(%lld): give vectors of that size",
       dims.size, dims.size < 1 ? 0 : dims.data[dims.size - 1], static_cast<long long>(use.table.columns));
   return false;

@@ -29,7 +29,7 @@ void FailMethod(Fields* fields) {
     end += static_cast<size_t>(
         snprintf(expected + end, sizeof(expected) - end, "%s%s", between, kReaders[i].name));
   }
-  fields->Fail("method", "an unknown one", expected);
+  fields->Fail("method", "an unknown method", expected);
 }
 
 }  // namespace

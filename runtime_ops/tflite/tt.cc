@@ -10,8 +10,8 @@ void ReadMethod(Fields* fields, Memory*, ee_tt_table* tt, Table* table) {
   const size_t count = fields->Integers("row_shape", EE_MAX_CORES, rows);
   if (fields->Integers("col_shape", EE_MAX_CORES, columns) != count ||
       fields->Integers("ranks", EE_MAX_CORES + 1, ranks) != count + 1) {
-    return fields->Fail("row_shape, col_shape and ranks", "lengths that do not fit",
-                        "as many of both, and one rank more");
+    return fields->Fail("row_shape, col_shape and ranks", "lengths that do not match",
+                        "equal lengths of both, and one more rank");
   }
   for (size_t k = 0; k < count; ++k) {
     const Constant core = fields->ReadConstant(kCores[k], kFloats);
@@ -24,7 +24,7 @@ void ReadMethod(Fields* fields, Memory*, ee_tt_table* tt, Table* table) {
   tt->num_embeddings = table->num_embeddings;
   tt->padding_idx = fields->IntegerOr("padding_idx", kNoPadding);
   if (!Product(columns, count, &table->columns))
-    fields->Fail("col_shape", "sizes that overflow", "numbers of a row");
+    fields->Fail("col_shape", "a product that overflows", "the numbers of a row");
 }
 
 }  // namespace edge_embed::tflite

@@ -33,7 +33,7 @@ Use* MakeUse(Context* context, Text line, Status* status) {
   for (int& output : use->outputs) output = kNoTensor;
   use->kind = FindKind(name);
   if (use->kind == nullptr) {
-    fields.Fail("use", "an unknown one", "rows, bag, logits or topk");
+    fields.Fail("use", "an unknown use", "rows, bag, logits or topk");
   } else {
     ReadUse(&fields, method, use);
   }
@@ -56,9 +56,10 @@ void FreeUse(Use* use) {
 void ReserveScratch(Fields* fields, ee_use what, Use* use) {
   size_t bytes = 0;
   const ee_status status = ee_scratch_bytes(&use->table.c, what, use->k, &bytes);
-  if (status != EE_OK) return fields->Fail("table", ee_status_message(status), "a sound one");
+  if (status != EE_OK) return fields->Fail("table", ee_status_message(status), "a valid table");
   use->scratch_bytes = bytes;
-  if (!use->scratch.Reserve(bytes)) fields->Fail("table", "no memory for its scratch", "smaller rows");
+  if (!use->scratch.Reserve(bytes))
+    fields->Fail("table", "not enough memory for its scratch buffer", "smaller rows");
 }
 
 Status Resize(Context* context, int tensor, const int* dims, size_t rank) {
@@ -72,11 +73,10 @@ Status Resize(Context* context, int tensor, const int* dims, size_t rank) {
 Status ResizeLike(Context* context, const Tensor& input, size_t kept, int64_t last, int tensor) {
   int dims[kMaxRank + 1];
   if (kept > kMaxRank || last < 0 || last > INT32_MAX) {
-    context->ReportError(
-        context,
-        "edge_embed: got a tensor of %d dimensions, and %lld numbers for each of its items; expected "
-        "at most %d dimensions and fewer than 2^31 numbers: reshape it",
-        static_cast<int>(kept), static_cast<long long>(last), static_cast<int>(kMaxRank));
+    context->ReportError(context,
+                         "edge_embed: got a tensor of %d dimensions with %lld numbers per item, expected "
+                         "at most %d dimensions and fewer than 2^31 numbers: reshape it",
+                         static_cast<int>(kept), static_cast<long long>(last), static_cast<int>(kMaxRank));
     return kError;
   }
   for (size_t i = 0; i < kept; ++i) dims[i] = input.dims->data[i];

@@ -68,7 +68,7 @@ def test_tables_show_whole_words_at_each_width(width):
 
 @pytest.mark.parametrize("name", ["a[/b]", "a[red]b", ":smile:", "a\x1b[31mb", "a\nb"])
 def test_names_in_reports_are_complete_and_do_not_control_terminal(name, tmp_path):
-    table = CompressedTable(name, 200, 16, 1, reason="not among the names that were given")
+    table = CompressedTable(name, 200, 16, 1, reason="not among the given names")
     report = CompressReport((table,), 100, 100)
     for shown in (str(report), report._repr_html_().replace("&nbsp;", " ")):
         assert "".join(letter if letter.isprintable() else "?" for letter in name) in shown

@@ -195,7 +195,7 @@ def integers() -> nn.Module:
         (with_slice(), "some shares its memory"),
         (with_a_shared_original(), "head shares its memory"),
         (with_two_bags(), "one and other share it"),
-        (with_a_bag_over_padding(), "leave row 1 out"),
+        (with_a_bag_over_padding(), "bags skip row 1 as padding"),
         (integers(), "int8, expected floats"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -279,10 +279,10 @@ def test_tables_are_chosen_by_share_or_by_name() -> None:
     assert small["words"] == ""
     assert small["places"] == "1.0% of the model: give its name to compress it (--module places)"
     named = {table.name: table.reason for table in chosen(tables, ["places"], numbers)}
-    assert named == {"words": "not among the names that were given", "places": ""}
+    assert named == {"words": "not among the given names", "places": ""}
     with pytest.raises(
         BadInputError,
-        match=r"got 'wrds', expected the name of a table: did you mean 'words'\? there are 'words', 'places'",
+        match=r"got 'wrds', expected the name of a table: did you mean 'words'\? choose from 'words', 'places'",
     ):
         chosen(tables, ["wrds"], numbers)
 

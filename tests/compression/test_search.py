@@ -296,7 +296,7 @@ def test_counts_raise_cosine_of_frequent_rows(method: str) -> None:
 def test_trainable_layers_exclude_integer_rows() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(
-        BadInputError, match="method: got 'rows' for layers that learn, expected one of dpq, opq, ant, tt"
+        BadInputError, match="method: got 'rows' for trainable layers, expected one of dpq, opq, ant, tt"
     ):
         compress_tables([table], {}, Plan("rows", ratio=3, trainable=True))
     for trainable in (False, True):

@@ -261,7 +261,7 @@ def test_tables_of_zero_or_padding_only_give_zero_rows(weight):
 def test_row_that_is_not_finite_is_named_unless_padding():
     weight = WEIGHT.copy()
     weight[7, 2] = math.nan
-    with pytest.raises(BadInputError, match="row 7 holds what float32 cannot"):
+    with pytest.raises(BadInputError, match="row 7 contains NaN, infinity or a number too large for float32"):
         ant.fit(weight, 10, 2)
     assert all_rows(ant.fit(weight, 10, 2, padding_idx=7)).isfinite().all()
 
@@ -276,8 +276,8 @@ def test_row_that_is_not_finite_is_named_unless_padding():
         ({"padding_idx": 60}, "padding_idx 60 is outside a table of 60 rows"),
         ({"counts": torch.ones(59)}, "counts: got 59, expected 60, one for each row"),
         ({"counts": -torch.ones(60)}, "counts: got -1 for row 0, expected none below 0"),
-        ({"counts": torch.zeros(60)}, "counts: got zeros only, .*; or leave counts out"),
-        ({"counts": torch.eye(60)[3], "padding_idx": 3}, "counts: got zeros only, besides the padding row"),
+        ({"counts": torch.zeros(60)}, "counts: got only zeros, .*; or leave counts out"),
+        ({"counts": torch.eye(60)[3], "padding_idx": 3}, "counts: got only zeros outside the padding row"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"weight": [[1.0]]}, "weight: got a list"),
     ],
@@ -290,6 +290,6 @@ def test_impossible_arguments_of_ant_fit_are_refused(arguments, message):
 def test_nonzeros_beyond_storage_limit_are_refused():
     with (
         mock.patch.object(ant, "MAX_NONZEROS", 100),
-        pytest.raises(BadInputError, match="nonzeros: got 120 in all rows, expected at most 100; give fewer a row"),
+        pytest.raises(BadInputError, match="nonzeros: got 120 in all rows, expected at most 100; use fewer per row"),
     ):
         ant.fit(WEIGHT, 10, 2)

@@ -72,7 +72,7 @@ def test_row_that_float32_cannot_hold_is_named(bad, monkeypatch):
     weight = WEIGHT.copy()
     weight[17, 3] = bad
     monkeypatch.setattr(dense_table, "_BLOCK_NUMBERS", 40)
-    with pytest.raises(BadInputError, match="row 17 holds what float32 cannot: NaN, infinity or a larger number"):
+    with pytest.raises(BadInputError, match="row 17 contains NaN, infinity or a number too large for float32"):
         tt.fit(weight, 3)
     DenseTable(weight, 17)
 

@@ -357,7 +357,7 @@ def test_tables_of_every_kind_give_same_layer(tmp_path, monkeypatch):
 
 def test_row_that_is_not_finite_is_named_unless_padding():
     weight = np.where(np.arange(1600).reshape(100, 16) == 17 * 16 + 3, np.nan, families(100))
-    with pytest.raises(BadInputError, match="row 17 holds what float32 cannot: NaN, infinity or a larger number"):
+    with pytest.raises(BadInputError, match="row 17 contains NaN, infinity or a number too large for float32"):
         dpq.fit(weight, 16, 4)
     assert not all_rows(dpq.fit(weight, 16, 4, 17))[17].any()
 
@@ -376,8 +376,8 @@ def test_row_that_is_not_finite_is_named_unless_padding():
         ({"counts": torch.ones(99)}, "counts: got 99, expected 100, one for each row"),
         ({"counts": torch.ones(100, 1)}, r"counts: got torch.float32 \[100, 1\], expected a number for each token"),
         ({"counts": torch.arange(100) - 3}, "counts: got -3 for row 0, expected none below 0"),
-        ({"counts": torch.zeros(100)}, "counts: got zeros only, expected a row that counts; or leave counts out"),
-        ({"counts": torch.arange(100) == 7, "padding_idx": 7}, "got zeros only, besides the padding row, expected"),
+        ({"counts": torch.zeros(100)}, "counts: got only zeros, expected a number above 0; or leave counts out"),
+        ({"counts": torch.arange(100) == 7, "padding_idx": 7}, "got only zeros outside the padding row, expected"),
         ({"weight": np.zeros((3, 2), np.int64)}, r"weight: got int64 \[3, 2\], expected floats \[n, d\]"),
     ],
 )

@@ -120,7 +120,7 @@ def test_scale_of_table_changes_nothing(scale):
     [
         (torch.ones(59), r"counts: got 59, expected 60"),
         (-torch.ones(60), r"counts: got -1 for row 0, expected none below 0"),
-        (torch.zeros(60), "counts: got zeros only"),
+        (torch.zeros(60), "counts: got only zeros"),
         (torch.full((60,), torch.nan), "counts: got nan for token 0, expected finite numbers"),
     ],
 )

@@ -60,7 +60,7 @@ def test_padding_row_is_zero_and_has_no_weight() -> None:
         ({"rank": 1.5}, "rank"),
         ({"rank": 1, "padding_idx": 3}, "padding_idx"),
         ({"rank": 1, "counts": torch.tensor([1, 2])}, "counts: got 2, expected 3"),
-        ({"rank": 1, "counts": torch.tensor([0, 0, 0])}, "counts: got zeros only"),
+        ({"rank": 1, "counts": torch.tensor([0, 0, 0])}, "counts: got only zeros"),
     ],
 )
 def test_bad_input_names_what_was_expected(given: dict[str, object], message: str) -> None:

@@ -113,7 +113,7 @@ def test_messages_of_fit_name_ids() -> None:
     rows = shuffled_families()
     rows[7] = float("inf")
     order = by_frequency(torch.arange(600))
-    with pytest.raises(BadInputError, match="weight: row 7 holds"):
+    with pytest.raises(BadInputError, match="weight: row 7 contains"):
         tt.fit(rows, rank=4, row_order=order)
     with pytest.raises(BadInputError, match=r"row_order: got int64 \[599\], expected integers \[600\]"):
         tt.fit(rows, rank=4, row_order=order[:-1])

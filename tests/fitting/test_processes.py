@@ -266,10 +266,10 @@ class TestTogether:
 
     def test_group_that_cannot_be_used_is_refused(self, of_two: list[Any]) -> None:
         first, second = (each["refusals"] for each in of_two)
-        no_cpu = "group: got one of cuda:gloo, which sends nothing from the CPU, expected gloo"
+        no_cpu = "group: got one of cuda:gloo, which sends no data from the CPU, expected gloo"
         assert [told.startswith(no_cpu) for told in first] == [True]
         assert [told.startswith(no_cpu) for told in second] == [False, True]
-        assert "group: got one that this process is not in" in second[0]
+        assert "group: got one without this process" in second[0]
 
 
 def end_early(group: Group, folder: Path) -> None:
@@ -277,7 +277,7 @@ def end_early(group: Group, folder: Path) -> None:
     if distributed.get_rank() == 1:
         time.sleep(0.5)  # its messages have arrived
         os._exit(0)
-    with pytest.raises(EdgeEmbedError, match="another process that shares the work has ended"):
+    with pytest.raises(EdgeEmbedError, match="another process of the group has ended"):
         edge_embed.compress(model(), "dpq", ratio=3, group=group)
     (folder / "told").touch()
     os._exit(0)

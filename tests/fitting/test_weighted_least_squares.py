@@ -231,7 +231,7 @@ def test_blocks_of_rows_give_same_layer(method: str, monkeypatch: pytest.MonkeyP
     [
         (torch.ones(2), "counts: got 2, expected 3, one for each row"),
         (torch.ones(4), "counts: got 4, expected 3, one for each row"),
-        (torch.zeros(3), "counts: got zeros only, expected a row that counts"),
+        (torch.zeros(3), "counts: got only zeros, expected a number above 0"),
         (torch.tensor([1.0, -2.0, 0.0]), "counts: got -2 for row 1, expected none below 0"),
         (torch.tensor([1.0, math.nan, 0.0]), "counts: got nan for token 1, expected finite numbers"),
         (torch.tensor([1.0, math.inf, 0.0]), "counts: got inf for token 1, expected finite numbers"),

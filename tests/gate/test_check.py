@@ -261,7 +261,7 @@ class TestReports:
             (["--output", with_baseline.budget, "--force"], "is read by this command"),
             (["--junit", folder / "baseline.json", "--force"], "is read by this command"),
             (["--junit", folder / "model.onnx.data"], "is read by this command"),
-            (["--output", folder / "same", "--junit", folder / "same"], "is named for two outputs"),
+            (["--output", folder / "same", "--junit", folder / "same"], "is given for two outputs"),
         ):
             result = run(*budget, *options)
             assert result.exit_code == 2, options

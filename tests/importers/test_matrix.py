@@ -240,4 +240,4 @@ def test_commands_list_rows_left_out_and_refuse_wrong_option(tmp_path):
     done = CliRunner().invoke(cli.main, ["compress", str(path), *options, "--force"])
     assert "left out: rows, 10" in done.output
     done = CliRunner().invoke(cli.main, ["compress", str(tmp_path / "v.pt"), "--no-tokens", *options, "--force"])
-    assert (done.exit_code, "is for word vectors" in done.output) == (2, True)
+    assert (done.exit_code, "expected word vectors" in done.output) == (2, True)

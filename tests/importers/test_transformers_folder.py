@@ -234,7 +234,7 @@ def test_shard_outside_folder_is_refused_before_opening(
     index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": shard}}
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
     monkeypatch.setattr("edge_embed.importers.transformers_size.opened", lambda path: pytest.fail(f"{path} was opened"))
-    with pytest.raises(BadInputError, match="lies outside the model's folder"):
+    with pytest.raises(BadInputError, match="is outside the model's folder"):
         load_foreign(model)
 
 

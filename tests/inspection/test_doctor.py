@@ -74,7 +74,7 @@ def test_kernel_with_wrong_rows_is_problem(monkeypatch):
 
 def test_library_missing_or_broken_is_problem(monkeypatch, tmp_path):
     monkeypatch.setenv(ENVIRONMENT_NAME, str(tmp_path / "missing.so"))
-    assert "which is no file -> set it to the operator library" in problems(diagnose())
+    assert "which is not a file -> set it to the operator library" in problems(diagnose())
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"\x7fELF")
     monkeypatch.setenv(ENVIRONMENT_NAME, str(broken))

@@ -54,7 +54,7 @@ def test_output_layer_that_cannot_be_compressed_is_listed_with_reason(tmp_path):
     report = edge_embed.inspect(edge_embed.save(Cosines(), tmp_path / "model.pt", HIDDEN))
     assert [dense.name for dense in report.dense] == ["items"]
     assert "items is an output layer" in report.notes[-1]
-    assert "cannot be compressed: aten.linalg_vector_norm.default takes it too" in report.notes[-1]
+    assert "cannot be compressed: aten.linalg_vector_norm.default uses it too" in report.notes[-1]
 
 
 def tied():

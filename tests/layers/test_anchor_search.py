@@ -260,7 +260,7 @@ def test_invalid_arguments_of_search_are_refused():
         with pytest.raises(BadInputError, match=r"expected an edge_embed\.ProximalOptimizer"):
             AnchorSearch(bad, 1.0)
     for kind in (torch.optim.LBFGS, torch.optim.Adafactor):
-        with pytest.raises(BadInputError, match=f"the state of {kind.__name__} is not one of each number"):
+        with pytest.raises(BadInputError, match=f"got {kind.__name__}, whose state has no entry for each number; use"):
             AnchorSearch(ProximalOptimizer(kind(model.parameters()), model, 0.1), 1.0)
     search = AnchorSearch(optimizer, 1.0)
     with pytest.raises(BadInputError, match="finite number, got nan"):
@@ -269,7 +269,7 @@ def test_invalid_arguments_of_search_are_refused():
     with pytest.raises(BadInputError, match=r"anchor_penalty: got 1\.0"):
         search.step(1.0)
     single = ProximalOptimizer(Yogi(model.users.parameters()), model.users, 0.1)
-    with pytest.raises(BadInputError, match="state of 1 tables, expected that of 2"):
+    with pytest.raises(BadInputError, match="state_dict: got 1 tables, expected 2"):
         search.load_state_dict(AnchorSearch(single, 1.0).state_dict())
     assert search.history == []
 
@@ -284,7 +284,7 @@ def test_table_without_gradients_keeps_its_anchors(name):
     assert torch.equal(model.users(torch.arange(7)), rows)
     AnchorSearch(search.optimizer, 0.5, most=4)  # the table with 5 anchors is not searched
     getattr(model.items, name).requires_grad_(False)
-    with pytest.raises(BadInputError, match="no table learns"):
+    with pytest.raises(BadInputError, match="got no table with trainable transform and anchors"):
         AnchorSearch(search.optimizer, 0.5)
 
 
@@ -304,12 +304,18 @@ def _with(state: dict, count: object) -> dict:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: None, "no state of a search"),
-        (lambda state: {}, "no state of a search .*'history'"),
-        (lambda state: {"history": []}, "no state of a search .*'tables'"),
-        (lambda state: {**state, "tables": [state["tables"][0], {"num_anchors": 3}]}, "no state of a search .*'off'"),
-        (lambda state: {**state, "tables": [state["tables"][0], {"off": {}}]}, "no state of a search .*'num_anchors'"),
-        (lambda state: {**state, "history": [{}]}, "no state of a search .*'num_anchors'"),
+        (lambda state: None, "state of another object"),
+        (lambda state: {}, "state of another object .*'history'"),
+        (lambda state: {"history": []}, "state of another object .*'tables'"),
+        (
+            lambda state: {**state, "tables": [state["tables"][0], {"num_anchors": 3}]},
+            "state of another object .*'off'",
+        ),
+        (
+            lambda state: {**state, "tables": [state["tables"][0], {"off": {}}]},
+            "state of another object .*'num_anchors'",
+        ),
+        (lambda state: {**state, "history": [{}]}, "state of another object .*'num_anchors'"),
         (lambda state: _with(state, 13), "most must be at least the 13 anchors"),
         (lambda state: _with(state, 0), "num_anchors must be at least 1, got 0"),
         (lambda state: _with(state, 2.0), r"num_anchors must be an integer, got 2\.0"),

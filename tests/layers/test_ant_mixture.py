@@ -165,7 +165,7 @@ def test_sets_start_from_their_own_vectors():
     layer, first, second = ANTMixtureEmbedding(N, D, SETS), torch.randn(3, D), torch.randn(4, D)
     layer.start_from(vectors=torch.cat((first, second)))
     assert all(map(torch.equal, layer.anchors.split(layer.set_sizes), (first, second)))
-    with pytest.raises(BadInputError, match="got some for a softmax mixture, expected vectors alone"):
+    with pytest.raises(BadInputError, match="got ids for a softmax mixture, expected none; give only vectors"):
         layer.start_from(torch.arange(7))
     linear = ANTMixtureEmbedding(N, D, SETS, "linear").start_from(torch.arange(7))
     torch.testing.assert_close(linear(IDS[:7]), linear.anchors)
@@ -199,7 +199,7 @@ def test_low_rank_factorisation_is_linear_mixture_of_single_anchors():
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
-        ((), {}, "set_sizes must be the anchors of each set, such as .10, 20., got "),
+        ((), {}, "set_sizes must be the size of each set, such as .10, 20., got "),
         (7, {}, "set_sizes must be .* got 7"),
         ((3, 0), {}, r"set_sizes\[1\] must be at least 1, got 0"),
         ((3, 2.0), {}, r"set_sizes\[1\] must be an integer, got 2\.0"),

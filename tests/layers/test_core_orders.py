@@ -179,13 +179,13 @@ def test_layer_from_ring_cores_gives_trace(order, least):
 @pytest.mark.parametrize("ranks", [[2, 3, 2], [1, 3, 1]])
 def test_rings_of_libraries_with_trains_only_are_refused(order, ranks):
     cores = held(drawn([5, 4], [3, 2], ranks), order)  # ranks 2, 3, 2 could be a train of rank 6
-    with pytest.raises(BadInputError, match=f"order: got '{order}' for a ring.* TTEmbedding.from_cores takes"):
+    with pytest.raises(BadInputError, match=f"order: got '{order}' for a tensor ring.* use TTEmbedding.from_cores"):
         TREmbedding.from_cores(cores, 20, order=order, col_shape=[3, 2])
 
 
 def test_cores_of_two_tables_are_refused():
     cores = [core.expand(2, -1, -1) for core in held(drawn([3, 4], [2, 3], [1, 2, 1]), "fbtt")]
-    with pytest.raises(BadInputError, match=r"expected those of one table with order 'fbtt': give \[core\[t\] for"):
+    with pytest.raises(BadInputError, match=r"expected those of one table with order 'fbtt'; give \[core\[t\] for"):
         TTEmbedding.from_cores(cores, 12, order="fbtt", col_shape=[2, 3])
 
 
@@ -224,11 +224,11 @@ def test_cores_of_one_table_may_have_leading_axis():
             "fbtt",
             24,
             {},
-            "col_shape: got None with order 'fbtt', expected J_1 ... J_N, as its cores do not tell",
+            "col_shape: got None with order 'fbtt', expected J_1 ... J_N, which its cores do not contain",
         ),
-        ("paper", "paper", 24, {"col_shape": [2, 1, 3]}, "col_shape: got .* expected none: its cores tell it"),
+        ("paper", "paper", 24, {"col_shape": [2, 1, 3]}, "col_shape: got .* expected none: its cores contain it"),
         ("fbtt", "fbtt", 24, {"col_shape": [2, 3]}, "col_shape: got 2 numbers for 3 cores"),
-        ("fbtt", "fbtt", 24, {"col_shape": [5, 1, 3]}, "core 0 has 4 numbers a row, and R J is 1 x 5"),
+        ("fbtt", "fbtt", 24, {"col_shape": [5, 1, 3]}, "core 0 has 4 numbers per row, and R J is 1 x 5"),
         (
             "fbtt",
             "paper",
@@ -237,7 +237,7 @@ def test_cores_of_one_table_may_have_leading_axis():
             r"cores: got shapes .* expected \[I, R J R'\] each with order 'fbtt'",
         ),
         ("paper", "fbtt", 24, {}, r"cores: got shapes .* expected \[R, I, J, R'\] each with order 'paper'"),
-        ("edge-embed", "paper", 24, {}, "R_0 = 3, expected 1"),
+        ("edge-embed", "paper", 24, {}, "R_0: got 3, expected 1"),
     ],
 )
 def test_cores_that_do_not_fit_order_are_refused(order, cores, rows, more, message):

@@ -33,12 +33,18 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
     ("options", "message"),
     [
         ({"metric": "l1"}, "metric must be one of dot, euclidean, cosine, got 'l1'"),
-        ({"variant": "vq", "metric": "dot"}, r"""metric: got 'dot' with variant "vq": .*eq. 6.*take variant="sx"$"""),
-        ({"variant": "vq", "tie_key_value": False}, r'tie_key_value: got False with variant "vq": .*eq. 7'),
-        ({"variant": "vq", "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12, as keys and values are one"),
-        ({"tie_key_value": True, "key_dim": 6}, "key_dim: got 6, expected embedding_dim 12"),
-        ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7: 1 would do"),
-        ({"metric": "cosine", "key_dim": 3}, r'metric: got "cosine" with key_dim 3 in 3 groups, single numbers'),
+        (
+            {"variant": "vq", "metric": "dot"},
+            r"""metric: got 'dot' with variant "vq", expected euclidean: .*eq. 6.*use variant="sx"$""",
+        ),
+        ({"variant": "vq", "tie_key_value": False}, r'tie_key_value: got False with variant "vq", expected True: .*eq'),
+        ({"variant": "vq", "key_dim": 6}, "key_dim: got 6, expected 12 .embedding_dim., as keys and values are one"),
+        ({"tie_key_value": True, "key_dim": 6}, "key_dim: got 6, expected 12 .embedding_dim."),
+        ({"key_dim": 7}, "num_groups must divide key_dim, got 3 and 7: choose one of 1"),
+        (
+            {"metric": "cosine", "key_dim": 3},
+            r'metric: got "cosine" with key_dim 3 in 3 groups, expected at least 2 columns',
+        ),
         ({"key_dim": 0}, "key_dim must be at least 1, got 0"),
         ({"distance_norm": "per_code"}, "distance_norm must be True, False or \"per_group\", got 'per_code'"),
         ({"query_init_scale": -1.0}, "query_init_scale must be a finite number of at least 0, got -1.0"),
@@ -48,7 +54,10 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
         ({"temperature": True}, "temperature must be a finite number above 0, got True"),
         ({"tie_key_value": "yes"}, "tie_key_value must be True or False, got 'yes'"),
         ({"share_subspaces": 1}, "share_subspaces must be True or False, got 1"),
-        ({"variant": "vq", "temperature": 0.5}, 'temperature: got 0.5 with variant "vq", which has no softmax'),
+        (
+            {"variant": "vq", "temperature": 0.5},
+            'temperature: got 0.5 with variant "vq", expected 1, as it has no softmax',
+        ),
     ],
 )
 def test_options_that_exclude_each_other_are_refused_with_reason(options, message):

@@ -246,7 +246,7 @@ def test_dtype_of_rows_follows_the_layer(make_mode, dtype):
     if dtype == torch.float16:
         assert layer.to_packed().values.dtype == np.float16
         return
-    with pytest.raises(BadInputError, match=rf"{dtype}; packed tables hold float32 or float16: call \.float\(\)"):
+    with pytest.raises(BadInputError, match=rf"{dtype}, expected float32 or float16; call \.float\(\)"):
         layer.to_packed()
 
 
@@ -277,7 +277,7 @@ def test_weights_that_are_not_finite_are_not_packed(make_layer, name, bad):
     layer = make_layer()
     with torch.no_grad():
         getattr(layer, name).view(-1)[-1] = bad
-    with pytest.raises(BadInputError, match=rf"{name}.* holds NaN or infinity: train"):
+    with pytest.raises(BadInputError, match=rf"{name}.* contains NaN or infinity: train"):
         layer.to_packed()
     with pytest.raises(BadInputError, match=name):
         layer.freeze()

@@ -152,11 +152,11 @@ def test_invalid_arguments_of_full_softmax_are_refused():
     for bad, message in (
         (
             edge_embed.TTEmbedding(N, D, 2),
-            "head: got one over a TTEmbedding, expected an ANTEmbedding: sampled_softmax_loss",
+            "head: got an output layer over a TTEmbedding, expected an ANTEmbedding; sampled_softmax_loss",
         ),
         (
             edge_embed.ANTMixtureEmbedding(N, D, (4, 4)),
-            "got one over a ANTMixtureEmbedding with mixing='softmax', expected",
+            "got an output layer over a ANTMixtureEmbedding with mixing='softmax', expected",
         ),
         (edge_embed.ANTEmbedding(N, D, 4).freeze(), "the layer is frozen"),
     ):

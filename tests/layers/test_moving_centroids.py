@@ -202,7 +202,7 @@ def test_module_file_is_read_without_running_code(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"variant": "sx", "ema_decay": 0.9}, 'ema_decay: got 0.9 with variant "sx".* take variant="vq"'),
+        ({"variant": "sx", "ema_decay": 0.9}, 'ema_decay: got 0.9 with variant "sx".* use variant="vq"'),
         ({"variant": "vq", "ema_decay": 1.0}, "ema_decay must be at least 0 and below 1, got 1.0"),
         ({"variant": "vq", "ema_decay": float("nan")}, "ema_decay must be at least 0 and below 1, got nan"),
     ],

@@ -79,7 +79,7 @@ def test_loss_sums_uses_of_a_step_and_is_taken_once():
     layer(IDS + 1)
     parts = [written_out(layer, ids, 0, "mean") for ids in (IDS, torch.arange(N), IDS + 1)]
     torch.testing.assert_close(layer.regularization_loss(), sum(parts))
-    with pytest.warns(UserWarning, match="there was no training pass since it was last taken"):
+    with pytest.warns(UserWarning, match="no training pass was recorded since the last call"):
         assert layer.regularization_loss() == 0
 
 
@@ -163,7 +163,9 @@ def test_step_without_loss_warns_at_next_take():
     optimizer = torch.optim.Adam(layer.parameters())
     layer(IDS).sum().backward()
     optimizer.step()
-    with pytest.warns(UserWarning, match=r"the last step was without: loss = loss \+ layer\.regularization_loss\(\)"):
+    with pytest.warns(
+        UserWarning, match=r"the last step did not use it. Write loss = loss \+ layer\.regularization_loss\(\)"
+    ):
         layer(IDS)
     torch.testing.assert_close(layer.regularization_loss(), written_out(layer, IDS, 0, "mean"))  # of the new step only
 
@@ -273,7 +275,7 @@ def test_step_without_loss_warns_where_part_is_compiled(part):
     torch._dynamo.reset()
     model = Language()
     getattr(model, part).compile(backend="eager")
-    with pytest.warns(UserWarning, match="the last step was without"):
+    with pytest.warns(UserWarning, match="the last step did not use it"):
         losses_of_steps(model, takes_loss=False)
     assert len(model.words._passes) <= 8  # no more than two steps
 

@@ -103,7 +103,7 @@ def test_layer_saved_by_torch_is_loaded_without_its_code(tmp_path):
 
 
 def test_layer_accepts_scaled_dpq_tables_only():
-    with pytest.raises(BadInputError, match=r"rows have scales .*: make it an edge_embed\S*ScaledDPQEmbedding"):
+    with pytest.raises(BadInputError, match=r"row scales .*; use edge_embed\S*ScaledDPQEmbedding"):
         DPQEmbedding.from_packed(TABLES["both"])
     with pytest.raises(BadInputError, match="packed: got a int, expected a PackedDPQ"):
         ScaledDPQEmbedding(3)

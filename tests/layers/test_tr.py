@@ -95,9 +95,7 @@ def test_ratio_is_reached_by_largest_possible_rank(make, data):
     rows, columns = data.draw(st.integers(1, 3000), "n"), data.draw(st.sampled_from([1, 12, 64]), "d")
     most = make(rows, columns, 1, device="meta").compression_ratio
     if most < 1:
-        with pytest.raises(
-            BadInputError, match=f"no rank reaches ratio 1: with these shapes the largest is {most:.1f}"
-        ):
+        with pytest.raises(BadInputError, match=f"ratio: got 1, expected at most {most:.1f}"):
             make(rows, columns, ratio=1, device="meta")
         return
     ratio = data.draw(st.floats(1, most), "ratio")
@@ -108,7 +106,7 @@ def test_ratio_is_reached_by_largest_possible_rank(make, data):
 
 
 def test_ratio_out_of_reach_is_refused_with_largest():
-    message = "no rank reaches ratio 10000: with these shapes the largest is 9697.0, of rank 1; more cores reach more"
+    message = "ratio: got 10000, expected at most 9697.0, that of rank 1 with these shapes; use more cores"
     with pytest.raises(BadInputError, match=message):
         TREmbedding(25_000, 256, ratio=10_000)
     assert TREmbedding(25_000, 256, ratio=10_000, num_cores=4).compression_ratio >= 10_000
@@ -117,8 +115,8 @@ def test_ratio_out_of_reach_is_refused_with_largest():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either rank or ratio, got rank None and ratio None"),
-        ({"rank": 2, "ratio": 3.0}, "either rank or ratio, got rank 2 and ratio 3.0"),
+        ({}, "got rank None and ratio None, expected one of them"),
+        ({"rank": 2, "ratio": 3.0}, "got rank 2 and ratio 3.0, expected one of them"),
         ({"ratio": 0.5}, "ratio must be a number of at least 1, got 0.5"),
         ({"ratio": math.nan}, "ratio must be a number of at least 1, got nan"),
         ({"ratio": math.inf}, "ratio must be a number of at least 1, got inf"),
@@ -160,7 +158,7 @@ def test_ring_from_packed_form_becomes_frozen_layer(make):
 
 @pytest.mark.parametrize("make", [TTEmbedding, TTEmbeddingBag])
 def test_train_layer_refuses_ring(make):
-    message = "R_0 = 3, expected 1: a tensor ring is taken by TREmbedding"
+    message = "R_0: got 3, expected 1; use TREmbedding for a tensor ring"
     with pytest.raises(BadInputError, match=message):
         make.from_packed(ring())
     with pytest.raises(BadInputError, match=message):
@@ -186,10 +184,10 @@ def test_layers_over_given_cores_train_a_copy():
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ([(4, 1, 2, 2), (5, 3, 3, 1)], "got shapes 4x1x2x2 5x3x3x1, expected the R of each to be"),
-        ([(4, 3, 2, 2), (5, 2, 3, 1)], "got shapes 4x3x2x2 5x2x3x1, expected the R of each to be"),
+        ([(4, 1, 2, 2), (5, 3, 3, 1)], "got shapes 4x1x2x2 5x3x3x1, expected R of each core to equal"),
+        ([(4, 3, 2, 2), (5, 2, 3, 1)], "got shapes 4x3x2x2 5x2x3x1, expected R of each core to equal"),
         ([(4, 2, 2), (5, 2, 3, 1)], r"expected \[I, R, J, R'\] each"),
-        ([(4, 1, 2, 1)], "2 to 6 cores, got 1"),
+        ([(4, 1, 2, 1)], "number of cores: got 1, expected 2 to 6"),
         ([(2, 1, 2, 2), (5, 2, 3, 1)], "product 10, expected 18"),
     ],
 )

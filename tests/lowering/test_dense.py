@@ -230,14 +230,14 @@ def test_weighted_bags_are_replaced_with_same_results() -> None:
 )
 def test_table_with_other_uses_is_left_with_reason(use: Callable[..., Tensor], taker: str) -> None:
     (table,) = program_tables(capture_program(Uses(use), IDS))
-    assert table.reason.startswith(f"{taker} takes it too")
+    assert table.reason.startswith(f"{taker} uses it too")
     assert "words.weight, float32 [40, 6] of 960 bytes" in table.reason
 
 
 def test_table_much_larger_than_its_weights_is_left_with_reason() -> None:
     program = capture_program(Uses(lambda model, ids: nn.functional.linear(*[model.words.weight] * 2)[ids]), IDS)
     (table,) = program_tables(program)
-    assert "has 1,600 numbers where these have 240" in table.reason
+    assert "has 1,600 numbers, while these have 240" in table.reason
 
 
 def test_nonzero_padding_row_keeps_its_numbers() -> None:

@@ -35,7 +35,7 @@ def test_query_that_is_not_finite_is_refused_with_row(lower):
     layer = DPQEmbedding(70_000, 4, 4, 2)
     with torch.no_grad():
         layer.query[65_537, 1] = float("nan")
-    with pytest.raises(BadInputError, match="table word: query row 65537 holds NaN or infinity: train"):
+    with pytest.raises(BadInputError, match="table word: query row 65537 contains NaN or infinity: train"):
         lower(Model(layer))
 
 
@@ -52,7 +52,11 @@ def test_frozen_values_that_are_not_finite_are_refused(lower):
         ("value_scales", torch.tensor([1.0, float("nan"), 1]), "value_scales: group 1: got nan, expected a positive"),
         ("value_scales", torch.tensor([1.0, 1, 0]), "value_scales: group 2: got 0.0"),
         ("value_scales", torch.ones(3, dtype=torch.float16), r"value_scales: got float16 \[3\], expected float32"),
-        ("value_scales", torch.ones(3, dtype=torch.bfloat16), "weights are torch.bfloat16; packed tables hold"),
+        (
+            "value_scales",
+            torch.ones(3, dtype=torch.bfloat16),
+            "weights are torch.bfloat16, expected float32 or float16",
+        ),
         ("value_scales", torch.ones(1), r"value_scales: got float32 \[1\], expected float32 \[3\]"),
         ("value_scales", None, r"tensors: got \['codes', 'values'\] with int8 values"),
         ("value", torch.full((3, 5, 4), -128, dtype=torch.int8), "values: group 0, code 0, column 0: got -128"),

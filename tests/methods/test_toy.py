@@ -85,7 +85,7 @@ def test_validate_of_outside_method_passes_without_kernel(saved, exported):
 
 
 def test_tflite_export_of_outside_method_is_refused_by_name(saved, tmp_path):
-    with pytest.raises(BadInputError, match="method x: it has no TFLite form; those that have one: dpq, ant, tt"):
+    with pytest.raises(BadInputError, match="method x: it has no TFLite form; methods with one: dpq, ant, tt"):
         edge_embed.export(saved, "tflite", tmp_path / "model.tflite")
     assert not list(tmp_path.iterdir())
 
@@ -97,7 +97,7 @@ def test_compress_by_outside_method_is_refused_with_methods():
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in X.parts])
 def test_stage_without_part_of_method_is_refused(stage):
-    with pytest.raises(BadInputError, match=f"method x: it has no {STAGES[stage]}; those that have one: dpq, "):
+    with pytest.raises(BadInputError, match=f"method x: it has no {STAGES[stage]}; methods with one: dpq, "):
         Parts(stage)["x"]
 
 
@@ -111,7 +111,7 @@ def test_parts_of_stage_hold_only_registered_methods(stage):
 
 
 def test_method_with_registered_name_is_refused():
-    with pytest.raises(BadInputError, match="got a second 'dpq', expected another name than dpq, opq, ant"):
+    with pytest.raises(BadInputError, match="got a second 'dpq', expected a name other than dpq, opq, ant"):
         register(Method("dpq", {}))
 
 

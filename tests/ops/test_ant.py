@@ -122,7 +122,7 @@ def csr(offsets: list[int], anchor_ids: list[int], dtype: torch.dtype = torch.ui
 @pytest.mark.parametrize("offsets", [[0, 1, 4], [0, -1, 3], [0, 2, 1], [2**31 - 1, 0, 1], [-(2**31), 2, 3]])
 def test_hostile_row_offsets_are_refused_with_row(offsets):
     hostile = csr(offsets, [0, 1, 1])
-    with pytest.raises(BadInputError, match=r"row_offsets: row \d: got .* expected a rising range within 0 to 3"):
+    with pytest.raises(BadInputError, match=r"row_offsets: row \d: got .* expected an increasing range within 0 to 3"):
         ant.frozen_rows(torch.tensor([0, 1]), *hostile)
 
 

@@ -27,7 +27,7 @@ def test_rounded_gives_nearest_float16_and_refuses_overflow():
     weight = torch.tensor([1.0, 1e-9, 1 + 2**-11])
     assert torch.equal(rounded(weight, "float16"), torch.tensor([1.0, 0.0, 1.0], dtype=torch.float16))
     assert rounded(weight, "float32").equal(weight)
-    with pytest.raises(BadInputError, match=r"not finite in float16, which ends at 65504\.0: keep float32"):
+    with pytest.raises(BadInputError, match=r"not finite in float16 \(largest number 65504\.0\): use float32"):
         rounded(torch.tensor([70000.0]), "float16")
     with pytest.raises(BadInputError, match="'int4', expected one of float32, float16"):
         rounded(weight, "int4")

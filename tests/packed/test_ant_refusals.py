@@ -23,8 +23,8 @@ ID_TYPES = ["i1", "i8", "u2", "u8", ">i4"]
         ),
         (np.nan, "int8", "row 2, anchor 1: got nan, expected a finite number .* did the training diverge"),
         (np.inf, "float32", "row 2, anchor 1: got inf, expected a finite number"),
-        (1e5, "float16", "row 2, anchor 1: got 100000, .* use another weight_type than float16, or smaller weights"),
-        (1e39, "float32", "row 2, anchor 1: got 1e[+]39, .* use another weight_type than float32"),
+        (1e5, "float16", "row 2, anchor 1: got 100000, .* use a weight_type other than float16, or smaller weights"),
+        (1e39, "float32", "row 2, anchor 1: got 1e[+]39, .* use a weight_type other than float32"),
         (1e39, "int8", "row 2, anchor 1: got 1e[+]39"),
     ],
 )
@@ -78,8 +78,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no rows": ({"row_offsets": OFFSETS[:1]}, "num_embeddings: got 0"),
     "offsets of two dimensions": ({"row_offsets": OFFSETS[:, None]}, r"row_offsets: got shape \[4, 1\]"),
     "first offset": ({"row_offsets": OFFSETS + np.int32(1)}, "row_offsets: row 0: got offset 1, expected 0"),
-    "negative offset": ({"row_offsets": np.array([0, -1, 2, 5], "i4")}, "row 0: got offsets 0 to -1, expected no step"),
-    "offset back": ({"row_offsets": np.array([0, 4, 2, 5], "i4")}, "row 1: got offsets 4 to 2, expected no step back"),
+    "negative offset": (
+        {"row_offsets": np.array([0, -1, 2, 5], "i4")},
+        "row 0: got offsets 0 to -1, expected offsets that do not decrease",
+    ),
+    "offset back": (
+        {"row_offsets": np.array([0, 4, 2, 5], "i4")},
+        "row 1: got offsets 4 to 2, expected offsets that do not decrease",
+    ),
     "offset far": ({"row_offsets": np.array([0, 2, 9, 5], "i4")}, "row 2: got offsets 9 to 5"),
     "last offset low": (
         {"row_offsets": np.array([0, 2, 2, 4], "i4")},

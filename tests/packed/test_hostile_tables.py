@@ -151,7 +151,7 @@ CASES: list[tuple[str, dict[str, Any], Arrays, str]] = [
     ("tt", {}, {"core_1": np.ones(12, np.float32)}, r"'words/core_1': got F32 \[12\], expected F32 \[3, 2, 2, 1\]"),
     ("tt", {}, {"core_2": CORE}, r"unknown keys \['core_2'\]"),
     ("tt", {"value_type": "int8"}, {}, "value_type: got 'int8', expected float32 or float16"),
-    ("tt", {"num_embeddings": 7}, {}, "num_embeddings: got 7, expected 5 by the attributes"),
+    ("tt", {"num_embeddings": 7}, {}, "num_embeddings: got 7, expected 5 as in the attributes"),
     (
         "tt",
         {"num_embeddings": 7, "attributes": {"num_embeddings": 7}},
@@ -159,7 +159,7 @@ CASES: list[tuple[str, dict[str, Any], Arrays, str]] = [
         "row_shape: got 2x3 with product 6, expected 7",
     ),
     ("tt", {"num_embeddings": 5.0}, {}, "num_embeddings: got 5.0"),
-    ("tt", {"embedding_dim": 5}, {}, "embedding_dim: got 5, expected 4 by the attributes"),
+    ("tt", {"embedding_dim": 5}, {}, "embedding_dim: got 5, expected 4 as in the attributes"),
     ("tt", {"attributes": {"row_shape": [2, 2**62, 2**62]}}, {}, "col_shape: got 2 numbers, expected 3"),
     ("tt", {"attributes": {"row_shape": [2**62, 2**62]}}, {}, "row_shape: got 46116860184273"),
     ("tt", {"attributes": {"row_shape": [2, "3"]}}, {}, r"row_shape\[1\]: got '3', expected a positive integer"),

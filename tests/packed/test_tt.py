@@ -251,7 +251,7 @@ def test_tensors_and_attributes_rebuild_table() -> None:
             PackedTT.from_tensors(packed.tensors(), packed.attributes() | wrong)
     with pytest.raises(BadInputError, match="num_embeddings: got None"):
         PackedTT.from_tensors(packed.tensors(), {})
-    with pytest.raises(BadInputError, match="num_embeddings: got 12, expected 11 by the attributes"):
+    with pytest.raises(BadInputError, match="num_embeddings: got 12, expected 11 as in the attributes"):
         PackedTT.shape_from(12, 6, packed.attributes())
     with pytest.raises(BadInputError, match=r"embedding_dim: got 6\.0, expected 6"):
         PackedTT.shape_from(11, 6.0, packed.attributes())  # type: ignore[arg-type]

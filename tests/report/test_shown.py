@@ -114,17 +114,17 @@ def test_help_of_public_name_shows_no_address(name):
 
 @pytest.mark.parametrize(("wrong", "meant"), [("DPQEmbeding", "DPQEmbedding"), ("exprt", "export"), ("lowr", "lower")])
 def test_mistyped_public_name_suggests_right_one(wrong, meant):
-    with pytest.raises(AttributeError, match=rf"no attribute '{wrong}': did you mean '{meant}'\? public are"):
+    with pytest.raises(AttributeError, match=rf"no attribute '{wrong}': did you mean '{meant}'\? public names are"):
         getattr(edge_embed, wrong)
 
 
 def test_mistyped_table_suggests_right_one():
     model = nn.ModuleDict({"words": nn.Embedding(40, 8), "0": nn.Embedding(40, 8)})
     with pytest.raises(
-        BadInputError, match=r"got 'word', expected the name of a table: did you mean 'words'\? there are"
+        BadInputError, match=r"got 'word', expected the name of a table: did you mean 'words'\? choose from"
     ):
         edge_embed.compress(model, "rows", bits=4, modules=["word"])
-    with pytest.raises(BadInputError, match="got 'embed', expected the name of a table: there are 'words', '0'"):
+    with pytest.raises(BadInputError, match="got 'embed', expected the name of a table: choose from 'words', '0'"):
         edge_embed.compress(model, "rows", bits=4, modules=["embed"])
 
 

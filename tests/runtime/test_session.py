@@ -53,8 +53,8 @@ def test_kernel_error_names_id_and_bound(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"PK\x03\x04 a model.pt", "got a saved model or another archive, expected an .onnx file: edge-embed export"),
-        (b"\x1c\0\0\0TFL3 a model.tflite", "got a TFLite file, expected an .onnx file: LiteRT runs this one"),
+        (b"PK\x03\x04 a model.pt", "got a saved model or another archive, expected an .onnx file; edge-embed export"),
+        (b"\x1c\0\0\0TFL3 a model.tflite", "got a TFLite file, expected an .onnx file; use LiteRT for this file"),
     ],
 )
 def test_session_of_another_kind_of_file_is_refused_with_remedy(tmp_path: Path, content: bytes, message: str) -> None:

@@ -79,7 +79,7 @@ def test_validation_passes_with_each_instruction_set(isa: str, folder: Path) -> 
 def test_unknown_instruction_set_is_refused() -> None:
     done = command("sse9", "doctor")
     assert done.returncode == 1
-    assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that this library has" in done.stdout
+    assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that the library contains" in done.stdout
 
 
 def test_instruction_set_chosen_by_default_is_best() -> None:

@@ -69,7 +69,7 @@ def test_row_with_more_weights_than_anchors_is_refused(use):
     offsets[:18], offsets[18:] = 0, 21
     session, inputs = session_of(table, use, row_offsets=offsets)
     with pytest.raises(
-        Exception, match="row 17 of the table cannot be read, a row has more weights than there are anch"
+        Exception, match="row 17 of the table cannot be read, a row has more weights than the table has anch"
     ):
         run(session, *inputs)
 
@@ -124,7 +124,7 @@ def test_value_scales_are_accepted_with_int8_values_only():
     del model.graph.node[0].input[-1]
     with pytest.raises(Exception, match=r"got no value_scales, expected \[6\] with int8 values"):
         open_session(model)
-    with pytest.raises(Exception, match=r"got value_scales of shape \[6\], expected none, as the values are no int8"):
+    with pytest.raises(Exception, match=r"got value_scales of shape \[6\], expected none, as the values are not int8"):
         open_session(DpqTable().model(tensors={"value_scales": np.ones(6, np.float32)}))
 
 
@@ -137,8 +137,8 @@ def test_anchors_without_columns_are_refused_at_load(shape):
 @pytest.mark.parametrize(
     ("cores", "message"),
     [
-        ({"core_1": np.zeros((4, 4, 3, 5))}, "the last size of a core must be the second of the next"),
-        ({"core_2": np.zeros((5, 5, 4, 2))}, "the last size of a core must be the second of the next"),
+        ({"core_1": np.zeros((4, 4, 3, 5))}, "the last size of a core must be the second size of the next"),
+        ({"core_2": np.zeros((5, 5, 4, 2))}, "the last size of a core must be the second size of the next"),
         ({"core_0": np.zeros((2, 1, 2, 5))}, "multiply to fewer than num_embeddings rows; got num_embeddings=50"),
         ({"core_1": np.zeros((4, 5, 0, 5))}, "every size of a table must be at least 1"),
         ({"core_1": np.zeros((4, 5, 15))}, r"got core_1 of shape \[4, 5, 15\], expected \[rows, rank, columns, rank\]"),

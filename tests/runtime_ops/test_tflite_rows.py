@@ -104,9 +104,7 @@ def test_damaged_row_is_named_with_its_position(tflite, tmp_path):
     offsets = table.tensors()["row_offsets"].copy()
     offsets[5] = 10_000
     model = rows_model(tmp_path / "model.tflite", table, row_offsets=offsets)
-    tflite.refuses(
-        model, r"row_offsets around a row .*at position 1 of the flattened ids", [np.array([[0, 5]], np.int32)]
-    )
+    tflite.refuses(model, r"row_offsets of a row .*at position 1 of the flattened ids", [np.array([[0, 5]], np.int32)])
 
 
 def test_tables_beside_other_operators_are_replaced(tflite, tmp_path):
@@ -202,12 +200,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("method", "wrong", "message"),
         [
-            ("dpq", {"codes": "absent"}, "codes: got no tensor of that name in the model"),
+            ("dpq", {"codes": "absent"}, "codes: got no tensor of this name in the model"),
             ("dpq", {"codes": None}, "codes: got no tensor"),
             ("dpq", {"codes": "values"}, "codes: got float32, expected uint8"),
             ("dpq", {"values": "codes"}, "values: got uint8, expected float32 or float16 or int8"),
             ("dpq", {"codes": "ids"}, "codes: got int32, expected uint8"),
-            ("dpq", {"values": "rows"}, "values: got a tensor that is computed, expected a constant"),
+            ("dpq", {"values": "rows"}, "values: got a computed tensor, expected a constant"),
             ("dpq", {"ids": "codes"}, "ids: got uint8, expected int32 or int64"),
             ("dpq", {"bits": 5}, "bits"),
             ("dpq", {"bits": None}, "bits: got no integer"),
@@ -224,7 +222,7 @@ class TestRefusals:
             ("ant", {"row_offsets": None}, "row_width: got no integer"),
             ("ant", {"row_offsets": None, "row_width": 2**30}, "row_width: got more weights"),
             ("ant", {"anchors": "anchor_ids"}, "anchors: got uint8, expected float32 or float16"),
-            ("tt", {"ranks": "1,5,5"}, "lengths that do not fit"),
+            ("tt", {"ranks": "1,5,5"}, "lengths that do not match"),
             ("tt", {"ranks": "1,5,5,2"}, "a core is shorter"),
             ("tt", {"row_shape": "3,4,5,6,7,8,9"}, "row_shape: got no list of integers, or one that is too long"),
             ("tt", {"col_shape": "2,3,"}, "col_shape: got no list"),
@@ -250,11 +248,11 @@ class TestRefusals:
             ("", "manifest of another version"),
             (
                 "edge_embed 1\nrows pq output=rows num_embeddings=50\n",
-                "method: got an unknown one, expected dpq, ant or tt",
+                "method: got an unknown method, expected dpq, ant or tt",
             ),
-            ("edge_embed 1\ncolumns dpq output=rows\n", "use: got an unknown one"),
+            ("edge_embed 1\ncolumns dpq output=rows\n", "use: got an unknown use"),
             ("edge_embed 1\nrows\n", "output: got no tensor"),
-            ("edge_embed 1\n" + "x" * 5000 + "\n", "use: got an unknown one"),
+            ("edge_embed 1\n" + "x" * 5000 + "\n", "use: got an unknown use"),
         ],
     )
     def test_manifest_that_cannot_be_read_is_refused(self, tflite, tmp_path, text, message):
@@ -270,13 +268,13 @@ class TestRefusals:
         rows = add_rows(model, table, ids, "rows", 2)
         text = manifest(line("rows", table, ids="ids", output="rows"))
         path = model.write(tmp_path / "model.tflite", [ids], [rows], text)
-        tflite.refuses(path, "codes: got no tensor of that name in the model, or several", [np.zeros((1, 1), np.int32)])
+        tflite.refuses(path, "codes: got no tensor of this name in the model, or several", [np.zeros((1, 1), np.int32)])
 
     def test_output_without_operator_is_refused(self, tflite, tmp_path):
         table = DpqTable()
         text = manifest(line("rows", table, ids="ids", output="values"))
         path = rows_model(tmp_path / "model.tflite", table, text=text)
-        tflite.refuses(path, "got an output values that no operator makes", [np.zeros((1, 1), np.int32)])
+        tflite.refuses(path, "got an output values that no operator computes", [np.zeros((1, 1), np.int32)])
 
     def test_delegate_options_are_refused(self, tflite, tmp_path):
         path = rows_model(tmp_path / "model.tflite", DpqTable())

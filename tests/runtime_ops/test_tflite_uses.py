@@ -85,7 +85,9 @@ class TestBags:
         rows = table.rows64[ids] * weights[:, None]
         exact = np.stack([rows[0], rows[1] + rows[2]])
         assert_close(results.outputs[0][0], np.float32, exact, np.abs(exact) + 4)
-        tflite.refuses(model, "whose shapes do not fit", [ids, offsets, weights[:2]])
+        tflite.refuses(
+            model, "shapes of ids, offsets and sample_weights that do not match", [ids, offsets, weights[:2]]
+        )
 
     def test_bags_of_one_per_row_match_definition(self, tflite, tmp_path, make_any):
         table = make_any()
@@ -104,7 +106,7 @@ class TestBags:
             ([0, 2, 1, 3], "at position 2 of the offsets"),
             ([0, 4], "at position 1 of the offsets"),
             ([0, -1, 3], "at position 1 of the offsets"),
-            ([], "whose shapes do not fit"),
+            ([], "shapes of ids, offsets and sample_weights that do not match"),
         ],
     )
     def test_offsets_that_do_not_fit_ids_are_refused(self, tflite, tmp_path, offsets, message):
@@ -119,7 +121,7 @@ class TestBags:
     @pytest.mark.parametrize(("mode", "weighted"), [(3, False), (-1, False), (1, True)])
     def test_unknown_bag_mode_is_refused(self, tflite, tmp_path, mode, weighted):
         model = bag_model(tmp_path / "model.tflite", DpqTable(), mode, offsets=np.int32, weighted=weighted)
-        tflite.refuses(model, "mode: got another one, or sample_weights with it", [])
+        tflite.refuses(model, "mode: got an unknown mode, or sample_weights with it", [])
 
 
 class TestHeads:

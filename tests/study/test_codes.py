@@ -147,7 +147,7 @@ def test_shared_codes_match_table_8():
 
 def test_wrong_tables_and_ids_are_refused():
     packed = packed_of(np.zeros((3, 2), np.int64), 4)
-    with pytest.raises(BadInputError, match="got a table of ant, which has no codes: expected one of dpq"):
+    with pytest.raises(BadInputError, match="got a table of ant, which has no codes, expected a table of dpq"):
         code_usage(ANTEmbedding(9, 4, 2))
     with pytest.raises(BadInputError, match="got Embedding, expected an embedding layer of edge_embed"):
         nearest_rows(torch.nn.Embedding(9, 4), 1)

@@ -336,7 +336,7 @@ def test_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
     )
     source = saved(made, tmp_path)
     first, report = compressed(source, modules=["a.weight"])
-    assert [found.reason for found in report.tables] == ["", "not among the names that were given"]
+    assert [found.reason for found in report.tables] == ["", "not among the given names"]
     first = first.rename(tmp_path / "first.onnx")
     small, report = compressed(first, "ant")
     assert [found.name for found in report.tables] == ["b"]

@@ -14,7 +14,7 @@ from .test_compress_onnx_tools import COLUMNS, ROWS, W, compress, exact, gather,
 
 U = exact(7)
 TURNED = np.ascontiguousarray(U.T)
-UNTIED = "an output layer of {} bytes, of which no rows are looked up: give its name to compress it (--module head)"
+UNTIED = "an output layer of {} bytes without lookups: give its name to compress it (--module head)"
 HEADS = {
     "MatMul": ([make_node("MatMul", ["h", "head"], ["y"], "scores")], TURNED, "19,200"),
     "Gemm": ([make_node("Gemm", ["h", "head", "b"], ["l"], transB=1), make_node("Softmax", ["l"], ["y"])], U, "19,200"),

@@ -32,7 +32,7 @@ def compress(source: Path, **wanted: Any) -> Any:
 
 def test_output_name_of_another_kind_is_refused(tmp_path: Path) -> None:
     source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
-    with pytest.raises(BadInputError, match=r"small\.pt: is the name of a saved model, but what is written is an ONNX"):
+    with pytest.raises(BadInputError, match=r"small\.pt: has the suffix of a saved model, but the output is an ONNX"):
         compress(source, output=tmp_path / "small.pt")
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
@@ -172,7 +172,7 @@ class TestFiles:
         made.graph.initializer[0].data_location = TensorProto.EXTERNAL
         made.graph.initializer[0].external_data.add(key="location", value=location)
         (folder / "model.onnx").write_bytes(made.SerializeToString())
-        with pytest.raises(BadInputError, match=r"lies outside the model's folder|No such file"):
+        with pytest.raises(BadInputError, match=r"is outside the model's folder|No such file"):
             compress(folder / "model.onnx")
         assert {path.name for path in folder.iterdir()} == {"link.bin", "model.onnx"}
 
@@ -230,9 +230,9 @@ def test_opset_that_cannot_be_raised_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"trainable": True}, "trainable: a saved model does not learn"),
+        ({"trainable": True}, "trainable: a saved model cannot be trained"),
         ({"output": None}, "output: got none for .*onnx: give the path"),
-        ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: there are 'words'"),
+        ({"modules": ["verbs"]}, "got 'verbs', expected the name of a table: choose from 'words'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(wanted: dict[str, Any], message: str, tmp_path: Path) -> None:

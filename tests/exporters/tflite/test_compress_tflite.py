@@ -151,7 +151,7 @@ def test_compress_names_largest_constants_of_file_without_lookups(tmp_path):
     ("wanted", "message"),
     [
         ({"trainable": True, "ratio": 4}, "trainable: "),
-        ({"ratio": 4, "modules": ["absent"]}, "expected the name of a table: there are"),
+        ({"ratio": 4, "modules": ["absent"]}, "expected the name of a table: choose from"),
         ({"ratio": 4, "counts": {"absent": np.ones(600)}}, "counts: got the names absent"),
     ],
 )

@@ -120,7 +120,7 @@ def test_model_without_compressed_table_is_refused(export):
 )
 def test_option_of_other_target_is_refused(saved, tmp_path, target, option):
     (name,) = option
-    with pytest.raises(BadInputError, match=f"{name}: got one for target {target}, expected it with"):
+    with pytest.raises(BadInputError, match=f"{name}: got target {target}, expected "):
         edge_embed.export(saved, target, tmp_path / "model", **option)
     assert not list(tmp_path.iterdir())
 
