@@ -180,7 +180,7 @@ class TestMistakes:
     def test_output_that_touches_input_is_refused(self, tmp_path: Path, folder: Path, output: str) -> None:
         if output == ".":
             shutil.copy(folder / "genai_config.json", tmp_path)
-        with pytest.raises(EdgeEmbedError, match="overlaps .* read by this command"):
+        with pytest.raises(EdgeEmbedError, match=r"overlaps .* read by this command"):
             compress(folder, tmp_path / output, force=True)
         assert (folder / "model.onnx").is_file()
 
