@@ -1,8 +1,6 @@
 """Runs the model builder of ONNX Runtime GenAI, offline, on random models: ``build_folders.py FOLDER``.
 
-Writes ``FOLDER/SHAPE-FORM`` for four shapes and four forms. Form ``tied-fp16`` is built for another provider and then
-changed to the CPU: the builder's float16 models for the CPU stop at their second token in ONNX Runtime 1.31, with the
-dense table too.
+Writes ``FOLDER/SHAPE-FORM`` for four shapes and four forms.
 """
 
 import json
@@ -24,7 +22,7 @@ from transformers import (
 )
 
 SHAPES = {"llama": LlamaConfig, "qwen3": Qwen3Config, "gemma3": Gemma3TextConfig, "phi3": Phi3Config}
-FORMS = {"tied-fp32": "cpu", "tied-fp16": "dml", "tied-int4": "cpu", "untied-fp32": "cpu"}
+FORMS = ("tied-fp32", "tied-fp16", "tied-int4", "untied-fp32")
 ROWS = 1024
 SIZES = {
     "vocab_size": ROWS,
@@ -60,6 +58,8 @@ def write_model(folder: Path, shape: str, is_tied: bool) -> None:
             elif weight.ndim > 1:
                 weight.normal_(0, 0.2)
     model.save_pretrained(folder)
+    if shape == "gemma3":
+        _flatten_angles(folder / "config.json")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>", "</s>", "<pad>"])
@@ -69,24 +69,27 @@ def write_model(folder: Path, shape: str, is_tied: bool) -> None:
     fast.save_pretrained(folder)
 
 
-def build(source: Path, output: Path, precision: str, provider: str) -> None:
-    """Run the builder as its command line does."""
-    sys.argv = ["builder", "-i", str(source), "-o", str(output), "-p", precision, "-e", provider, "-c", str(source)]
-    runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
-    path = output / "genai_config.json"
+def _flatten_angles(path: Path) -> None:
+    """Add the keys of one kind of layers, which the builder reads, to the angles of both kinds."""
     config = json.loads(path.read_text())
-    config["model"]["decoder"]["session_options"]["provider_options"] = []
-    path.write_text(json.dumps(config, indent=4))
+    config["rope_parameters"] |= config["rope_parameters"]["full_attention"]
+    path.write_text(json.dumps(config))
+
+
+def build(source: Path, output: Path, precision: str) -> None:
+    """Run the builder as its command line does."""
+    sys.argv = ["builder", "-i", str(source), "-o", str(output), "-p", precision, "-e", "cpu", "-c", str(source)]
+    runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
 
 
 if __name__ == "__main__":
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # The builder reads these from configurations of Gemma and Phi as transformers 4 has them.
+    # The builder reads this from a configuration of Gemma as transformers 4 has it.
     Gemma3TextConfig.rope_local_base_freq = property(lambda config: 10_000.0)
     folder = Path(sys.argv[1])
     for shape in SHAPES:
         for is_tied in (True, False):
             write_model(folder / "models" / f"{shape}-{is_tied}", shape, is_tied)
-        for form, provider in FORMS.items():
+        for form in FORMS:
             tied, precision = form.split("-")
-            build(folder / "models" / f"{shape}-{tied == 'tied'}", folder / f"{shape}-{form}", precision, provider)
+            build(folder / "models" / f"{shape}-{tied == 'tied'}", folder / f"{shape}-{form}", precision)
