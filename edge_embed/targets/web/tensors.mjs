@@ -57,7 +57,7 @@ class Reader {
 // A list of { name, type, dims, data }. Throws if the bytes are cut or make no sense.
 export function readTensors(bytes) {
   const reader = new Reader(bytes);
-  if (reader.text(MAGIC.length) !== MAGIC) throw new Error("this is no file of tensors");
+  if (reader.text(MAGIC.length) !== MAGIC) throw new Error("this is not a file of tensors");
   const tensors = [];
   for (let left = reader.uint32(); left > 0; --left) tensors.push(readTensor(reader));
   return tensors;
