@@ -110,7 +110,11 @@ def test_external_data_auto_goes_outside_above_threshold(lowered, tmp_path, monk
 
 def test_external_data_never_is_refused_beyond_protobuf_limit(lowered, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "PROTOBUF_LIMIT", 1000)
-    with pytest.raises(BadInputError, match=r"bytes of weights do not fit one ONNX file.*--external-data auto"):
+    with pytest.raises(
+        BadInputError,
+        match=r"bytes of weights exceed the limit of one ONNX file.*--external-data "
+        r"auto",
+    ):
         export_onnx(lowered, tmp_path / "x.onnx", "never")
     assert list(tmp_path.glob("x.onnx*")) == []
 
