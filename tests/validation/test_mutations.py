@@ -133,7 +133,7 @@ def test_missing_manifest_is_found(inline):
         del model.metadata_props[:]
 
     inline.edit(change)
-    assert "table word: manifest: the file has none" in failures_of(inline)
+    assert "table word: manifest: it is missing" in failures_of(inline)
 
 
 def test_missing_body_is_found(inline):
@@ -206,7 +206,7 @@ def test_table_absent_from_model_is_found(inline):
 
     inline.edit(change)
     text = failures_of(inline)
-    assert "made from another model" in text
+    assert "give the model of this file" in text
     assert "table topic: node" in text
 
 

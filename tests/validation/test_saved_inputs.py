@@ -76,12 +76,12 @@ GOOD = {
     ("change", "message"),
     [
         ({"0/ids": np.array([[3, 1]], np.int32)}, "mine: input ids: got int32, expected int64"),
-        ({"0/ids": np.array([[3, 600]])}, "the model does not run on these inputs"),
-        ({"0/ids": np.array([3, 1])}, "the model does not run on these inputs"),
+        ({"0/ids": np.array([[3, 600]])}, "the model fails on these inputs"),
+        ({"0/ids": np.array([3, 1])}, "the model fails on these inputs"),
         ({"0/ids": None}, "has no array 0/ids: expected an array for each input and case"),
         ({"names": np.array([], "U4")}, "has no array of inputs"),
         ({"names": np.array(["one", "two"])}, "has no array 1/features, 1/ids"),
-        ({"0/other": np.array([1])}, "array 0/other is no input of a case"),
+        ({"0/other": np.array([1])}, "array 0/other is not an input of a case"),
         (
             {"1/ids": np.array([[1]]), "1/features": np.ones((1, 1, 48), np.float32)},
             "array 1/features, 1/ids is no input",
