@@ -174,7 +174,7 @@ def test_body_that_accepts_ids_out_of_range_is_found(inline, guard, accepted):
     assert word["custom op"].status == "passed"
     for name in ("portable body", "ONNX reference evaluator"):
         assert word[name].status == "failed"
-        assert f"id {accepted} gives a result" in word[name].detail or "got" in word[name].detail
+        assert ": got " in word[name].detail
 
 
 def test_body_without_padding_row_is_found(inline):

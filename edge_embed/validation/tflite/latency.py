@@ -83,11 +83,9 @@ def _reason_against(call: TableCall, options: ValidationOptions) -> str:
     if lacks := LITERT.lacks():
         return lacks[0].what
     size = dense_bytes(call.table)
-    return (
-        (f"the dense table has {size:,} bytes, which exceeds the limit of {LARGEST_DENSE:,}")
-        if size > LARGEST_DENSE
-        else ""
-    )
+    if size <= LARGEST_DENSE:
+        return ""
+    return f"the dense table has {size:,} bytes, which exceeds the limit of {LARGEST_DENSE:,}"
 
 
 def _write_dense(call: TableCall, path: Path) -> Path:

@@ -59,7 +59,7 @@ def test_model_beyond_lookups_without_converter_names_extra(export, tmp_path, mo
         (Products, r"cannot be expressed in TFLite: .*cumprod.*use --target onnx"),
         (Chosen, r"aten.nonzero.default returns a tensor whose size depends on values.*use --target onnx"),
         (Wide, r"cannot be expressed in TFLite: failed to legalize operation 'tfl.sum'.*use --target onnx"),
-        (Sorted, r"needs the operators .*STABLEHLO_SORT, which not every TFLite runtime supports: use --target onnx"),
+        (Sorted, r"requires operators .*STABLEHLO_SORT, which not every TFLite runtime supports: use --target onnx"),
     ],
 )
 def test_operators_without_converter_or_runtime_are_refused(export, tmp_path, model, message):
