@@ -87,7 +87,7 @@ class TestHashes:
             (lambda folder: (folder / "inner/more.so").touch(), "inner/more.so is not among the downloaded files"),
             (
                 lambda folder: (folder / "__pycache__").mkdir() or (folder / "__pycache__/a.pyc").touch(),
-                "a.pyc was not",
+                "a.pyc is not among",
             ),
             (lambda folder: (folder / "link").unlink() or (folder / "link").symlink_to("/etc/passwd"), "link: got"),
             (lambda folder: (folder / ".sha256.json").write_text("[]"), "is not a list of hashes"),
