@@ -84,7 +84,7 @@ GOOD = {
         ({"0/other": np.array([1])}, "array 0/other is not an input of a case"),
         (
             {"1/ids": np.array([[1]]), "1/features": np.ones((1, 1, 48), np.float32)},
-            "array 1/features, 1/ids is no input",
+            "array 1/features, 1/ids is not an input",
         ),
         ({"0/ids": np.array([[print]], object)}, "is damaged"),
     ],

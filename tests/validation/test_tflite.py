@@ -182,7 +182,7 @@ def test_target_reports_times_and_versions(dpq):
 
 def test_cut_file_is_refused(dpq, tmp_path):
     (tmp_path / "cut.tflite").write_bytes((dpq / "model.tflite").read_bytes()[:500])
-    with pytest.raises(BadInputError, match=r"cut\.tflite: damaged or not a TFLite model"):
+    with pytest.raises(BadInputError, match=r"cut\.tflite: is damaged or not a TFLite model"):
         edge_embed.validate(dpq / "model.pt", tmp_path / "cut.tflite", options=QUICK)
     with pytest.raises(BadInputError, match=r"absent\.tflite: there is no such file"):
         edge_embed.validate(dpq / "model.pt", tmp_path / "absent.tflite", options=QUICK)
