@@ -315,7 +315,7 @@ ONNX = (
         ),
         "edge_embed.Other",
     ),
-    Plant("body", "none", edit(lambda model: model.ClearField("functions")), "no DPQEmbedding"),
+    Plant("body", "none", edit(lambda model: model.ClearField("functions")), "DPQEmbedding is missing"),
     Plant("manifest", "another padding row", manifest(lambda table: table.update(padding_idx=3)), "manifest"),
     Plant("manifest", "another hash", manifest(lambda table: table["sha256"].update(codes="0" * 64)), "manifest"),
     Plant("manifest", "none", drop("edge_embed.tables"), "manifest: it is missing"),

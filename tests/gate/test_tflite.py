@@ -184,7 +184,7 @@ def test_slower_layout_fails_latency_and_equal_one_passes(project: Path) -> None
         (["--base", "model.onnx"], "is a base of another kind"),
         (["--base", "byte.tflite", "--base-library", "words.pt"], "is an operator library of ONNX"),
         (["--base", "cut.tflite"], "damaged or not a TFLite model"),
-        (["--budget", "local.toml"], "'local', which runs onnx files, expected one for tflite: litert"),
+        (["--budget", "local.toml"], "got 'local' for onnx files, expected one for tflite: litert"),
         (["--budget", "tokenizer.toml"], "tokenizer: got one, but a TFLite file has none"),
         (["--budget", "peer.toml"], "'portable body': expected one of dense GATHER"),
     ],
