@@ -108,6 +108,68 @@ def new_files(paths: Sequence[StrPath], *, force: bool = False) -> Iterator[list
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(path: StrPath, mark: str, *, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder to fill; on success it becomes ``path``, on any error it is removed.
+
+    Args:
+        path: The target. Its directory must exist.
+        mark: Name of a file that identifies folders of this kind.
+        force: Replace an existing folder of this kind. It keeps its place until the new one is complete.
+
+    Yields:
+        An empty folder with the target's name, on the target's file system.
+
+    Raises:
+        BadInputError: As `check_new_folder`.
+        OutputError: The result could not be written. The target is unchanged.
+    """
+    target = Path(path).absolute()
+    with output_errors(target, within=target.parent):
+        check_new_folder(target, mark, force)
+        private = Path(tempfile.mkdtemp(prefix=".edge-embed-", dir=target.parent))
+        _note(private)
+    try:
+        temporary = private / target.name
+        with output_errors(target, within=private):
+            temporary.mkdir()
+            yield temporary
+            for written in temporary.rglob("*"):
+                if written.is_file():
+                    _sync(written)
+        with output_errors(target, within=target.parent):
+            old = private / f"{target.name}.old"
+            if force and target.exists():
+                target.rename(old)
+            try:
+                temporary.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def check_new_folder(target: Path, mark: str, force: bool) -> None:
+    """Refuse early the targets that `new_folder` would refuse.
+
+    Raises:
+        BadInputError: The target exists and ``force`` is false, or is no folder of this kind, or its directory does not
+            exist.
+    """
+    if not target.name:
+        raise BadInputError(f"{str(target)!r}: got no name, expected the path of a new folder")
+    if not target.parent.is_dir():
+        raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
+    if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
+        raise BadInputError(f"{target}: is no folder, expected the path of a new folder")
+    if target.exists() and not force:
+        raise _exists(target)
+    if target.exists() and not (target / mark).is_file():  # everything in it would be lost
+        raise BadInputError(f"{target}: got a folder without {mark}, expected one to replace; choose another path")
+
+
 def _note(folder: Path) -> None:
     place = os.environ.get(FOLDERS)
     if place is not None:

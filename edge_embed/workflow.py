@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
+from edge_embed.compression.onnx.compress_genai import compress_genai
 from edge_embed.compression.plan import Plan
 from edge_embed.compression.programs import (
     CompressedFile,
@@ -35,6 +37,7 @@ from edge_embed.gate.check import run_check
 from edge_embed.gate.missing_checks import warnings_of_replacing
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.gate.report_places import CHECK, accept_report, reports_at
+from edge_embed.importers.genai_folder import is_genai, read_genai
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
@@ -177,6 +180,7 @@ class Wanted(TypedDict, total=False):
     value_type: str | None
     weight_type: str | None
     open: bool
+    library: bool
 
 
 @overload
@@ -217,6 +221,7 @@ def compress(
     value_type: str | None = None,
     weight_type: str | None = None,
     open: bool = True,
+    library: bool = True,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Replace the dense tables of a trained model by compressed ones, without training.
 
@@ -226,7 +231,8 @@ def compress(
 
     Args:
         model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path: of a saved model, of
-            the folder of a transformers model, of word vectors, or of an ONNX or TFLite file of any tool.
+            the folder of a transformers model, of word vectors, of an ONNX or TFLite file of any tool, or of the folder
+            of a decoder for ONNX Runtime GenAI.
         method: one of
 
             - ``dpq``: product quantisation by k-means;
@@ -248,8 +254,8 @@ def compress(
         seed: random seed.
         checkpoint: folder that stores finished parts until the result is complete. After an interruption the same call
             resumes from them. They take about as many bytes as the compressed tables.
-        output: for a saved model: path of the compressed model, written as by `save`; for an ONNX or TFLite file, which
-            requires it: path of the new file.
+        output: for a saved model: path of the compressed model, written as by `save`; for an ONNX or TFLite file or a
+            GenAI folder, which require it: path of the new file or folder.
         force: overwrite an existing file.
         progress: called with (step, done, total). By default a bar on stderr, in terminals and notebooks.
         group: processes that share the work, such as ``torch.distributed.group.WORLD``. Each makes this call with equal
@@ -263,11 +269,15 @@ def compress(
         bits: bits per weight, 2 to 8 (``rows``).
         value_type: with sizes: type of stored values, as for ``freeze`` of the layers.
         weight_type: with sizes: type of the weights (``ant``).
-        open: for an ONNX or TFLite file: open the new file once in its runtime before it gets its name.
+        open: for an ONNX or TFLite file or a GenAI folder: open the new file once in its runtime before it gets its
+            name.
+        library: for a GenAI folder: put the operator library of this machine into the new folder. Without it, the
+            portable bodies run.
 
     Returns:
         ``model``: a copy with compressed layers, frozen unless ``trainable``; a program for `export`; or the path of
-        the new ONNX or TFLite file. ``report``: the reconstruction errors and all settings that were tried.
+        the new ONNX or TFLite file or GenAI folder. ``report``: the reconstruction errors and all settings that were
+        tried.
 
     Raises:
         BadInputError: the goal is ambiguous, a name is unknown, or no table can be replaced (with the reasons). Also: a
@@ -307,16 +317,10 @@ def compress(
             return compress_module(model, job)
         if trainable:
             raise BadInputError("trainable: a saved model does not learn: give the module")
-        if not isinstance(model, Program) and (in_place := _in_place(Path(model))):
+        if not isinstance(model, Program) and (in_place := _in_place(Path(model), library)):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
-            target = "onnx" if in_place is compress_onnx else "tflite"
-            check_name(Path(output), f".{target}")
-            processes.first(lambda: check_output([Path(output)], [model], force))
-            opening = Opening(target, Path(output), Path(model))
-            written = in_place(Path(model), job, Path(output), force, opening if open else keep_unopened)
-            opened = processes.same(lambda: opening.opened)
-            return written._replace(report=replace(written.report, opened=opened))
+            return in_place(Path(model), job, Path(output), force, open)
         if output is not None:
             check_name(Path(output), ".pt")
             processes.first(lambda: check_output([Path(output)], _paths(model), force))
@@ -334,12 +338,36 @@ def _rewrite(program: Program, output: Path, force: bool) -> Program:
         return rewrite_program(program, temporary)
 
 
-def _in_place(path: Path) -> Callable[..., CompressedFile] | None:
-    """Return the function that compresses an ONNX or TFLite file of any tool; None for other files."""
-    found = compress_onnx if is_onnx_file(path) else compress_tflite if is_tflite_file(path) else None
-    if found is not None:
-        check_runtime_file(path)
-    return found
+def _in_place(path: Path, library: bool) -> Callable[[Path, Job, Path, bool, bool], CompressedFile] | None:
+    """Return the function that compresses an ONNX or TFLite file or a GenAI folder; None for other files."""
+    if is_genai(path):
+        return partial(_compress_folder, library=library)
+    if is_onnx_file(path):
+        return partial(_compress_file, "onnx")
+    return partial(_compress_file, "tflite") if is_tflite_file(path) else None
+
+
+def _compress_file(target: str, path: Path, job: Job, output: Path, force: bool, opens: bool) -> CompressedFile:
+    check_runtime_file(path)
+    check_name(output, f".{target}")
+    job.processes.first(lambda: check_output([output], [path], force))
+    compress_in_place = compress_onnx if target == "onnx" else compress_tflite
+    opening = Opening(target, output, path)
+    written = compress_in_place(path, job, output, force, opening if opens else keep_unopened)
+    return _with_opened(written, job, opening)
+
+
+def _compress_folder(path: Path, job: Job, output: Path, force: bool, opens: bool, *, library: bool) -> CompressedFile:
+    folder = read_genai(path)
+    opening = Opening("onnx", output, folder.model)
+    written = compress_genai(folder, job, output, force, opening if opens else keep_unopened, library)
+    return _with_opened(written, job, opening)
+
+
+def _with_opened(written: CompressedFile, job: Job, opening: Opening) -> CompressedFile:
+    """Return the result with what the first process, which opened the file, found."""
+    opened = job.processes.same(lambda: opening.opened)
+    return written._replace(report=replace(written.report, opened=opened))
 
 
 _OF_ZEROS = (

@@ -1,7 +1,7 @@
 """Workers of TFLite models, forked from a process that has imported the runtime: the import takes most of the time.
 
-As a program, ``forked_worker.py WORKER`` reads lines. Each is a JSON list of a folder and the arguments of a worker. The
-program runs the worker in that folder, and prints its exit status.
+As a program, ``forked_worker.py WORKER`` reads lines. Each is a JSON list of a folder and the arguments of a worker.
+The program runs the worker in that folder, and prints its exit status.
 """
 
 import json

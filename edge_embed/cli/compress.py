@@ -45,7 +45,7 @@ def _size_options(command: Command) -> Command:
         "Goal, one of": ["ratio", "budget", "min_cosine"],
         "Tables and method": ["method", "modules", "counted", "seed"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
-        "Files": ["output", "plot", "checkpoint", "no_open", "force"],
+        "Files": ["output", "plot", "checkpoint", "no_open", "no_library", "force"],
         **MODEL_SECTIONS,
     },
     examples=(
@@ -84,7 +84,8 @@ def _size_options(command: Command) -> Command:
     is_flag=True,
     help="ONNX and TFLite: skip opening the new file in its runtime.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--no-library", is_flag=True, help="GenAI folders: omit the operator library; portable bodies run.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file or GenAI folder.")
 @model_options
 @output_options
 def compress(
@@ -95,25 +96,27 @@ def compress(
     budget: str | None,
     plot: Path | None,
     no_open: bool,
+    no_library: bool,
     force: bool,
     **given: Any,
 ) -> None:
     """Replace the dense tables of MODEL by compressed ones, without training.
 
-    MODEL is a saved model, a file of word vectors, the folder of a transformers model, or an ONNX or TFLite file of any
-    tool. Processes started by torchrun share the work.
+    MODEL is a saved model, a file of word vectors, the folder of a transformers model, an ONNX or TFLite file of any
+    tool, or a folder of ONNX Runtime GenAI. Processes started by torchrun share the work.
     """
     kept = f"finished parts are kept in {given['checkpoint']}: the same command goes on from them"
     click.get_current_context().meta[LOST] = _LOST if given["checkpoint"] is None else f"nothing was written; {kept}"
     from edge_embed import workflow
     from edge_embed.files import check_folder, check_once
     from edge_embed.fitting.processes import Processes
+    from edge_embed.importers.genai_folder import is_genai
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
     check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
     if group is None:  # of several processes the first writes, and reports errors to the others
-        check_places([given["output"]], force=force)
+        check_places([] if is_genai(model) else [given["output"]], force=force)
         if given["checkpoint"] is not None:
             check_folder(given["checkpoint"], given["checkpoint"])
     drawn = plot if Processes(group).is_first else None
@@ -125,6 +128,7 @@ def compress(
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}
+        wanted |= {"library": not no_library}
         wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)

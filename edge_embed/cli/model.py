@@ -72,9 +72,10 @@ class Load:
 
     def unless_runtime(self, model: Path, tables: tuple[str, ...] = ()) -> "Path | Program":
         """Load the program of a file, or return the path of a runtime's file, which needs no options."""
+        from edge_embed.importers.genai_folder import is_genai
         from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 
-        if not (is_onnx_file(model) or is_tflite_file(model)):
+        if not (is_onnx_file(model) or is_tflite_file(model) or is_genai(model)):
             return self(model, tables)
         if self.given:
             raise click.UsageError(f"{', '.join(self.given)}: is for files of PyTorch: leave it out for {model.name}")

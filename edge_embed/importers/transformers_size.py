@@ -5,7 +5,6 @@ are in the folder, so the model has hardly more layers, parameters and numbers t
 larger request is refused when it is read, or while the model is built; the library itself has no limit.
 """
 
-import json
 import os
 import re
 import threading
@@ -24,7 +23,8 @@ from torch.nn.modules.module import (
 )
 
 from edge_embed.errors import BadInputError, located
-from edge_embed.input_file import check_regular, path_beside, read_whole
+from edge_embed.importers.json_object import read_json_object
+from edge_embed.input_file import check_regular, path_beside
 from edge_embed.packed.container import opened
 from edge_embed.program.file_kind import kind_in
 
@@ -63,7 +63,8 @@ def check_files(folder: Path) -> Stored:
         BadInputError: a file is not regular, far too large or damaged, a shard lies outside the folder, or the
             configuration counts more parts than there are weights for.
     """
-    content = {name: _json(folder / name) for name in _JSON if (folder / name).exists()}
+    files = [folder / name for name in _JSON if (folder / name).exists()]
+    content = {path.name: read_json_object(path, _MOST_JSON, "JSON of transformers") for path in files}
     roots = [folder.absolute().parents[1] / _CACHE[1]] if folder.absolute().parent.name == _CACHE[0] else []
     is_whole = (folder / _WHOLE).exists()  # read then, regardless of the index
     for name in sorted(set(_shards(content[_INDEX]))) if _INDEX in content else ():
@@ -110,19 +111,6 @@ def bounded(stored: Stored) -> Iterator[None]:
             hooks.callback(register(count_tensor).remove)
         hooks.callback(register_module_module_registration_hook(lambda *_: count("modules", 1)).remove)
         yield
-
-
-def _json(path: Path) -> Any:
-    with located(path.name):
-        try:
-            content = json.loads(read_whole(path, _MOST_JSON, "JSON of transformers"))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, BadInputError):
-                raise
-            raise BadInputError(f"is no JSON: {error!s:.200}") from error
-        if not isinstance(content, dict):
-            raise BadInputError(f"got {content!r:.80}, expected an object")
-        return content
 
 
 def _shards(index: dict[str, Any]) -> Iterator[str]:

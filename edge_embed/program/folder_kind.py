@@ -16,12 +16,15 @@ _OF_NAMES = {
     "checkpoint": FileKind("a folder of TensorFlow checkpoints", EXPORTED),
     "adapter_config.json": FileKind(
         "an adapter folder (PEFT) without its base model",
-        "merge them (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
+        "merge both (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
     ),
     "_CHECKPOINT_METADATA": FileKind("a checkpoint folder of Orbax (JAX)", MATRIX),
     ".metadata": FileKind("a distributed checkpoint folder of PyTorch", JOINED),
     "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"use the PyTorch model instead: {SAVE}"),
-    "genai_config.json": FileKind("a folder of ONNX Runtime GenAI", "give the .onnx file in it"),
+    "genai_config.json": FileKind(
+        "a folder of ONNX Runtime GenAI",
+        "compress and inspect accept it; for validate, give the .onnx files of both folders",
+    ),
 }
 
 

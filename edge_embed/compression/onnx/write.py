@@ -20,7 +20,7 @@ from edge_embed.exporters.onnx.storage import (
 
 
 def write_foreign(
-    file: ForeignModel, path: Path, force: bool, on_written: OnWritten = keep_unopened
+    file: ForeignModel, path: Path, force: bool, on_written: OnWritten = keep_unopened, is_external: bool = False
 ) -> tuple[Path, ...]:
     """Write a model; its tensors then refer to the new files.
 
@@ -29,6 +29,7 @@ def write_foreign(
         path: the file to write; weights of more than 128 MB go to ``<path>.data``, as in an export.
         force: overwrite existing files.
         on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
+        is_external: whether smaller weights go there too.
 
     Returns:
         The files.
@@ -39,7 +40,7 @@ def write_foreign(
     """
     model, folder = file.model, file.path.parent
     is_large = sum(expected_bytes(tensor) or 0 for tensor in tensors_of(model)) > AUTO_THRESHOLD
-    movable = _movable(model) if is_large else []
+    movable = _movable(model) if is_large or is_external else []
     with new_model(path, bool(movable), force) as (temporary, data):
         if data is None:
             for tensor in tensors_of(model):

@@ -1,0 +1,153 @@
+"""Compression of a folder of ONNX Runtime GenAI into another one, which the same runtime generates with.
+
+The new folder has every file of the old one. The ONNX file has packed tables, and its weights lie in an external file,
+which is mapped and not copied. The operator library lies beside it, and ``custom_ops_library`` of the session options
+names it. Without the library the portable bodies of the operators run.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from onnx import ModelProto
+
+from edge_embed.compression.job import Job
+from edge_embed.compression.onnx.compress import compress_foreign
+from edge_embed.compression.onnx.foreign_model import ForeignModel, read_foreign
+from edge_embed.compression.onnx.write import write_foreign
+from edge_embed.compression.programs import CompressedFile
+from edge_embed.errors import BadInputError, located
+from edge_embed.exporters.exported import OnWritten, keep_unopened
+from edge_embed.files import check_folder, check_new_folder, keep_inputs, new_folder
+from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
+from edge_embed.report.results.compressed import CompressReport
+from edge_embed.runtime.library import get_library_path
+
+REPORT = "edge_embed_report.json"
+_LIBRARY = "custom_ops_library"
+
+
+def compress_genai(
+    folder: GenaiFolder,
+    job: Job,
+    output: Path,
+    force: bool = False,
+    on_written: OnWritten = keep_unopened,
+    has_library: bool = True,
+) -> CompressedFile:
+    """Write a folder with packed tables in place of the dense ones of the decoder.
+
+    Args:
+        folder: the folder that was read.
+        job: the requested compression, as for `edge_embed.compression.onnx.compress.compress_onnx`.
+        output: the folder to write; the first of the job's processes writes it.
+        force: replace an existing folder of this kind.
+        on_written: called with the path of the complete ONNX file; an error leaves nothing.
+        has_library: whether the folder gets the operator library of this machine.
+
+    Raises:
+        BadInputError: as `compress_onnx`, or the configuration and the ONNX file disagree, or the folder has another
+            library of operators.
+        SizeError: as `compress_onnx`.
+        ParityError: as `compress_onnx`.
+        OutputError: the folder cannot be written; nothing partial is left.
+    """
+    job.processes.first(lambda: _check_output(folder.path, output, force))
+    library = get_library_path() if has_library else None
+    file = read_foreign(folder.model)
+    with located(str(folder.path)):
+        _check_agreement(folder, file.model)
+        config = _with_library(folder, library)
+        kept = _kept_files(folder.path, file.files)
+    reports = compress_foreign(file, job)
+
+    def write() -> CompressReport:
+        with new_folder(output, GENAI_CONFIG, force=force) as temporary:
+            report = _write(folder, file, temporary, kept, on_written, CompressReport(reports, 0))
+            if library is not None:
+                shutil.copyfile(library, temporary / library.name)
+            (temporary / GENAI_CONFIG).write_text(config, encoding="utf-8")
+            return report
+
+    return CompressedFile(output, job.processes.same(write))
+
+
+def _write(
+    folder: GenaiFolder,
+    file: ForeignModel,
+    output: Path,
+    kept: Sequence[Path],
+    on_written: OnWritten,
+    report: CompressReport,
+) -> CompressReport:
+    """Write the ONNX file, the files that do not change, and the report with the sizes of both ONNX files."""
+    dense_bytes = sum(part.stat().st_size for part in file.files)
+    for path in kept:
+        copy = output / path.relative_to(folder.path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    written = write_foreign(file, output / folder.model.name, False, on_written, is_external=True)
+    report = replace(report, dense_bytes=dense_bytes, written_bytes=sum(part.stat().st_size for part in written))
+    (output / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+def _check_output(folder: Path, output: Path, force: bool) -> None:
+    keep_inputs([output], [folder])
+    if output.exists() and folder.resolve().is_relative_to(output.resolve()):
+        raise BadInputError(f"{output}: contains {folder}, which this command reads: choose another path")
+    check_new_folder(output.absolute(), GENAI_CONFIG, force)
+    check_folder(output.absolute().parent, output)
+
+
+def _check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
+    """Raise for a configuration of another ONNX file."""
+    for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
+        there = {value.name for value in values}
+        if lacking := [name for name in folder.names(part) if name not in there]:
+            raise BadInputError(
+                f"{GENAI_CONFIG}: {part}: got {lacking[0]!r:.80}, which {folder.model.name} lacks: expected the "
+                "configuration of this ONNX file"
+            )
+    logits = folder.decoder.get("outputs", {}).get("logits", "logits")
+    rows = folder.config["model"]["vocab_size"]
+    for value in model.graph.output:
+        last = value.type.tensor_type.shape.dim[-1:]
+        if value.name == logits and last and last[0].HasField("dim_value") and last[0].dim_value != rows:
+            raise BadInputError(
+                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {last[0].dim_value} columns of {logits} in "
+                f"{folder.model.name}"
+            )
+
+
+def _with_library(folder: GenaiFolder, library: Path | None) -> str:
+    """Return the configuration with the operator library."""
+    config = json.loads(json.dumps(folder.config))
+    options = config["model"]["decoder"].setdefault("session_options", {})
+    other = options.get(_LIBRARY)
+    if library is not None:
+        if other not in (None, library.name):
+            raise BadInputError(
+                f"{GENAI_CONFIG}: {_LIBRARY}: got {other!r:.80}, expected none, because a session loads one library: "
+                "leave ours out with --no-library (library=False)"
+            )
+        options[_LIBRARY] = library.name
+    return json.dumps(config, indent=4) + "\n"
+
+
+def _kept_files(folder: Path, replaced: Sequence[Path]) -> list[Path]:
+    """Return the files that are copied, in subfolders too; links are followed."""
+    left_out = {os.path.realpath(path) for path in replaced} | {os.path.realpath(folder / GENAI_CONFIG)}
+    found = []
+    for root, folders, names in os.walk(folder):
+        links = [name for name in folders if (Path(root) / name).is_symlink()]
+        for path in (Path(root) / name for name in (*names, *links)):
+            if os.path.realpath(path) in left_out or path.name == REPORT:
+                continue
+            if not path.is_file():
+                raise BadInputError(f"{path.name}: got no regular file, expected one, or a subfolder that is no link")
+            found.append(path)
+    return found
