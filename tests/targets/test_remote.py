@@ -234,7 +234,7 @@ class TestNotRun:
 
     def test_incomplete_answer_is_named(self, tmp_path):
         (tmp_path / "cut.tar").write_bytes(b"x" * 700)
-        with (tmp_path / "cut.tar").open("rb") as packed, pytest.raises(NotRunError, match="the results are incomplete"):
+        with (tmp_path / "cut.tar").open("rb") as packed, pytest.raises(NotRunError, match="results are incomplete"):
             ssh._unpack(packed, ["0.out"], tmp_path)
 
     def test_missing_programs_are_named_with_their_commands(self, monkeypatch, tmp_path):
