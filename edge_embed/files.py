@@ -50,7 +50,7 @@ def new_file(path: StrPath, *, force: bool = False) -> Iterator[Path]:
         A path that does not exist yet, with the target's file name, on the target's file system.
 
     Raises:
-        BadInputError: The target exists and ``force`` is false, or is no regular file, or has no directory.
+        BadInputError: The target exists and ``force`` is false, or is not a regular file, or has no directory.
         OutputError: The result could not be written (disk full, no permission, ...). The target is unchanged.
     """
     with new_files([path], force=force) as (temporary,):
@@ -161,9 +161,9 @@ def check_new_folder(target: Path, mark: str, force: bool) -> None:
     if not target.name:
         raise BadInputError(f"{str(target)!r}: got no name, expected the path of a new folder")
     if not target.parent.is_dir():
-        raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
+        raise BadInputError(f"{target}: {target.parent} is not an existing directory; create it first")
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
-        raise BadInputError(f"{target}: is no folder, expected the path of a new folder")
+        raise BadInputError(f"{target}: is not a folder, expected the path of a new folder")
     if target.exists() and not force:
         raise _exists(target)
     if target.exists() and not (target / mark).is_file():  # everything in it would be lost
@@ -188,7 +188,7 @@ def check_target(target: Path, force: bool) -> None:
     """Refuse early the targets that the move would refuse, because minutes of work may come before it.
 
     Raises:
-        BadInputError: The target exists and ``force`` is false, or is no regular file, has no directory, or is ``-``.
+        BadInputError: The target exists and ``force`` is false, or is not a regular file, has no directory, or is ``-``.
     """
     if target.name == "-":
         raise BadInputError(f"{target}: got standard output, expected the path of a file")
@@ -196,7 +196,7 @@ def check_target(target: Path, force: bool) -> None:
         there = _nearest(target.parent)
         if not there.is_dir():
             raise BadInputError(f"{target}: {there} is a file, no existing directory; choose another path")
-        raise BadInputError(f"{target}: {target.parent} is no existing directory; create it first")
+        raise BadInputError(f"{target}: {target.parent} is not an existing directory; create it first")
     if target.is_dir():
         raise BadInputError(f"{target}: is a directory, expected a file name; add one to the path")
     if target.exists() and not stat.S_ISREG(target.stat().st_mode):

@@ -40,7 +40,7 @@ def check_regular(path: Path, expected: str, *, or_empty: bool = False) -> int:
     except (OSError, ValueError) as error:
         raise BadInputError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise BadInputError(f"is no regular file ({_kind(status.st_mode)}): expected {expected}")
+        raise BadInputError(f"is not a regular file ({_kind(status.st_mode)}): expected {expected}")
     if not (status.st_size or or_empty):
         raise BadInputError(f"is empty: expected {expected}")
     return status.st_size

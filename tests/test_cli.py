@@ -182,7 +182,7 @@ def test_doctor_finds_and_runs_library() -> None:
     [
         (["export", "missing.pt", "--target", "onnx"], "missing.pt"),
         (["export", "{model}", "--target", "coreml"], "expected one of onnx"),
-        (["export", "{text}", "--target", "onnx"], "no saved model"),
+        (["export", "{text}", "--target", "onnx"], "neither a saved model"),
         (["export", "{model}", "--target", "onnx", "-o", "missing/folder/out.onnx"], "no existing directory"),
         (["export", "{model}", "--target", "onnx", "-o", "new.onnx", "--input", "ids:int64[batch]"], "--input"),
         (["validate", "{model}", "{text}"], "export it again"),

@@ -95,7 +95,7 @@ def test_dimensions_fixed_by_user_stay_fixed(layer: edge_embed.DPQEmbedding, tmp
     ("model", "example", "message"),
     [
         (edge_embed.DPQEmbedding(50, 8, 4, 2), torch.tensor([50]), "id 50 is out of range"),
-        (edge_embed.DPQEmbedding(50, 8, 4, 2), None, "give a tensor"),
+        (edge_embed.DPQEmbedding(50, 8, 4, 2), None, "expected a tensor"),
         ("a path", torch.tensor([1]), "Module"),
     ],
 )

@@ -44,10 +44,10 @@ def check_tables(lowered: LoweredProgram) -> None:
         BadInputError: there is no compressed table; the message names the embeddings.
     """
     if not lowered.tables:
-        dense = ", ".join(report.name for report in lowered.reports) or "none at all"
+        dense = ", ".join(report.name for report in lowered.reports) or "none"
         raise BadInputError(
-            f"the model has no compressed table (embeddings found: {dense}): compress one (`edge-embed compress`), or "
-            "train it as DPQEmbedding in place of nn.Embedding"
+            f"the model has no compressed table (embeddings found: {dense}): compress one (`edge-embed "
+            "compress`), or train a DPQEmbedding in place of nn.Embedding"
         )
 
 

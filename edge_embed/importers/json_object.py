@@ -26,7 +26,7 @@ def read_json_object(path: Path, most: int, expected: str) -> dict[str, Any]:
         except (ValueError, RecursionError) as error:
             if isinstance(error, BadInputError):
                 raise
-            raise BadInputError(f"is no JSON: {error!s:.200}") from error
+            raise BadInputError(f"is not valid JSON: {error!s:.200}") from error
         if not isinstance(content, dict):
             raise BadInputError(f"got {content!r:.80}, expected an object")
         return content

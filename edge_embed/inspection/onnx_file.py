@@ -46,7 +46,7 @@ def inspect_onnx(path: Path, verify: bool) -> FileReport:
     """Report an ONNX model.
 
     Raises:
-        BadInputError: It is damaged or no ONNX model, or its external data is missing, short or elsewhere.
+        BadInputError: It is damaged or not an ONNX model, or its external data is missing, short or elsewhere.
     """
     with damaged(path):
         return _Inspection(path, verify).report()

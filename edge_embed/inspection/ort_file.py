@@ -41,7 +41,7 @@ def inspect_ort(path: Path, verify: bool) -> FileReport:
     try:
         return _report(path, content, InferenceSession.GetRootAs(content, 0).Model(), verify)
     except _MALFORMED as error:  # BadInputError is a ValueError
-        raise BadInputError(f"{path}: damaged or no model in ORT format: {error}; convert it again") from error
+        raise BadInputError(f"{path}: damaged or not a model in ORT format: {error}; convert it again") from error
 
 
 def _report(path: Path, content: bytes, model: Any, verify: bool) -> FileReport:

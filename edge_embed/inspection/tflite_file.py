@@ -71,7 +71,7 @@ def read_tflite(path: Path) -> TfliteModel:
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MALFORMED as error:
-        raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
+        raise BadInputError(f"{path}: is damaged or not a TFLite model: {error}; export it again") from error
 
 
 def inspect_tflite(path: Path, verify: bool) -> FileReport:

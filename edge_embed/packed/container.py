@@ -39,7 +39,7 @@ def opened(path: str) -> Iterator[Any]:
         with safe_open(path, framework="numpy", backend="pread") as file:
             yield file
     except SafetensorError as error:
-        raise BadInputError(f"is damaged or no safetensors file: {str(error)!r:.300}") from error
+        raise BadInputError(f"is damaged or not a safetensors file: {str(error)!r:.300}") from error
 
 
 def sha256(array: NDArray[Any]) -> str:

@@ -93,7 +93,7 @@ def _opened(path: StrPath) -> Iterator[tuple[Any, Manifest]]:
     with located(name):
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
-                raise BadInputError("is no regular file, expected a packed .safetensors file")
+                raise BadInputError("is not a regular file, expected a packed .safetensors file")
             with open(path, "rb") as file:  # the library reports every failure to open as "not found"
                 file_size = os.fstat(file.fileno()).st_size
             with opened(name) as tensors:

@@ -39,7 +39,7 @@ class Archive:
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
         if content is None and path.exists() and not path.is_file():
-            raise BadInputError(f"{path}: is no file (a folder or a device): give the path of a saved model")
+            raise BadInputError(f"{path}: got a folder or a device, expected a file: give the path of a saved model")
         try:
             with path.open("rb") if content is None else io.BytesIO(content) as file:
                 with zipfile.ZipFile(file) as archive:
@@ -50,14 +50,14 @@ class Archive:
         except Exception as error:  # zipfile raises many unrelated types for a damaged directory
             if isinstance(error, OSError) and error.strerror:
                 raise BadInputError(f"{path}: cannot be read ({error.strerror})") from error
-            raise self.damaged(f"not a whole zip archive ({error})") from error
+            raise self.damaged(f"not a complete zip archive ({error})") from error
         self._spans: dict[str, tuple[int, int]] = {}
         self._read_directory(members)
 
     def _read_directory(self, members: list[zipfile.ZipInfo]) -> None:
         folders = {member.orig_filename.partition("/")[0] for member in members}
         if len(folders) > 1:
-            raise self.damaged(f"its members lie in {len(folders)} top folders, expected one")
+            raise self.damaged(f"got members in {len(folders)} top-level folders, expected one")
         for member in members:
             name = self._name(member)
             if name in self._spans:
@@ -88,7 +88,7 @@ class Archive:
         if stat.S_ISLNK(member.external_attr >> 16):
             raise self.damaged(f"member {name!r:.200} is a link")
         if not name.isprintable() or "\\" in name or {"", ".", ".."} & set(name.split("/")) or "/" not in name:
-            raise self.damaged(f"member {name!r:.200} has an impossible name")
+            raise self.damaged(f"member {name!r:.200} has an invalid name")
         return name.partition("/")[2]
 
     def _span(self, member: zipfile.ZipInfo) -> tuple[int, int]:
@@ -137,5 +137,5 @@ class Archive:
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"{name} is not JSON ({error})") from error
         if not isinstance(content, dict):
-            raise self.damaged(f"{name} holds no JSON object")
+            raise self.damaged(f"{name} contains no JSON object")
         return content

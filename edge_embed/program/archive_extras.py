@@ -39,8 +39,8 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     version = content.get("format_version")
     if version != EXTRA_VERSION or isinstance(version, bool):
         raise BadInputError(
-            f"written by another version of edge-embed (format {version!r:.40}, expected {EXTRA_VERSION}): "
-            "use the edge-embed it was saved with, or upgrade this one"
+            f"got format {version!r:.40}, expected {EXTRA_VERSION}: load it with the version of edge-embed that "
+            "saved it, or upgrade edge-embed"
         )
     dimensions = _mapping(content.get("dimensions", {}), "dimensions")
     for names in dimensions.values():
@@ -87,4 +87,6 @@ def _check_string(text: Any, what: str, place: str = "") -> None:
     if not isinstance(text, str):
         raise BadInputError(f"{what}: got {text!r:.80}{place}, expected a string")
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise BadInputError(f"{what}: the string{place} holds half a character (a surrogate)")
+        raise BadInputError(
+            f"{what}: the string{place} contains a lone surrogate (half a character), expected whole characters"
+        )

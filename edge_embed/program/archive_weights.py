@@ -43,14 +43,14 @@ def read_tensors(archive: Archive, folder: str, config: str) -> dict[str, Tensor
     """
     entries = archive.read_json(f"{folder}/{config}").get("config")
     if not isinstance(entries, dict):
-        raise archive.damaged(f"{folder}/{config} lists no tensors")
+        raise archive.damaged(f"{folder}/{config} contains no tensors")
     tensors: dict[str, Tensor] = {}
     found: dict[str, Tensor] = {}
     for name, entry in entries.items():
         if entry.get("use_pickle") is not False:
             raise BadInputError(
-                f"{archive.path}: weight {name!r:.200} is stored as a pickle, which can run code: refused. "
-                "Save the model with edge_embed.save"
+                f"{archive.path}: weight {name!r:.200} is stored as a pickle, which can run code: refused; save the "
+                "model with edge_embed.save"
             )
         meta, member = entry["tensor_meta"], f"{folder}/{entry['path_name']}"
         identity = json.dumps([member, {**meta, "requires_grad": None}], sort_keys=True)
@@ -69,8 +69,8 @@ def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Ten
             else _OTHER_TYPES.get(meta["dtype"], f"type {meta['dtype']!r:.20}")
         )
         raise BadInputError(
-            f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of whole or real numbers: convert "
-            "it before the model is saved (of complex numbers, keep real and imaginary parts as two real tensors)"
+            f"{archive.path}: weight {name!r:.200} is {got}, expected a dense tensor of integers or real numbers: "
+            "convert it before saving the model; store complex numbers as two real tensors"
         )
     sizes, strides = ([_size(archive, name, size) for size in meta[key]] for key in ("sizes", "strides"))
     offset = _size(archive, name, meta["storage_offset"])
@@ -82,7 +82,7 @@ def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Ten
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
         needed = (last + 1) * dtype.itemsize
     if length < needed:
-        raise archive.damaged(f"weight {name!r:.200} needs {needed} bytes, {member:.200} has {max(length, 0)}")
+        raise archive.damaged(f"weight {name!r:.200}: got {max(length, 0)} bytes in {member:.200}, expected {needed}")
     _check_expansion(archive, name, sizes, dtype.itemsize, length)
     if needed == 0:
         return torch.empty(sizes, dtype=dtype)
@@ -95,11 +95,11 @@ def _view(archive: Archive, name: str, member: str, meta: dict[str, Any]) -> Ten
 def _check_expansion(archive: Archive, name: str, sizes: list[int], itemsize: int, stored: int) -> None:
     size = math.prod(max(size, 1) for size in sizes) * itemsize
     if size > max(stored, MAX_EXPANDED_BYTES):
-        raise archive.damaged(f"weight {name!r:.200} spreads {stored} stored bytes over {size}")
+        raise archive.damaged(f"weight {name!r:.200} expands {stored} stored bytes to {size} bytes")
 
 
 def _size(archive: Archive, name: str, value: Any) -> int:
     size = value.get("as_int") if isinstance(value, dict) else None
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 2**63:
-        raise archive.damaged(f"weight {name!r:.200} has an impossible size {value!r:.80}")
+        raise archive.damaged(f"weight {name!r:.200} has an invalid size {value!r:.80}")
     return size

@@ -66,8 +66,8 @@ def _widened_graph(source: fx.Graph) -> fx.Graph:
     for node in graph.nodes:
         if node.target == torch.ops.aten.view.dtype:
             raise BadInputError(
-                "the model is in bfloat16 and reads the bits of numbers as another type (Tensor.view(dtype)): call "
-                "model.float() before it is saved, and leave that out"
+                "the model is in bfloat16 and reinterprets bits as another type by Tensor.view(dtype): remove that "
+                "view, and call model.float() before saving"
             )
         node.args, node.kwargs = fx.node.map_aggregate((node.args, node.kwargs), _widened_argument)
     return graph

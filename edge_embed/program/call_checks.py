@@ -38,16 +38,18 @@ def check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
     arguments = function._schema.arguments
     positional = [argument for argument in arguments if not argument.kwarg_only]
     if len(args) > len(positional):
-        raise BadInputError(f"{function} takes {len(positional)} arguments in order, the file gives {len(args)}")
+        raise BadInputError(
+            f"{function}: got {len(args)} positional arguments in the file, expected at most {len(positional)}"
+        )
     given = {argument.name: value for argument, value in zip(positional, args, strict=False)}
     if twice := given.keys() & kwargs.keys() or kwargs.keys() - {argument.name for argument in arguments}:
-        raise BadInputError(f"{function}: the file gives an argument {min(twice)!r:.80} that is unknown or there twice")
+        raise BadInputError(f"{function}: argument {min(twice)!r:.80} of the file is unknown or a duplicate")
     given.update(kwargs)
     for argument in arguments:
         if argument.name in given:
             if not _fits(argument.type, given[argument.name]):
                 raise BadInputError(
-                    f"{function}: argument {argument.name} is {given[argument.name]!r:.80}, expected {argument.type}"
+                    f"{function}: argument {argument.name}: got {given[argument.name]!r:.80}, expected {argument.type}"
                 )
         elif not argument.has_default_value():
             raise BadInputError(f"{function}: argument {argument.name} is missing")
@@ -69,13 +71,13 @@ def check_results(function: Callable[..., Any], count: int, is_list: bool) -> No
     returns = function._schema.returns if isinstance(function, torch._ops.OpOverload) else [None]
     lists = [item for item in returns if item is not None and item.type.kind() == "ListType"]
     if is_list != bool(lists) or (not is_list and count != len(returns)):
-        raise BadInputError(f"{function} has {len(returns)} results, the file names {count}")
+        raise BadInputError(f"{function}: got {count} results in the file, expected {len(returns)}")
 
 
 def _check_arithmetic(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     wanted = _ARITY.get(function.__name__, 2)
     if kwargs or len(args) != wanted or not all(isinstance(value, _NUMBER) for value in args):
-        raise BadInputError(f"{function.__name__} takes {wanted} numbers, the file gives something else")
+        raise BadInputError(f"{function.__name__}: got other arguments in the file, expected {wanted} numbers")
 
 
 def _fits(kind: Any, value: Any) -> bool:

@@ -63,7 +63,7 @@ def write_archive(
         BadInputError: if the model cannot be traced, or metadata or vocabulary contain something other than strings.
     """
     if not isinstance(model, nn.Module):
-        raise BadInputError(f"the model is a {type(model).__name__}: give a torch.nn.Module")
+        raise BadInputError(f"model: got a {type(model).__name__}, expected a torch.nn.Module")
     model = unwrapped(model)
     args, kwargs = _arguments(example_inputs)
     leaves = pytree.tree_leaves((args, kwargs))
@@ -168,8 +168,8 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
         return (example_inputs,), {}
     if not isinstance(example_inputs, Mapping | Sequence) or isinstance(example_inputs, str):
         raise BadInputError(
-            f"example_inputs are a {type(example_inputs).__name__}: give a tensor (of an array, torch.from_numpy(it)), "
-            "a sequence of inputs in order, or a mapping of inputs by name"
+            f"example_inputs: got a {type(example_inputs).__name__}, expected a tensor, a sequence of inputs in "
+            "order, or a mapping of inputs by name; convert an array with torch.from_numpy"
         )
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
@@ -234,8 +234,8 @@ def _all_dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         bound = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        takes = f"{type(model).__name__}.forward, which takes ({', '.join(signature.parameters)})"
-        raise BadInputError(f"example_inputs do not fit {takes}: {error}") from error
+        takes = f"{type(model).__name__}.forward({', '.join(signature.parameters)})"
+        raise BadInputError(f"example_inputs do not match {takes}: {error}") from error
     shapes: dict[str, Any] = pytree.tree_map(
         lambda leaf: (Dim.AUTO,) * leaf.dim() if isinstance(leaf, Tensor) else None, dict(bound)
     )

@@ -40,13 +40,13 @@ def read_checkpoint(path: Path) -> Any:
         raise
     except MALFORMED as error:
         raise BadInputError(
-            f"{path}: is damaged, or no file of torch.save ({error!s:.200}): save it again with torch.save"
+            f"{path}: is damaged or not a file of torch.save ({error!s:.200}): save it again with torch.save"
         ) from error
 
 
 def _of_archive(archive: Archive) -> Any:
     if "data.pkl" not in archive or "constants.pkl" in archive:
-        raise BadInputError(f"{archive.path}: is a zip archive, but none that torch.save wrote")
+        raise BadInputError(f"{archive.path}: is a zip archive of another tool, expected a file of torch.save")
     is_big_endian = "byteorder" in archive and archive.read("byteorder") == b"big"
     whole = memoryview(archive.content)
     made: dict[tuple[str, torch.dtype], StoredBytes] = {}
@@ -94,7 +94,7 @@ def _of_old_file(path: Path) -> Any:
         if view and view[0] is not None:  # a part of a storage, in numbers
             _, offset, count = view[0]
             if not all(type(number) is int and number >= 0 for number in (offset, count)):
-                raise ValueError("a part of a storage has an impossible size")
+                raise ValueError("a part of a storage has an invalid size")
             first, last = first + offset * dtype.itemsize, min(last, first + (offset + count) * dtype.itemsize)
         place = first, last, dtype
         if place not in made:
@@ -111,7 +111,7 @@ def _checked(identity: Any) -> tuple[Any, ...]:
     """Return a persistent id as torch writes it: ``storage``, class, key, device, count, and a part or None."""
     sound = isinstance(identity, tuple) and len(identity) in (5, 6) and identity[0] == "storage"
     if not sound or not isinstance(identity[2], str) or type(identity[4]) is not int:
-        raise ValueError("a storage is named as torch.save never does")
+        raise ValueError("a storage has an invalid identifier")
     return identity  # type: ignore[no-any-return]
 
 
@@ -145,11 +145,11 @@ def _spans(content: mmap.mmap, keys: Any, sizes: dict[str, int]) -> dict[str, tu
     at = content.tell()
     for key in keys if isinstance(keys, list) else []:
         if not isinstance(key, str) or key not in sizes:
-            raise ValueError("a storage is of no known type")
+            raise ValueError("a storage has an unknown type")
         (count,) = _NUMBER.unpack(content[at : at + _NUMBER.size])
         at += _NUMBER.size
         if not 0 <= count <= (len(content) - at) // sizes[key]:
-            raise ValueError(f"a storage of {count} numbers does not fit into the file")
+            raise ValueError(f"a storage of {count} numbers exceeds the file")
         spans[key] = (at, at + count * sizes[key])
         at = spans[key][1]
     return spans

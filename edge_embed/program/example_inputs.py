@@ -41,12 +41,12 @@ def read_examples(archive: Archive, inputs: Sequence[ProgramInput | None]) -> tu
             stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # the restricted unpickler raises anything for a wrong stream
         raise BadInputError(
-            f"{archive.path}: its example inputs cannot be read, or hold more than tensors, which could run code "
-            f"({error!s:.200}): refused. Save the model with edge_embed.save"
+            f"{archive.path}: its example inputs cannot be read, or contain other objects than tensors, which "
+            f"could run code ({error!s:.200}): refused; save the model with edge_embed.save"
         ) from error
     leaves = _leaves(archive, stored)
     if len(leaves) != len(inputs):
-        raise archive.damaged(f"it has {len(leaves)} example inputs for {len(inputs)} inputs")
+        raise archive.damaged(f"got {len(leaves)} example inputs, expected {len(inputs)}")
     examples = []
     for leaf, declared in zip(leaves, inputs, strict=True):
         if declared is not None:
@@ -84,7 +84,7 @@ def _checked(archive: Archive, example: Any, declared: ProgramInput, limit: int)
             problem = f"a {example.layout} tensor on {example.device}"
         # Its few bytes are expanded by stride 0 beyond the limit.
         elif max(example.untyped_storage().nbytes(), example.nbytes) > limit:
-            problem = f"larger than the {limit} bytes it may take"
+            problem = f"larger than the limit of {limit} bytes"
     if problem is not None:
         raise archive.damaged(f"the example of input {declared.name} is {problem}")
     return example  # type: ignore[no-any-return]

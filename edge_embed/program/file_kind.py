@@ -15,15 +15,13 @@ from edge_embed.program.kind_of_file import EMBED, EXPORT, EXPORTED, JOINED, MAT
 _START_BYTES = 1 << 16
 _MOST_MEMBERS = 1 << 16
 _SHOWN = 3
-_LFS = FileKind(
-    "a Git LFS pointer, a few lines in place of the file", "fetch the file itself: git lfs pull, or download it again"
-)
-_PAGE = FileKind("a web page", "the download did not work, or needs a login: download the file itself again")
+_LFS = FileKind("a Git LFS pointer in place of the file", "fetch the file itself: git lfs pull, or download it again")
+_PAGE = FileKind("a web page", "the download failed or requires a login: download the file itself again")
 _EMPTY = FileKind("empty", "write or download it again")
 # First bytes of files.
 _MAGIC: dict[bytes, FileKind] = {
     b"\x89HDF\r\n\x1a\n": FileKind("an HDF5 file, such as Keras's .h5", EXPORTED + "; or " + MATRIX),
-    b"GGUF": FileKind("a GGUF file of llama.cpp, quantised already", "take the model that it was made from"),
+    b"GGUF": FileKind("a GGUF file of llama.cpp, already quantised", "give the original model"),
     b"PAR1": FileKind("a Parquet file", MATRIX),
     b"ARROW1": FileKind("an Arrow file", MATRIX),
     b"FEA1": FileKind("a Feather file", MATRIX),
@@ -32,7 +30,7 @@ _MAGIC: dict[bytes, FileKind] = {
     b"\x89PNG": FileKind("an image (PNG)", EMBED),
     b"\xff\xd8\xff": FileKind("an image (JPEG)", EMBED),
     b"GIF8": FileKind("an image (GIF)", EMBED),
-    b"RIFF": FileKind("a RIFF file: sound, film or image", EMBED),
+    b"RIFF": FileKind("a RIFF file (audio, video or image)", EMBED),
     b"\x7fELF": FileKind("a program or library (ELF)", EMBED),
     b"BZh": FileKind("a bzip2 file", UNPACK),
     b"\xfd7zXZ\0": FileKind("an xz file", UNPACK),
@@ -41,13 +39,13 @@ _MAGIC: dict[bytes, FileKind] = {
     b"\x5d\0\0": FileKind("an lzma file", UNPACK),
     b"7z\xbc\xaf\x27\x1c": FileKind("a 7z archive", UNPACK),
     b"Rar!": FileKind("a rar archive", UNPACK),
-    b"\x1f\x8b": FileKind("a gzip file, not of word vectors as text", UNPACK),
+    b"\x1f\x8b": FileKind("a gzip file without word vectors as text", UNPACK),
     b"version https://git-lfs": _LFS,
 }
 _AT_FOUR: dict[bytes, FileKind] = {  # identifiers of flatbuffers
-    b"TFL3": FileKind("a TFLite file, exported already", "compress takes it, the others want the model of PyTorch"),
-    b"ORTM": FileKind("a model in ORT format, exported already", EMBED),
-    b"ET": FileKind("an ExecuTorch program (.pte)", "take the model of PyTorch that it was made from: " + SAVE),
+    b"TFL3": FileKind("an exported TFLite file", "compress accepts it; other commands require the PyTorch model"),
+    b"ORTM": FileKind("an exported model in ORT format", EMBED),
+    b"ET": FileKind("an ExecuTorch program (.pte)", "export the PyTorch model instead: " + SAVE),
 }
 _TABLE_MAGIC = b"\x57\xfb\x80\x8b\x24\x75\x47\xdb"  # at the end of the .index of a TensorFlow checkpoint
 _TF_CHECKPOINT = FileKind("a part of a TensorFlow checkpoint", EXPORTED)
@@ -61,13 +59,13 @@ _JSON: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
     ),
     (
         (b'"weight_map"',),
-        FileKind("the index of a safetensors model in several files", "give the folder that it lies in"),
+        FileKind("the index of a safetensors model in several files", "give the folder that contains it"),
     ),
     (
         (b'"added_tokens"', b'"model"'),
-        FileKind("a tokenizer (tokenizer.json)", "it is an option of export, --tokenizer, beside the model"),
+        FileKind("a tokenizer (tokenizer.json)", "give the model, and this file as option --tokenizer of export"),
     ),
-    ((b'"model_type"',), FileKind("the configuration of a transformers model", "give the folder that it lies in")),
+    ((b'"model_type"',), FileKind("the configuration of a transformers model", "give the folder that contains it")),
     ((b'"nbformat"',), FileKind("a notebook", "run it, and save the model with edge_embed.save")),
 )
 
@@ -107,8 +105,8 @@ def _broken_link(path: Path) -> FileKind:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return FileKind(f"a link to {path.readlink()}, which leads back to it", "give the path of the file")
-    return FileKind(f"a link to {path.readlink()}, which is not there", "give the path of the file")
+            return FileKind(f"a link to {path.readlink()}, which links back to it", "give the path of the file")
+    return FileKind(f"a link to {path.readlink()}, which does not exist", "give the path of the file")
 
 
 def check_runtime_file(path: Path) -> None:
@@ -179,9 +177,9 @@ def _by_end(path: Path, end: bytes) -> FileKind | None:
 def _by_structure(path: Path, start: bytes) -> FileKind | None:
     """Return kinds without a magic number: messages of protobuf and msgpack."""
     if start[:1] == b"\n" and b"<unk>" in start[:64] and b"\x15" in start[:64]:
-        return FileKind("a SentencePiece model, a tokenizer", "give the model that it belongs to")
+        return FileKind("a SentencePiece model, a tokenizer", "give its model")
     if path.suffix == ".mlmodel" and start[:1] == b"\x08":
-        return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
+        return FileKind("a Core ML model", f"use the PyTorch model instead: {SAVE}")
     if path.suffix == ".pb" and start[:1] in (b"\x08", b"\n"):
         return FileKind("a graph of TensorFlow", EXPORTED)
     if start[:1] == b"x" and _unfolded(start)[:1] == b"\x80":
@@ -210,10 +208,10 @@ def _by_text(start: bytes) -> FileKind | None:
         named = (kind for keys, kind in _JSON if all(key in start for key in keys))
         return next(named, FileKind("a JSON file", f"{SAVE}, or {MATRIX}"))
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return FileKind("a text in UTF-16", "save it as UTF-8")
+        return FileKind("a text file in UTF-16", "save it as UTF-8")
     is_text = b"\0" not in start and _printable(start)
     return (
-        FileKind("a text file without vectors", f"{SAVE}, or one with a token and its numbers in each line")
+        FileKind("a text file without vectors", f"{SAVE}, or a text file with a token and its numbers in each line")
         if (is_text)
         else None
     )
@@ -234,7 +232,7 @@ def _zip_kind(path: Path) -> FileKind | None:
         return None
     below = {name.partition("/")[2] for name in names}
     if "constants.pkl" in below or "bytecode.pkl" in below:
-        return FileKind("a TorchScript archive, which holds code", f"take the model that it was made from: {SAVE}")
+        return FileKind("a TorchScript archive, which contains code", f"use the PyTorch model instead: {SAVE}")
     if "data.pkl" in below or "models/model.json" in below:
         return None
     return _zip_of(names)
@@ -259,10 +257,10 @@ def _zip_of(names: list[str]) -> FileKind:
     if "[Content_Types].xml" in names:
         return FileKind("an Office document", EMBED)
     if any(name.endswith((".mlpackage/Manifest.json", ".mlmodel")) for name in names):
-        return FileKind("a Core ML model", f"take the model that it was made from: {SAVE}")
+        return FileKind("a Core ML model", f"use the PyTorch model instead: {SAVE}")
     if any(name.startswith("META-INF/") or name == "AndroidManifest.xml" for name in names):
         return FileKind("a Java archive or an app", EMBED)
-    return FileKind(f"a zip archive of {_some(names)}", "unpack it, and give the model inside")
+    return FileKind(f"a zip archive of {_some(names)}", "unpack it, and give the model in it")
 
 
 def _some(names: Iterable[str]) -> str:

@@ -98,7 +98,7 @@ def open_checkpoint(content: Any) -> Checkpoint:
             found.owners[path] = owner
             found.parts[path] = part
             if len(found.tensors) > _MOST_TENSORS:
-                raise BadInputError(f"holds more than {_MOST_TENSORS} tensors")
+                raise BadInputError(f"contains more than {_MOST_TENSORS} tensors")
         elif isinstance(value, dict | list | tuple | Inert) and id(value) not in seen and depth < _MOST_DEPTH:
             seen.add(id(value))
             if (kind := unread_tensor(value)) is not None:
@@ -125,7 +125,9 @@ def find_weights(checkpoint: Checkpoint, module: nn.Module, wanted: str | None) 
     own = dict(module.state_dict(keep_vars=True))
     begin = "" if wanted is None else f"{wanted.removesuffix('.')}."
     if begin and not any(path.startswith(begin) for path in checkpoint.tensors):
-        raise BadInputError(f"--weights {wanted!r:.200}: there are no tensors: {_places(checkpoint)}")
+        raise BadInputError(
+            f"--weights {wanted!r:.200}: the checkpoint has no tensors there, but some below {_places(checkpoint)}"
+        )
     prefixes = {prefix: fit for prefix, fit in _prefixes(checkpoint, own).items() if prefix.startswith(begin)}
     prefix, others = _chosen(checkpoint, prefixes, wanted) if prefixes else (_largest(checkpoint, begin), ())
     tensors = checkpoint.under(prefix)
@@ -227,7 +229,8 @@ def _chosen(checkpoint: Checkpoint, prefixes: Mapping[str, _Fit], wanted: str | 
     if others and (_strangeness(first) == _strangeness(others[0]) or not _is_usual(first)):
         listed = ", ".join(repr(prefix.removesuffix(".")) for prefix in ranked[:_SHOWN])
         raise BadInputError(
-            f"holds {len(ranked)} sets of weights that fit the model of --model: {listed}: choose one, --weights PATH"
+            f"contains {len(ranked)} sets of weights that match the model of --model: {listed}: choose one with "
+            "--weights PATH"
         )
     return first, tuple(others)
 
@@ -266,7 +269,7 @@ def _common(paths: Sequence[str], begin: str) -> str:
 def _places(checkpoint: Checkpoint) -> str:
     """Return a message about the places of tensors."""
     counts = Counter(path.rpartition(".")[0].partition(".")[0] for path in checkpoint.tensors)
-    return "there are some under " + ", ".join(repr(name) for name, _ in counts.most_common(_SHOWN))
+    return ", ".join(repr(name) for name, _ in counts.most_common(_SHOWN))
 
 
 def _left_out(checkpoint: Checkpoint, taken: set[str]) -> tuple[LeftOut, ...]:
@@ -281,7 +284,7 @@ def _left_out(checkpoint: Checkpoint, taken: set[str]) -> tuple[LeftOut, ...]:
         beside = paths.get(part, [])
         nbytes = sum(checkpoint.tensors[path].nbytes for path in beside) if beside else None
         if part not in used:
-            found.append(LeftOut(f"{part:.200}", f"no weights of the model: {kind:.200}", len(beside) or None, nbytes))
+            found.append(LeftOut(f"{part:.200}", f"not weights of the model: {kind:.200}", len(beside) or None, nbytes))
         elif beside:
             names = ", ".join(beside[:_NAMED]) + (", ..." if len(beside) > _NAMED else "")
             found.append(LeftOut(f"tensors of {part:.200}", f"of other modules: {names:.200}", len(beside), nbytes))

@@ -15,14 +15,14 @@ _OF_NAMES = {
     "keras_metadata.pb": FileKind("a SavedModel folder of Keras", EXPORTED),
     "checkpoint": FileKind("a folder of TensorFlow checkpoints", EXPORTED),
     "adapter_config.json": FileKind(
-        "a folder of an adapter (PEFT), without the model it adapts",
-        "merge them (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
+        "an adapter folder (PEFT) without its base model",
+        "merge both (merge_and_unload), save the whole model with its save_pretrained, and give that folder",
     ),
     "_CHECKPOINT_METADATA": FileKind("a checkpoint folder of Orbax (JAX)", MATRIX),
     ".metadata": FileKind("a distributed checkpoint folder of PyTorch", JOINED),
-    "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"take the model that it was made from: {SAVE}"),
+    "Manifest.json": FileKind("a Core ML package (.mlpackage)", f"use the PyTorch model instead: {SAVE}"),
     "genai_config.json": FileKind(
-        "a folder of ONNX Runtime GenAI", "compress, inspect and validate read it; export reads the model of PyTorch"
+        "a folder of ONNX Runtime GenAI", "compress, inspect and validate accept it; export requires the PyTorch model"
     ),
 }
 
@@ -39,8 +39,8 @@ def folder_kind(folder: Path) -> FileKind | None:
         if name in names:
             return kind
     if any(_PART.search(name) for name in names):
-        remedy = "put the config.json of transformers and the index beside them, or their weights into one file"
-        return FileKind("a folder with the parts of one model, without their index", remedy)
+        remedy = "add the config.json of transformers and the index, or merge the weights into one file"
+        return FileKind("a folder with parts of one model, but without their index", remedy)
     models = [name for name in names if name.lower().endswith(_MODELS)]
     if models:
         shown = ", ".join(f"{name:.80}" for name in models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")

@@ -14,19 +14,19 @@ OLD_MAGIC = 0x1950A86A20F9469CFC6C  # first of five pickles in a file of torch.s
 MALFORMED = (ValueError, EOFError, IndexError, OverflowError, TypeError, struct.error, UnicodeError, MemoryError)
 _MOST_OPERATIONS = 1000
 _START_BYTES = 64
-_WITH_TORCH = "load it where it was written, and write its weights with torch.save"
+_WITH_TORCH = "load it in the program that wrote it, and save its weights with torch.save"
 # Prefixes of names in pickles of other tools; the longest match is used.
 _MAKERS: dict[str, FileKind] = {
     "gensim": FileKind(
         "a model of gensim (a pickle)",
-        "write its vectors: KeyedVectors.load(path) or Word2Vec.load(path).wv, then save_word2vec_format(path)",
+        "save its vectors: KeyedVectors.load(path) or Word2Vec.load(path).wv, then save_word2vec_format(path)",
     ),
     "joblib": FileKind("a file of joblib (a pickle)", MATRIX),
     "numpy": FileKind("a pickle of numpy arrays", MATRIX),
     "pandas": FileKind("a pickle of pandas", MATRIX),
     "scipy": FileKind("a pickle of scipy", MATRIX),
     "sklearn": FileKind("a model of scikit-learn (a pickle)", MATRIX),
-    "torch": FileKind("a pickle of tensors, by pickle.dump and not by torch.save", _WITH_TORCH),
+    "torch": FileKind("a pickle of tensors from pickle.dump instead of torch.save", _WITH_TORCH),
     "torch.distributed.checkpoint": FileKind("the index of a distributed checkpoint of PyTorch (a pickle)", JOINED),
 }
 
@@ -49,7 +49,7 @@ def foreign_pickle(path: Path) -> FileKind:
         if makers:
             return _MAKERS[max(makers, key=len)]
     of = f" of {names[0]:.80}" if names else ""
-    return FileKind(f"a pickle{of}, and not one of torch.save", f"{_WITH_TORCH}, or {MATRIX}")
+    return FileKind(f"a pickle{of}, which torch.save did not write", f"{_WITH_TORCH}, or {MATRIX}")
 
 
 def _names(file: BoundedFile) -> Iterator[str]:

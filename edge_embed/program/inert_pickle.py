@@ -74,11 +74,11 @@ def read_inert(stream: IO[bytes], rebuild: Mapping[str, Rebuild], persistent: Ca
     machine = _Machine(rebuild, persistent)
     for count, (operation, argument, _) in enumerate(pickletools.genops(stream)):
         if count >= _MOST_INSTRUCTIONS:
-            raise ValueError(f"it has more than {_MOST_INSTRUCTIONS} instructions")
+            raise ValueError(f"the pickle has more than {_MOST_INSTRUCTIONS} instructions")
         if operation.name == "STOP":
             return machine.pop()
         machine.run(operation.name, argument)
-    raise ValueError("it has no end")
+    raise ValueError("the pickle has no STOP instruction")
 
 
 class _Machine:
@@ -105,7 +105,7 @@ class _Machine:
         elif operation not in _IGNORED:
             method = getattr(self, f"_{operation.lower()}", None)
             if method is None:
-                raise ValueError(f"it holds the instruction {operation}, which no checkpoint has")
+                raise ValueError(f"instruction {operation} is not allowed in a checkpoint")
             method(argument)
 
     def pop(self) -> Any:
@@ -116,7 +116,7 @@ class _Machine:
 
     def _top(self) -> Any:
         if not self._stack or self._stack[-1] is _MARK:
-            raise ValueError("it takes a value that is not there")
+            raise ValueError("an instruction requires a value on an empty stack")
         return self._stack[-1]
 
     def _marked(self) -> list[Any]:
@@ -126,11 +126,11 @@ class _Machine:
                 values = self._stack[at + 1 :]
                 del self._stack[at:]
                 return values
-        raise ValueError("it takes a mark that is not there")
+        raise ValueError("an instruction requires a mark that is missing")
 
     def _remembered(self, key: Any) -> Any:
         if key not in self._memo:
-            raise ValueError("it takes a value that was not kept")
+            raise ValueError("an instruction reads a missing entry of the memo")
         return self._memo[key]
 
     def _mark(self, _: Any) -> None:
@@ -138,7 +138,7 @@ class _Machine:
 
     def _pop(self, _: Any) -> None:
         if not self._stack:
-            raise ValueError("it takes a value that is not there")
+            raise ValueError("an instruction requires a value on an empty stack")
         self._stack.pop()
 
     def _pop_mark(self, _: Any) -> None:
@@ -185,7 +185,7 @@ class _Machine:
     def _set(self, values: list[Any]) -> None:
         owner = self._top()
         if len(values) % 2:
-            raise ValueError("it has a key without a value")
+            raise ValueError("a mapping has a key without a value")
         items = owner.items if isinstance(owner, Inert) else owner
         if isinstance(items, Items):
             items.update(zip(map(_hashable, values[::2]), values[1::2], strict=True))
@@ -196,7 +196,7 @@ class _Machine:
     def _stack_global(self, _: Any) -> None:
         name, module = self.pop(), self.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise ValueError("it names something by what is no text")
+            raise ValueError("the name of a global is not a string")
         self._stack.append(Named(full_name(f"{module} {name}")))
 
     def _inst(self, argument: str) -> None:
@@ -223,7 +223,7 @@ class _Machine:
         try:
             self._stack.append(self._rebuild[name](*arguments) if name in self._rebuild else Inert(name, arguments))
         except TypeError as error:
-            raise ValueError(f"it calls {name} with arguments that this does not take") from error
+            raise ValueError(f"it calls {name} with arguments that {name} does not accept") from error
 
     def _build(self, _: Any) -> None:
         state, owner = self.pop(), self._top()

@@ -50,7 +50,7 @@ def _size(text: str, part: str) -> int | str:
         return int(part)
     if part.isascii() and part.isidentifier():
         return part
-    raise BadInputError(f"--input {text!r:.200}: {part!r:.40} is neither a size from 1 on nor a name; {_EXPECTED}")
+    raise BadInputError(f"--input {text!r:.200}: {part!r:.40} is neither a positive size nor a name; {_EXPECTED}")
 
 
 def make_examples(model: nn.Module, specs: Sequence[ProgramInput]) -> dict[str, Tensor]:
@@ -68,7 +68,10 @@ def make_examples(model: nn.Module, specs: Sequence[ProgramInput]) -> dict[str, 
     for spec in specs:
         shape = [sizes[size] if isinstance(size, str) else size for size in spec.shape]
         if math.prod(shape) > _MAX_ELEMENTS:
-            raise BadInputError(f"--input {spec.name}: {math.prod(shape)} elements are too many for an example")
+            raise BadInputError(
+                f"--input {spec.name}: got {math.prod(shape)} elements, expected at most "
+                f"{_MAX_ELEMENTS}: choose smaller sizes"
+            )
         examples[spec.name] = _example(spec.dtype, shape, rows, generator)
     return examples
 
@@ -109,11 +112,11 @@ def _check_names(model: nn.Module, specs: Sequence[ProgramInput]) -> None:
     needed = [name for name in named if parameters[name].default is inspect.Parameter.empty]
     given = [spec.name for spec in specs]
     if len(set(given)) < len(given):
-        raise BadInputError(f"--input: a name is given twice among {', '.join(given)}")
+        raise BadInputError(f"--input: got a duplicate name in {', '.join(given)}, expected different names")
     if set(given) - set(named) or set(needed) - set(given):
         example = " ".join(f"--input {name}:int64[batch,sequence]" for name in needed or named)
         raise BadInputError(
-            f"{type(model).__name__}.forward takes {', '.join(named) or 'no arguments'}, "
-            f"got {', '.join(given) or 'no inputs'}: a file from torch.save has no example inputs, "
-            f"so describe each one with its own type and sizes, such as {example}"
+            f"--input: got {', '.join(given) or 'no inputs'}, expected the arguments of "
+            f"{type(model).__name__}.forward: {', '.join(named) or 'none'}. A file of torch.save has no example "
+            f"inputs: describe the type and sizes of each, such as {example}"
         )

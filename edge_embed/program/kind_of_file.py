@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 SAVE = "give a file from edge_embed.save(model, path, example_inputs)"
 MATRIX = "save its embedding matrix with numpy.save, and give that file"
-EXPORT = "make the .onnx or .tflite file of it (edge-embed export), and give that; it stands behind the saved model"
+EXPORT = "export it to .onnx or .tflite (edge-embed export), and give that file after the saved model"
 EXPORTED = "convert the model to TFLite or ONNX, and give that file"
-UNPACK = "unpack it, and give the file inside"
+UNPACK = "unpack it, and give the file in it"
 JOINED = (
-    "make one file of the folder: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER weights.pt"
+    "merge the folder into one file: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER weights.pt"
 )
 EMBED = "give a model, or a file of vectors"
 

@@ -71,7 +71,7 @@ def _load(path: Path, inputs: Sequence[ProgramInput], allow_pickle: bool) -> Pro
     archive = Archive(path)
     if MODEL in archive:
         if inputs:
-            raise BadInputError(f"{path}: is a saved program with its own example inputs: leave --input away")
+            raise BadInputError(f"{path}: is a saved program with its own example inputs: remove --input")
         return program_in(archive)
     if "data.pkl" not in archive:
         raise BadInputError(f"{path}: is a zip archive without a model: {_SAVE_INSTEAD}")
@@ -88,10 +88,10 @@ def _load(path: Path, inputs: Sequence[ProgramInput], allow_pickle: bool) -> Pro
 def _start_of(path: Path) -> bytes:
     if path.is_dir() or not path.exists():
         kind = kind_in(path)
-        missing = "there is no such file" if not path.is_dir() else f"is no file (a folder): {_FILE_OR_FOLDER}"
+        missing = "there is no such file" if not path.is_dir() else f"got a folder, expected a file: {_FILE_OR_FOLDER}"
         raise BadInputError(f"{path}: {kind or missing}")
     if not path.is_file():
-        raise BadInputError(f"{path}: is no file (a device): {_FILE_OR_FOLDER}")
+        raise BadInputError(f"{path}: got a device, expected a file: {_FILE_OR_FOLDER}")
     try:
         if not path.stat().st_size:  # also files of /proc, whose reading may block
             return b""
@@ -122,13 +122,13 @@ def _foreign(path: Path, start: bytes) -> str:
         _refuse_weights(path)
         return (
             "is a bare pickle (the torch.save format before 1.6), which can run code: refused; "
-            f"{_SAVE_INSTEAD}, or, if you trust whoever made it, --allow-pickle runs code from the file"
+            f"{_SAVE_INSTEAD}, or use --allow-pickle, which runs code from the file, if you trust its author"
         )
     if is_safetensors(path):
-        return f"is a safetensors file, weights without a model: name a function that makes it, {_WITH_MODEL}"
+        return f"is a safetensors file, weights without a model: name a function that returns the model, {_WITH_MODEL}"
     if path.suffix == ".onnx" or is_onnx(start):
-        return f"is an ONNX file, exported already: {_SAVE_INSTEAD}"
-    return f"is no saved model and no file of word vectors: {_SAVE_INSTEAD}"
+        return f"is an exported ONNX file: {_SAVE_INSTEAD}"
+    return f"is neither a saved model nor a file of word vectors: {_SAVE_INSTEAD}"
 
 
 class _PatientFile(io.BufferedWriter):
@@ -212,4 +212,4 @@ def _capture(path: Path, module: nn.Module, inputs: Sequence[ProgramInput]) -> P
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     except Exception as error:  # code of the layers, with attributes from the file
-        raise BadInputError(f"{path}: its module does not work ({error!s:.200}): save it again") from error
+        raise BadInputError(f"{path}: the stored module fails ({error!s:.200}): save it again") from error

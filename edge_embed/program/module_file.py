@@ -76,13 +76,13 @@ _FUNCTIONS: list[tuple[Any, str]] = [
 _LAYER_NAMES = frozenset(f"{layer.__module__}.{layer.__qualname__}" for layer in _LAYERS)
 _NAMES = TENSOR_NAMES | {"builtins.set"} | {name for _, name in _FUNCTIONS}
 WITHOUT_MODEL = (
-    "holds weights without a model (a state_dict or a checkpoint): "
-    "name a function that makes the model, --model package.module:function; or build it, load_state_dict "
-    "into it, then edge_embed.save(model, path, example_inputs)"
+    "contains weights without a model (a state_dict or a checkpoint): name a function that returns the "
+    "model, --model package.module:function; or build the model, call load_state_dict, then "
+    "edge_embed.save(model, path, example_inputs)"
 )
 _REMEDY = (
-    "save the model with edge_embed.save(model, path, example_inputs), which needs no class at all; or, "
-    "if you trust whoever made this file, --allow-pickle runs code from the file"
+    "save the model with edge_embed.save(model, path, example_inputs), which requires no classes; or use "
+    "--allow-pickle, which runs code from the file, if you trust its author"
 )
 
 
@@ -99,10 +99,10 @@ def load_module(archive: Archive) -> nn.Module:
             loaded = None if refused else torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except Exception as error:  # the restricted unpickler raises anything for a wrong stream
             raise BadInputError(
-                f"{path}: damaged, or more than torch.save writes ({error!s:.200}): {_REMEDY}"
+                f"{path}: is damaged or not a file of torch.save ({error!s:.200}): {_REMEDY}"
             ) from error
     if refused:
-        raise BadInputError(f"{path}: needs {', '.join(sorted(refused))[:400]}: refused; {_REMEDY}")
+        raise BadInputError(f"{path}: requires {', '.join(sorted(refused))[:400]}: refused; {_REMEDY}")
     module = _module_in(path, loaded)
     try:
         _check(module, len(archive.content), set())
@@ -131,7 +131,7 @@ def unpickle(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # code of the file may raise anything
         raise BadInputError(
-            f"{path}: cannot be unpickled ({error!s:.200}): are its classes importable here?"
+            f"{path}: cannot be unpickled ({error!s:.200}): check that its classes can be imported here"
         ) from error
 
 
@@ -140,7 +140,7 @@ def _module_in(path: Path, loaded: Any) -> nn.Module:
         return loaded
     if isinstance(loaded, dict):
         raise BadInputError(f"{path}: {WITHOUT_MODEL}")
-    raise BadInputError(f"{path}: holds a {type(loaded).__name__}, expected a module: {_REMEDY}")
+    raise BadInputError(f"{path}: contains a {type(loaded).__name__}, expected a module: {_REMEDY}")
 
 
 @contextmanager
@@ -162,9 +162,9 @@ def _check(module: Any, file_bytes: int, seen: set[int]) -> None:
     seen.add(id(module))
     name = type(module).__name__
     if type(module) not in _LAYERS:
-        raise BadInputError(f"a {name} stands in place of a layer")
+        raise BadInputError(f"got a {name}, expected a supported layer")
     if not isinstance(vars(module).get("training"), bool):
-        raise BadInputError(f"a {name} is not complete")
+        raise BadInputError(f"a {name} is incomplete")
     for key, value in vars(module).items():
         if key.endswith("_hooks") and value:
             raise BadInputError(f"a {name} has hooks ({key})")
@@ -182,6 +182,8 @@ def _check_tensor(owner: str, tensor: Any, file_bytes: int) -> None:
         return
     plain = type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.layout == torch.strided
     if not plain or tensor.is_quantized:
-        raise BadInputError(f"a {owner} has a weight that is no plain tensor")
+        raise BadInputError(f"a weight of a {owner} is not a plain tensor")
     if tensor.untyped_storage().nbytes() > file_bytes or tensor.nbytes > max(file_bytes, MAX_EXPANDED_BYTES):
-        raise BadInputError(f"a {owner} has a weight of {tensor.nbytes} bytes in a file of {file_bytes}")
+        raise BadInputError(
+            f"a weight of a {owner} has {tensor.nbytes} bytes, which exceeds the file of {file_bytes} bytes"
+        )

@@ -25,9 +25,10 @@ def unwrapped(model: nn.Module) -> nn.Module:
         kind = type(model).__name__
         if kind == _SHARDED:
             raise BadInputError(
-                f"the model is wrapped in {_SHARDED}, which keeps a part of each weight: gather them, "
-                "state = torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
-                "options=StateDictOptions(full_state_dict=True)), and load_state_dict that into the plain module"
+                f"the model is wrapped in {_SHARDED}, which stores a part of each weight: gather the weights with "
+                "torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
+                "options=StateDictOptions(full_state_dict=True)), and load them into the plain module by "
+                "load_state_dict"
             )
         if kind not in _INNER or model._forward_hooks or model._forward_pre_hooks:
             break

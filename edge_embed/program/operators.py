@@ -96,11 +96,11 @@ _RECURRENT |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurr
 
 
 _REMEDIES = {
-    "embedding_renorm": "it is max_norm of nn.Embedding; set .max_norm = None after training",
-    "^item$|_local_scalar_dense": "it is .item(), .tolist() or int() of a tensor; compute with the tensor itself",
+    "embedding_renorm": "it belongs to max_norm of nn.Embedding; set .max_norm = None after training",
+    "^item$|_local_scalar_dense": "it comes from .item(), .tolist() or int() of a tensor; compute with the tensor",
     "rand|bernoulli|multinomial|normal_|^normal$": "it draws random numbers; give them as an input",
-    "fft|complex|view_as_real": "it computes complex numbers; keep real and imaginary parts as two real tensors",
-    "sparse": "sparse tensors have no place in an exported file; use dense ones",
+    "fft|complex|view_as_real": "it computes complex numbers; use two real tensors for real and imaginary parts",
+    "sparse": "exported files do not support sparse tensors; use dense tensors",
     "quantize": "quantise the exported file, not the model",
 }
 
@@ -127,7 +127,7 @@ def resolve(target: str) -> Callable[..., Any] | None:
     if name in NUMBERS:
         raise BadInputError(number_refusal(name))
     if namespace != "aten" or not {packet, packet.removesuffix("_")} & _ATEN:
-        raise BadInputError(f"the operator {name!r:.200} is not one that can be read and exported: {_remedy(packet)}")
+        raise BadInputError(f"the operator {name!r:.200} is not supported: {_remedy(packet)}")
     found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload):
         raise BadInputError(f"the operator {name!r:.200} is unknown to torch {torch.__version__}: save the model again")
@@ -147,12 +147,14 @@ def is_ignored(name: str) -> bool:
 def number_refusal(name: str) -> str:
     """Return the message for a number extracted from a tensor that is used for more than one row of a tensor."""
     return (
-        f"the model takes a number out of a tensor ({name}) for something else than a row w[id], such as a slice that "
-        "ends at a value: no exported file can; compute with the tensor itself, or look rows up with "
+        f"the model reads a number from a tensor ({name}) for another use than a row w[id], such as the end "
+        "of a slice. Exported files do not support it: compute with the tensor itself, or look up rows with "
         "torch.nn.functional.embedding(ids, w)"
     )
 
 
 def _remedy(packet: str) -> str:
     """Return the remedy for an operator that is not on the list, in terms of user code."""
-    return next((remedy for names, remedy in _REMEDIES.items() if re.search(names, packet)), "compute it by others")
+    return next(
+        (remedy for names, remedy in _REMEDIES.items() if re.search(names, packet)), "replace it by other operators"
+    )

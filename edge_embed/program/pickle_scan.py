@@ -59,7 +59,7 @@ def refused_names(stream: bytes, allowed: Collection[str], layers: Collection[st
             if not on_top and full not in allowed:
                 refused[full] = None
         elif name in ("STACK_GLOBAL", "INST", "OBJ", "NEWOBJ_EX", "MEMOIZE") or name.startswith("EXT"):
-            raise ValueError(f"it is no pickle of torch.save ({name})")
+            raise ValueError(f"it is not a pickle of torch.save ({name})")
         elif name in _GETS:
             on_top = argument in layer_keys
         if on_top:

@@ -43,11 +43,11 @@ class ProgramModule(nn.Module):
         *path, leaf = name.split(".")
         for part in (*path, leaf):
             if not part or not part.isprintable() or (part.startswith("__") and part.endswith("__")):
-                raise BadInputError(f"{name!r:.200} is no name of a weight")
+                raise BadInputError(f"{name!r:.200} is not a valid name of a weight")
         owner: nn.Module = self
         for part in path:
             if part in owner._buffers:
-                raise BadInputError(f"weight {name!r:.200} lies inside another weight")
+                raise BadInputError(f"the name of weight {name!r:.200} begins with that of another weight")
             # Written into the tables of nn.Module directly: its own methods refuse "weight", "graph", ...
             owner = owner._modules.setdefault(part, nn.Module())  # type: ignore[assignment]
         if leaf in owner._buffers or leaf in owner._modules:
@@ -215,7 +215,7 @@ class Program:
             BadInputError: if the inputs do not have the declared dtypes, ranks and fixed sizes.
         """
         if len(inputs) != len(self.inputs):
-            raise BadInputError(f"the model has {len(self.inputs)} inputs, got {len(inputs)}")
+            raise BadInputError(f"got {len(inputs)} inputs, expected {len(self.inputs)}")
         for declared, value in zip(self.inputs, inputs, strict=True):
             # Ids may have any integer dtype, in the layers as in the exported file.
             ids = isinstance(value, Tensor) and declared.holds_integers and not value.is_floating_point()
@@ -236,7 +236,7 @@ class Program:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             if empty := empty_example(self.example_inputs):
                 reason = f"{reason.rstrip('.')}; {empty}"
-            raise BadInputError(f"the model does not run on its example inputs: {reason}") from error
+            raise BadInputError(f"the model fails on its example inputs: {reason}") from error
 
 
 def default_dimension_name(name: str, position: int, taken: Mapping[str, object]) -> str:

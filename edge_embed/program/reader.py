@@ -87,7 +87,7 @@ class _Reader:
         count = self._read_outputs()
         self._graph.lint()
         if MEMBER not in self._archive:
-            raise BadInputError("it has no example inputs: save the model with edge_embed.save")
+            raise BadInputError("the file has no example inputs: save the model with edge_embed.save")
         inputs = tuple(slot for slot in slots if slot is not None)
         return Program(
             ProgramModule(self._graph, self._weights),
@@ -101,7 +101,7 @@ class _Reader:
 
     def _define(self, name: Any, node: fx.Node) -> None:
         if not is_name(name) or name in self._values:
-            raise self._archive.damaged(f"the value {name!r:.80} is defined twice, or has an impossible name")
+            raise self._archive.damaged(f"the value {name!r:.80} is defined twice, or has an invalid name")
         self._values[name] = node
 
     def _read_inputs(self) -> list[ProgramInput | None]:
@@ -128,7 +128,9 @@ class _Reader:
                 self._weights[name] = tensor
                 self._define(content["arg"]["name"], self._graph.get_attr(name))
             else:
-                raise BadInputError(f"an input of kind {kind!r:.80} cannot be exported: give tensors only")
+                raise BadInputError(
+                    f"got an input of kind {kind!r:.80}, expected tensors: save the model with tensor inputs only"
+                )
         return slots
 
     def _read_input(self, argument: Mapping[str, Any], symbols: dict[str, str]) -> ProgramInput | None:
@@ -136,13 +138,17 @@ class _Reader:
         if kind == "as_none":
             return None
         if kind != "as_tensor":
-            raise BadInputError(f"an input is no tensor ({kind!r:.80}): save the model with tensor inputs only")
+            raise BadInputError(
+                f"got an input of kind {kind!r:.80}, expected tensors: save the model with tensor inputs only"
+            )
         name = content["name"]
         if not is_name(name) or not name.isidentifier():
-            raise self._archive.damaged(f"{name!r:.80} is no name of an input")
+            raise self._archive.damaged(f"{name!r:.80} is not a valid name of an input")
         meta = self._description["tensor_values"][name]
         if meta["dtype"] not in DTYPES:
-            raise BadInputError(f"input {name} has type {meta['dtype']!r:.20} in torch's export schema: not supported")
+            raise BadInputError(
+                f"input {name} has type {meta['dtype']!r:.20} of torch's export schema, which is not supported"
+            )
         shape = tuple(self._dimension(name, at, size, symbols) for at, size in enumerate(meta["sizes"]))
         self._define(name, self._graph.placeholder(name))
         return ProgramInput(name, DTYPES[meta["dtype"]], shape)
@@ -151,7 +157,7 @@ class _Reader:
         """Return a fixed size, or the name of a dynamic dimension; its expression is compared as text, never parsed."""
         if "as_int" in size:
             if type(size["as_int"]) is not int or not 0 <= size["as_int"] < 2**63:
-                raise self._archive.damaged(f"input {name} has an impossible size {size!r:.80}")
+                raise self._archive.damaged(f"input {name} has an invalid size {size!r:.80}")
             return size["as_int"]
         symbol = size["as_expr"]["expr_str"]
         if symbol not in symbols:
@@ -199,7 +205,7 @@ class _Reader:
             return None
         if kind in _LITERALS:
             if type(value) is not _LITERALS[kind]:
-                raise self._archive.damaged(f"{value!r:.80} is given as {kind}")
+                raise self._archive.damaged(f"{value!r:.80} is stored as {kind}")
             return value
         if kind == "as_tensor":
             return self._values[value["name"]]
@@ -228,10 +234,10 @@ class _Reader:
                 changed = content.get("buffer_name") or content.get("user_input_name") or "its own state"
                 raise BadInputError(
                     f"the model changes {changed!r:.200} while it runs ({kind:.80}), "
-                    "which cannot be exported: keep such state outside the model"
+                    "which cannot be exported: keep this state outside the model"
                 )
             if "as_tensor" not in content["arg"]:
-                raise BadInputError("an output is no tensor: return tensors only")
+                raise BadInputError("an output is not a tensor: return tensors only")
             outputs.append(self._values[content["arg"]["as_tensor"]["name"]])
         self._graph.output(tuple(outputs))
         return len(outputs)
@@ -260,5 +266,5 @@ def _number(value: Any) -> float:
     if isinstance(value, str):
         return {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r:.80} is no number")
+        raise TypeError(f"{value!r:.80} is not a number")
     return float(value)

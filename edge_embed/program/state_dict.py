@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _IS_PART = (
-    "its name says that it is one part of several: put all of them into one file, "
+    "by its name, the file is one of several parts: merge them into one file, "
     "torch.save({name: tensor for part in parts for name, tensor in part.items()}, path)"
 )
 _SHOWN = 5  # number of names in a message
@@ -116,7 +116,7 @@ def load_weights(factory: Factory, path: Path, wanted: str | None = None, allow_
             module.load_state_dict(_with_aliases(weights, module))
         except RuntimeError as error:  # lists missing, unexpected and misshapen weights
             part = "" if _PART.search(path.stem) is None else f"; {_IS_PART}"
-            raise BadInputError(f"does not fit the model of --model: {_reason(str(error))}{part}") from error
+            raise BadInputError(f"does not match the model of --model: {_reason(str(error))}{part}") from error
         check_tied(module, weights.tensors)
     return LoadedModule(module, SourceFacts(_remarks(path, weights), weights.left_out))
 
@@ -140,10 +140,10 @@ def _content(path: Path, allow_pickle: bool) -> Any:
 def _remarks(path: Path, weights: Weights) -> tuple[str, ...]:
     """Return remarks about the choice of weights if it is not obvious."""
     prefix = weights.prefix.removesuffix(".")
-    remarks = [f"weights: those of {prefix!r:.200}, which is taken off their names"] if prefix else []
+    remarks = [f"weights below {prefix!r:.200} are loaded, without that prefix"] if prefix else []
     if weights.others:
         others = ", ".join(repr(other.removesuffix(".")) for other in weights.others)
-        remarks.append(f"takes the weights of {prefix!r:.200}, not of {others:.300} (--weights chooses)")
+        remarks.append(f"loads the weights of {prefix!r:.200}, not of {others:.300}; --weights selects others")
         _LOG.warning("%s: %s", path, remarks[-1])
     return tuple(remarks)
 
@@ -174,7 +174,7 @@ def _reason(message: str) -> str:
     parts = [f"{kind} keys: {_shortened(names)}" for kind, names in listed.items() if names]
     pool = listed["Unexpected"][:_COMPARED]
     near = {name: difflib.get_close_matches(name, pool, n=1) for name in listed["Missing"][:_SHOWN]}
-    pairs = [f"{name} is nearest to {found[0]}" for name, found in near.items() if found]
+    pairs = [f"{name} is similar to {found[0]}" for name, found in near.items() if found]
     return f"{'; '.join([*parts, *pairs, *others]) or ' '.join(message.split()):.1000}"
 
 

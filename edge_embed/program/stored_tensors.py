@@ -121,18 +121,18 @@ class Tensors:
     def _view(self, storage: StoredBytes, dtype: torch.dtype, offset: Any, size: Any, stride: Any) -> Tensor:
         self._count += 1
         if self._count > _MOST_TENSORS:
-            raise ValueError(f"it has more than {_MOST_TENSORS} tensors")
+            raise ValueError(f"it contains more than {_MOST_TENSORS} tensors")
         if not (isinstance(size, tuple) and isinstance(stride, tuple) and len(size) == len(stride) <= _MOST_RANK):
-            raise ValueError("a tensor has no sizes and strides")
+            raise ValueError("a tensor has no valid sizes and strides")
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride)):
-            raise ValueError("a tensor has an impossible size")
+            raise ValueError("a tensor has an invalid size")
         if 0 in size:
             return torch.empty(size, dtype=dtype)
         end = offset + sum((count - 1) * step for count, step in zip(size, stride, strict=True)) + 1
         if end * dtype.itemsize > len(storage.content):
-            raise ValueError(f"a tensor needs {end * dtype.itemsize} bytes, {len(storage.content)} are stored")
+            raise ValueError(f"a tensor requires {end * dtype.itemsize} bytes, but {len(storage.content)} are stored")
         if math.prod(size) * dtype.itemsize > self._most_bytes:
-            raise ValueError(f"a tensor spreads {len(storage.content)} stored bytes over {list(size)}")
+            raise ValueError(f"a tensor expands {len(storage.content)} stored bytes to {list(size)}")
         return storage.numbers(dtype).as_strided(size, stride, offset)
 
 
@@ -209,7 +209,7 @@ def unread_tensor(value: Any) -> str | None:
     if value.name != "torch.Tensor":
         return _UNREAD.get(value.name)
     known = bool(value.arguments) and isinstance(value.arguments[0], Named)
-    return value.arguments[0].name if known else "of no known type"
+    return value.arguments[0].name if known else "of unknown type"
 
 
 _UNREAD = {
@@ -217,7 +217,7 @@ _UNREAD = {
     "torch._utils._rebuild_nested_tensor": "nested",
     "torch._utils._rebuild_qtensor": "quantised",
     "torch._utils._rebuild_sparse_tensor": "sparse",
-    "torch._utils._rebuild_wrapper_subclass": "of a class of its own",
+    "torch._utils._rebuild_wrapper_subclass": "of another class",
 }
 
 

@@ -26,9 +26,9 @@ def check_tied(module: nn.Module, stored: Mapping[str, Tensor]) -> None:
             other = next((name for name in names if name != lost and _overlap(own[lost], own[name])), None)
             if other is not None:
                 raise BadInputError(
-                    f"holds different weights as {lost} and {other}, which are one weight in the model of --model "
-                    f"({_difference(stored[lost], stored[other])}): make a model that does not tie them, or save the "
-                    "checkpoint without the one that is not meant"
+                    f"contains different weights {lost} and {other}, which the model of --model ties "
+                    f"({_difference(stored[lost], stored[other])}): return a model that does not tie them, or "
+                    "remove the wrong one from the checkpoint"
                 )
 
 

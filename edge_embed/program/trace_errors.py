@@ -13,8 +13,8 @@ _PACKAGE = str(Path(__file__).parents[1])
 _OTHERS = (str(Path(torch.__file__).parent), _PACKAGE, "<")
 _LONGEST_LINE = 80
 _VALUES = (
-    "what is done there depends on the values in a tensor, which nobody knows before the model runs. Use "
-    "torch.where(condition, a, b) in place of a branch, and a mask in place of a length or a loop that values decide"
+    "the computation depends on values of a tensor, which are unknown before the model runs. Replace a "
+    "branch by torch.where(condition, a, b), and a length or loop that depends on values by a mask"
 )
 _NO_TENSOR = re.compile(r"Found <class '([^']+)'> in output")
 _OPERATOR = re.compile(r"\b(?:aten|prims)\.(\w+)\.\w+|'(?:aten|prims)::(\w+)'")
@@ -39,16 +39,19 @@ def explained(error: BaseException, model: str, is_shaped: bool, empty: str = ""
         kind = found[1].rpartition(".")[2]
         remedy = "set model.config.use_cache = False first" if kind.endswith("Cache") else "return its fields"
         return (
-            f"{model} cannot be traced: its forward returns a {kind}, expected tensors, or a tuple, list, mapping or "
-            f"named tuple of them: {remedy}"
+            f"{model} cannot be traced: its forward returns a {kind}, expected tensors in a tuple, list, mapping "
+            f"or named tuple: {remedy}"
         )
     if ".numpy()" in text:
-        return f"{model} cannot be traced{at}: numpy is no part of an exported model: compute it with torch"
+        return f"{model} cannot be traced{at}: exported models do not support numpy: compute with torch"
     if "device" in text and ("two different devices" in text or "same device" in text):
         return f"{model} cannot be traced{at}: its weights and its inputs are on different devices: call model.cpu()"
     if is_shaped and not place and not empty:
         given = "with these dynamic dimensions (dynamic_shapes, or names in --input)"
-        return f"{model} cannot be traced {given}: {_shapes(text)}. By default all that the model allows are dynamic"
+        return (
+            f"{model} cannot be traced {given}: {_shapes(text)}. By default, all dimensions are dynamic that the "
+            "model supports"
+        )
     if type(error).__name__ in ("UnsupportedOperatorException", "NotImplementedError") and (
         op := _OPERATOR.search(text)
     ):
@@ -69,7 +72,7 @@ def empty_example(inputs: Iterable[Any]) -> str:
     shape = next(shapes, None)
     if shape is None:
         return ""
-    return f"an example input has the shape {shape}, expected at least 1 in every dimension: give a larger one"
+    return f"an example input has shape {shape}, expected at least 1 in every dimension: give a larger example"
 
 
 def place_in(stack_trace: str) -> str:
@@ -111,8 +114,8 @@ def _unknown(operator: str) -> str:
     kind = next((kind for kind in ("sparse", "nested", "quantize") if kind in operator), "")
     of = {"sparse": "sparse tensors", "nested": "nested tensors", "quantize": "quantised numbers"}.get(kind)
     if of:
-        return f"{of} are no part of an exported model ({operator}): compute with dense tensors, padded and masked"
-    return f"the operator {operator} cannot be traced: compute it by others"
+        return f"exported models do not support {of} ({operator}): compute with dense tensors, padded and masked"
+    return f"the operator {operator} cannot be traced: replace it by other operators"
 
 
 def _shapes(text: str) -> str:
@@ -122,5 +125,5 @@ def _shapes(text: str) -> str:
     message = _SIZE.sub(r"dimension \2 of \1", message)
     message = re.sub(r"\w+ = (dimension)", r"\1", message)
     message = re.split(r" (?:If you're using|For more information|Alternatively)", message)[0]
-    known: Mapping[str, Any] = {"list assignment index out of range": "a dimension is named that an input has not"}
+    known: Mapping[str, Any] = {"list assignment index out of range": "a dynamic dimension is missing in an input"}
     return str(known.get(message, message)).rstrip(".")

@@ -33,7 +33,7 @@ def _check_call(node: fx.Node) -> None:
     where = _where(node)
     if isinstance(node.target, torch._ops.OpOverload):
         if "dropout" in str(node.target) and True in node.args:
-            raise BadInputError(f"dropout is on in eval mode{where}: give it training=self.training")
+            raise BadInputError(f"dropout is active in eval mode{where}: call it with training=self.training")
         name = str(node.target)
     elif isinstance(node.target, torch._ops.HigherOrderOperator):
         name = f"higher_order.{node.target.name()}"
@@ -78,19 +78,18 @@ def _check_outputs(program: ExportedProgram, model: str) -> None:
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             what = "buffer" if spec.kind == OutputKind.BUFFER_MUTATION else "input"
             raise BadInputError(
-                f"the model changes its {what} {spec.target!r} while it runs, which cannot be exported: what it "
-                "remembers (a cache of keys and values) comes in as an input and goes out as an output; a counter is "
-                "for training alone (if self.training)"
+                f"the model changes its {what} {spec.target!r} while it runs, which cannot be exported: make state "
+                "(such as a cache of keys and values) an input and an output, and update a counter only if "
+                "self.training"
             )
     outputs = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     for spec, name in zip(outputs, _paths(program, len(outputs)), strict=True):
         if not isinstance(spec.arg, TensorArgument):
             raise BadInputError(
-                f"{name} of {model}.forward is {_spelled(spec.arg)}: an output is no tensor, expected tensors alone: "
-                "leave it out"
+                f"{name} of {model}.forward is {_spelled(spec.arg)}, expected a tensor: remove this output"
             )
     if not outputs:
-        raise BadInputError(f"{model}.forward returns no tensor: an output is no tensor; return what is wanted")
+        raise BadInputError(f"{model}.forward returns no tensor, expected at least one")
 
 
 def _spelled(argument: Any) -> str:

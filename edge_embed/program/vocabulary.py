@@ -26,8 +26,8 @@ def tokens_by_id(vocabulary: Iterable[str] | Mapping[str, int]) -> list[str]:
     tokens = {number: token for token, number in vocabulary.items()}
     if set(tokens) != set(range(len(vocabulary))):
         raise BadInputError(
-            f"vocabulary: got a mapping whose ids are not 0 to {len(vocabulary) - 1}, each once: give a list with the "
-            "token of every id, and some text of your own, such as <unused>, for an id without"
+            f"vocabulary: got a mapping whose ids are not 0 to {len(vocabulary) - 1}, each once: give a list with "
+            "one token for every id, and a text such as <unused> for an id without a token"
         )
     return [tokens[number] for number in range(len(vocabulary))]
 
@@ -38,9 +38,9 @@ def warn_of_other_sizes(model: nn.Module, tokens: list[str]) -> None:
     if not rows or len(tokens) in rows.values():
         return
     name, largest = max(rows.items(), key=lambda item: item[1])
-    what = f"row {len(tokens)} and those behind it have no token"
+    what = f"rows from {len(tokens)} on have no token"
     if len(tokens) > largest:
-        what = f"no row belongs to {tokens[largest]!r:.80} and the tokens behind it"
+        what = f"tokens from {tokens[largest]!r:.80} on have no row"
     table = f"the table {name}" if name else "the table"
-    message = f"vocabulary: {len(tokens)} tokens, but {table} has {largest} rows: {what}"
+    message = f"vocabulary: got {len(tokens)} tokens, expected {largest}, the rows of {table}: {what}"
     warnings.warn(message, stacklevel=_OF_CALLER)

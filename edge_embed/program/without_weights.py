@@ -10,7 +10,7 @@ from edge_embed.program.inert_pickle import Inert
 from edge_embed.program.kind_of_file import MATRIX
 
 _SAVE_WEIGHTS = "save them with torch.save(model.state_dict(), path)"
-_MAKE_PLAIN = "make dense ones in float32 of them where the model is loaded, and save its state_dict again"
+_MAKE_PLAIN = "load the model, convert them to dense float32 tensors, and save its state_dict again"
 _MOST_DEPTH = 4
 _SHOWN = 5
 _OPTIMIZER = {"state", "param_groups"}  # keys of a torch optimizer's state_dict
@@ -29,19 +29,22 @@ def without_weights(content: Any, checkpoint: Checkpoint) -> str | None:
     if isinstance(content, Tensor):
         is_matrix = content.ndim == 2 and content.is_floating_point()
         remedy = MATRIX if is_matrix else _SAVE_WEIGHTS
-        return f"holds one tensor, {content.dtype} {list(content.shape)}, and no model: {remedy}"
+        return f"contains one tensor, {content.dtype} {list(content.shape)}, and no model: {remedy}"
     if checkpoint.unread and not checkpoint.tensors:
         names = [f"{path} ({kind})" for path, kind in checkpoint.unread.items()]
         shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        return f"holds no tensors that are read here, but {shown}: {_MAKE_PLAIN}"
+        return f"contains no supported tensors, but {shown}: {_MAKE_PLAIN}"
     if not checkpoint.tensors:
-        return f"holds no tensors, and so no state_dict (but a {_kind(content)}): {_SAVE_WEIGHTS}"
+        return f"contains no tensors, but a {_kind(content)}, expected a state_dict: {_SAVE_WEIGHTS}"
     if isinstance(content, dict) and content.keys() >= _DEEPSPEED:
-        return "holds a part of the optimizer state of DeepSpeed: make one file of the folder, with its zero_to_fp32.py"
+        return (
+            "contains a part of the optimizer state of DeepSpeed: merge the folder into one file with its "
+            "zero_to_fp32.py"
+        )
     states = tuple(optimizer_states(content))
     others = [path for path, tensor in checkpoint.tensors.items() if tensor.is_floating_point()]
     if states and all(path.startswith(states) for path in others):
-        return f"holds the state of an optimizer, and no weights of a model: {_SAVE_WEIGHTS}"
+        return f"contains the state of an optimizer, and no weights of a model: {_SAVE_WEIGHTS}"
     return None
 
 

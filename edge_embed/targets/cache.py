@@ -62,7 +62,7 @@ def _fetch(folder: Path, fetch: Callable[[Path], None]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         reason = error.strerror or error
-        raise NotRunError(f"{folder} cannot be made: {reason}; XDG_CACHE_HOME names another place") from error
+        raise NotRunError(f"{folder} cannot be created: {reason}; set XDG_CACHE_HOME to another folder") from error
 
 
 @functools.cache
@@ -79,19 +79,19 @@ def _check(folder: Path) -> None:
 
 def _difference(found: Mapping[str, str], expected: Mapping[str, str]) -> str:
     if not isinstance(expected, dict):
-        return f"{_HASHES} is no list of hashes"
+        return f"{_HASHES} is not a list of hashes"
     for name in sorted(found.keys() | expected.keys()):
         if name not in found:
             return f"{name} is missing"
         if name not in expected:
-            return f"{name} was not fetched"
+            return f"{name} is not among the downloaded files"
         if found[name] != expected[name]:
             return f"{name}: got SHA-256 {found[name]}, expected {expected[name]}"
     return "differs"
 
 
 def _remedy(folder: Path) -> str:
-    return f"delete it, and it is fetched again: rm -r {shlex.quote(str(folder))}"
+    return f"delete it to download it again: rm -r {shlex.quote(str(folder))}"
 
 
 def _hashes(folder: Path) -> dict[str, str]:

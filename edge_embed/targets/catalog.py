@@ -45,17 +45,19 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "local": Kind("ONNX Runtime with the operator library, in a process of its own", lambda _: Local(library=True)),
-    "portable": Kind("the same without the library: the portable bodies", lambda _: Local(library=False)),
+    "portable": Kind("ONNX Runtime with the portable bodies, in a process of its own", lambda _: Local(library=False)),
     "arm64": Kind(f"ONNX Runtime for arm64 with the operator library, emulated: {', '.join(CPUS)}", Arm64, "CPU"),
     "ssh": Kind("a Linux machine by ssh, with the operator library", Ssh, "HOST", needed=True),
     "adb": Kind(
-        "an Android device by adb, with the operator library; never tried on a real one", Adb, "SERIAL", needed=True
+        "an Android device by adb, with the operator library; not tested on a real device", Adb, "SERIAL", needed=True
     ),
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
     "node": Kind("onnxruntime-web (WebAssembly) under Node.js: the portable bodies", lambda _: Node()),
     "browser": Kind("onnxruntime-web (WebAssembly) in headless Chromium: the portable bodies", lambda _: Browser()),
     "litert": Kind("LiteRT, the runtime of TFLite files", lambda _: LITERT, reads=("tflite",)),
-    "tflite-runtime": Kind("its last version under the old name", lambda _: TFLITE_RUNTIME, reads=("tflite",)),
+    "tflite-runtime": Kind(
+        "the last version of LiteRT under its old name", lambda _: TFLITE_RUNTIME, reads=("tflite",)
+    ),
     "torch-cpu": Kind("the training form", lambda _: Torch("cpu"), reads=("onnx", "tflite")),
     "torch-cuda": Kind("the training form on a GPU", lambda _: Torch("cuda"), reads=("onnx", "tflite")),
     "onnxruntime-cuda": Kind("the portable bodies on a GPU, or our operators beside it", Cuda, "library"),
@@ -74,7 +76,7 @@ def make_target(text: str) -> Target:
         known = ", ".join(kind.spelled(word) for word, kind in KINDS.items())
         raise BadInputError(f"target: got {text!r}, {suggested(word, KINDS)}expected one of {known}")
     if colon and not kind.argument:
-        raise BadInputError(f"target: got {text!r}, expected {word!r}, which takes nothing after it")
+        raise BadInputError(f"target: got {text!r}, expected {word!r} without a suffix")
     if not argument and kind.needed:
         raise BadInputError(f"target: got {text!r}, expected {kind.spelled(word)}")
     return kind.make(argument)
@@ -93,7 +95,7 @@ def make_targets(texts: Sequence[str], reads: str = "onnx") -> tuple[Target, ...
     for kind, text in ((KINDS.get(text.partition(":")[0]), text) for text in texts):
         if kind is not None and reads not in kind.reads:
             fitting = ", ".join(other.spelled(word) for word, other in KINDS.items() if reads in other.reads)
-            got = f"got {text!r}, which runs {' and '.join(kind.reads)} files"
+            got = f"got {text!r} for {' and '.join(kind.reads)} files"
             raise BadInputError(f"target: {got}, expected one for {reads}: {fitting}")
     return tuple(make_target(text) for text in dict.fromkeys(texts))
 

@@ -106,9 +106,7 @@ class Cuda:
                 )
             create = time.perf_counter() - start
             if _PROVIDER not in session.get_providers():
-                raise NotRunError(
-                    f"ONNX Runtime {ort.__version__} found no GPU that it can use: see its CUDA requirements"
-                )
+                raise NotRunError(f"ONNX Runtime {ort.__version__} found no usable GPU: see its CUDA requirements")
             copies = count_copies(optimized)
         yield CudaModel(session, subject.program.output_names, create, copies)
 

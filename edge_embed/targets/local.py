@@ -59,5 +59,7 @@ def _python_library() -> Path:
     names = [str(sysconfig.get_config_var(name)) for name in ("LIBDIR", "INSTSONAME")]
     path = Path(*names)
     if sys.platform != "linux" or ".so" not in path.name or not path.is_file():
-        raise NotRunError(f"the library of onnxruntime-extensions needs a shared libpython, which is not at {path}")
+        raise NotRunError(
+            f"the library of onnxruntime-extensions requires a shared libpython at {path}, which is missing"
+        )
     return path

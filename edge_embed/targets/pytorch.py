@@ -65,7 +65,9 @@ class Torch:
         """List the GPU, or torch for it, if it is missing."""
         if self.device == "cpu" or torch.cuda.is_available():
             return []
-        return [Problem(f"torch {torch.__version__} sees no GPU", "take a machine with one, and torch built for CUDA")]
+        return [
+            Problem(f"torch {torch.__version__} found no GPU", "use a machine with a GPU, and torch built for CUDA")
+        ]
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[TorchModel]:
@@ -75,7 +77,7 @@ class Torch:
             NotRunError: if the model has text inputs, for which torch has no tensors.
         """
         if texts := [declared.name for declared in subject.program.inputs if declared.holds_texts]:
-            raise NotRunError(f"torch takes no texts, as input {', '.join(texts)} has")
+            raise NotRunError(f"torch does not support texts, as in input {', '.join(texts)}")
         module = subject.program.module
         here = module if self.device == "cpu" else deepcopy(module).to(self.device)
         yield TorchModel(here, subject.program, self.device)

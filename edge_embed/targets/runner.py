@@ -94,7 +94,7 @@ class RunnerModel:
                 result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
                 outputs = [self._outputs(folder / f"{number}.out") for number in range(len(cases))]
             except (OSError, ValueError, KeyError) as error:
-                raise RunFailedError(f"the runner ended well, but its results cannot be read: {error}") from error
+                raise RunFailedError(f"the runner succeeded, but its results cannot be read: {error}") from error
         # Apart from its times, a result holds texts (versions) and whole numbers (counters).
         versions = {name: value for name, value in result.items() if isinstance(value, str)}
         versions.update(ran.versions)

@@ -58,7 +58,7 @@ class SshTransport:
         if done.status != 0:
             raise NotRunError(f"{self.place}: files cannot be copied there: tar {done.ending}")
         if tar.returncode != 0:
-            raise NotRunError(f"{folder}: tar cannot read all that is to be copied to {self.place}")
+            raise NotRunError(f"{folder}: tar cannot read all files to copy to {self.place}")
 
     def pull(self, names: Sequence[str], folder: PurePosixPath, to: Path, time_limit: float) -> None:
         """Fetch through tar, and unpack only files with these names."""
@@ -78,7 +78,7 @@ def _unpack(packed: IO[bytes], names: Sequence[str], to: Path) -> None:
                     with (to / name).open("wb") as file:
                         shutil.copyfileobj(content, file)
     except (tarfile.TarError, KeyError) as error:
-        raise NotRunError(f"the results came back incomplete: {error}") from error
+        raise NotRunError(f"the results are incomplete: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _files_for(system: str, options: RunOptions) -> RunnerFiles:
     if own is not None:
         return own
     if system != "Linux aarch64":
-        raise NotRunError(f"it is {system}, expected Linux aarch64, or a Linux machine like this one")
+        raise NotRunError(f"got {system}, expected Linux aarch64, or the system of this machine if it is Linux")
     if lacks := arm64_lacks():
         raise NotRunError("; ".join(f"{problem.what}: {problem.remedy}" for problem in lacks))
     return arm64_files(options.time_limit)

@@ -43,7 +43,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         return struct.unpack(f"<{layout}", take(struct.calcsize(f"<{layout}")))
 
     if data[: len(_MAGIC)] != _MAGIC:
-        raise ValueError(f"{path}: is no file of tensors")
+        raise ValueError(f"{path}: is not a file of tensors")
     tensors = {}
     for _ in range(*numbers("I")):
         name = bytes(take(*numbers("I"))).decode()
@@ -52,7 +52,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         try:
             tensors[name] = _array(take(*numbers("Q")), kind, shape)
         except (KeyError, OverflowError, struct.error) as error:
-            raise ValueError(f"{path}: tensor {name!r:.100} of type {kind} makes no sense") from error
+            raise ValueError(f"{path}: tensor {name!r:.100} of type {kind} is invalid") from error
     return tensors
 
 
@@ -79,6 +79,6 @@ def _array(data: memoryview, kind: int, shape: tuple[int, ...]) -> NDArray[Any]:
         length = int.from_bytes(data[at : at + 8], "little")
         at += 8 + length
         if at > len(data):
-            raise ValueError("a text ends after its tensor")
+            raise ValueError("a text exceeds its tensor")
         texts.append(bytes(data[at - length : at]).decode())
     return np.array(texts, dtype=object).reshape(shape)

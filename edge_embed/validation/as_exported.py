@@ -25,8 +25,8 @@ from edge_embed.validation.tool_marks import tool_marks
 
 NODES, NUMBERS, BODIES, METADATA = (f"{what} as exported" for what in ("nodes", "numbers", "bodies", "metadata"))
 ON_PURPOSE = (
-    "export again; where a tool of yours changes the file on purpose: --changed-after-export, in a budget "
-    "`changed_after_export = true` under [parity]"
+    "export again; for an intended change by another tool, use --changed-after-export, or "
+    "`changed_after_export = true` under [parity] of a budget"
 )
 _MOST_NAMED = 4
 
@@ -42,7 +42,7 @@ def compare_with_export(lowered: LoweredProgram, exported: ExportedModel, change
     try:
         written = written_by_export(lowered, exported.proto)
     except BadInputError as error:
-        return (Check(NODES, "not run", f"the model cannot be exported to compare with: {error}"),)
+        return (Check(NODES, "not run", f"the model cannot be exported for comparison: {error}"),)
     return _Comparison(written, exported, changed).checks()
 
 
@@ -84,7 +84,7 @@ class _Comparison:
         stored = [tensor.name for tensor in graph.initializer]
         stored += [sparse.values.name for sparse in graph.sparse_initializer]
         if more := [name for name in stored if name not in known]:
-            yield f"tensors that no export writes: {some(more)}"
+            yield f"unexpected tensors: {some(more)}"
 
     def _numbers(self, specs: Mapping[str, TensorSpec | None], marks: str) -> Check:
         same, other = list[str](), list[str]()
@@ -113,7 +113,7 @@ class _Comparison:
         for block in self.exported.blocks(name):
             wanted = expected[offset : offset + len(block)]
             if len(wanted) < len(block):
-                return f"{name}: got more bytes than its shape has"
+                return f"{name}: got more bytes than its shape requires"
             differing = np.flatnonzero(np.frombuffer(block, np.uint8) != wanted)
             if differing.size and not first:
                 at = offset + int(differing[0])
@@ -129,7 +129,7 @@ class _Comparison:
         found = {item.key: item.value for item in self.exported.proto.metadata_props}
         for key, value in self.written.metadata.items():
             if key not in found:
-                return Check(METADATA, *self._changed(f"no {key}", marks))
+                return Check(METADATA, *self._changed(f"{key} is missing", marks))
             if found[key] != value:
                 return Check(METADATA, "failed", f"{key}: {_text_difference(found[key], value)}; export again")
         return Check(METADATA, "passed", ", ".join(self.written.metadata))
@@ -151,7 +151,7 @@ def _structure(found: Structure, expected: Structure) -> Iterator[str]:
     if found.ir_version != expected.ir_version:
         yield f"IR version: got {found.ir_version}, expected {expected.ir_version}"
     if functions := sorted(found.functions - expected.functions):
-        yield f"functions that no export writes: {some([f'{domain}.{name}' for domain, name in functions])}"
+        yield f"unexpected functions: {some([f'{domain}.{name}' for domain, name in functions])}"
     more, fewer = unmatched(found.nodes, expected.nodes), unmatched(expected.nodes, found.nodes)
     if more or fewer:
         yield f"{len(found.nodes)} nodes, expected {len(expected.nodes)}: {describe(more, fewer)}"
@@ -166,10 +166,10 @@ def _bodies(found: Structure, expected: Structure) -> Check:
     for name, wanted in expected.bodies.items():
         body = found.bodies.get(name)
         if body is None:
-            return Check(BODIES, "failed", f"no {name}: another tool dropped it, export again")
+            return Check(BODIES, "failed", f"{name} is missing: another tool removed it, export again")
         for what in ("input", "output", "attribute", "opset_import", "attribute_proto"):
             if list(getattr(body, what)) != list(getattr(wanted, what)):
-                return Check(BODIES, "failed", f"{name}: {what}s are not those of an export; export again")
+                return Check(BODIES, "failed", f"{name}: {what}s differ from an export; export again")
         for at, (node, other) in enumerate(zip(body.node, wanted.node, strict=False)):
             if more := unmatched([node], [other]):
                 return Check(BODIES, "failed", f"{name}, node {at}: {describe(more, [other])}; export again")
@@ -201,4 +201,4 @@ def _text_difference(got: str, expected: str) -> str:
         (at for at, pair in enumerate(zip(got, expected, strict=False)) if pair[0] != pair[1]),
         len(min(got, expected, key=len)),
     )
-    return f"differs at letter {at:,}: got {got[at : at + 20]!r}, expected {expected[at : at + 20]!r}"
+    return f"differs at character {at:,}: got {got[at : at + 20]!r}, expected {expected[at : at + 20]!r}"

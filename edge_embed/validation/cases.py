@@ -41,7 +41,7 @@ def choose_cases(
     else:
         cases, left_out = make_cases(program, random, options.more_cases, fixed)
     if not cases:
-        raise BadInputError(f"the model does not run on its own example inputs: {'; '.join(left_out)}")
+        raise BadInputError(f"the model fails on its own example inputs: {'; '.join(left_out)}")
     _save(options.save_inputs, program, cases, options)
     return cases, left_out
 
@@ -52,8 +52,8 @@ def _check_sizes(program: Program, cases: Sequence[ModelCase], fixed: Sequence[S
         if fixed and got not in fixed:
             expected = " or ".join(map(spelled_sizes, fixed))
             raise BadInputError(
-                f"{case.name}: got inputs of {spelled_sizes(got)}, expected those of a signature, {expected}: "
-                "choose such inputs, or export with their sizes too"
+                f"{case.name}: got inputs of {spelled_sizes(got)}, expected the sizes of a signature, {expected}: "
+                "choose such inputs, or export with these sizes too"
             )
 
 

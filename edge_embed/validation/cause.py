@@ -8,7 +8,7 @@ from edge_embed.report.results.validation import ValidationReport
 from edge_embed.validation.as_exported import METADATA
 
 # An export writes hashes and sizes of its model here; a damaged weight does not change them.
-_SAID, _SAID_IN_TFLITE = (METADATA,), ("manifest", "layout")
+_SIGNS, _SIGNS_IN_TFLITE = (METADATA,), ("manifest", "layout")
 
 
 def likely_cause(report: ValidationReport, source: Path | None, exported: Path) -> str:
@@ -22,13 +22,13 @@ def likely_cause(report: ValidationReport, source: Path | None, exported: Path) 
     if report.passed:
         return ""
     older = source is not None and _is_older(exported, source)
-    said = _SAID_IN_TFLITE if exported.suffix == ".tflite" else _SAID
+    signs = _SIGNS_IN_TFLITE if exported.suffix == ".tflite" else _SIGNS
     wrong = {check.name for _, check in report.outcomes() if check.status == "failed"}
     # A pair has file times only; elsewhere hashes decide, because a checkout writes files in any order.
-    is_other = older if report.original is not None else not wrong.isdisjoint(said)
+    is_other = older if report.original is not None else not wrong.isdisjoint(signs)
     if not is_other:
         return ""
-    age = f", which was written after it ({source})" if older else "" if source is None else f" ({source})"
+    age = f", which is newer ({source})" if older else "" if source is None else f" ({source})"
     return f"likely cause: {exported} was made from another state of the model{age}: {_again(report, source, exported)}"
 
 
@@ -38,7 +38,7 @@ def _is_older(exported: Path, source: Path) -> bool:
 
 def _again(report: ValidationReport, source: Path | None, exported: Path) -> str:
     if report.original is not None:
-        return "compress the original again, with the settings that it was compressed with"
+        return "compress the original again, with the same settings"
     if source is None:
         return "export again"
     target = "tflite" if exported.suffix == ".tflite" else "onnx"

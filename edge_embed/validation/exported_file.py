@@ -118,13 +118,15 @@ def _parse(path: Path) -> onnx.ModelProto:
     content = read_whole(path, PROTOBUF_LIMIT, "an exported .onnx model")
     try:
         if is_ort_format(content[:8]):
-            raise BadInputError("is in ORT format, expected the .onnx model that it was made from: give that")
+            raise BadInputError("is in ORT format, expected the .onnx model before that conversion")
         model = onnx.ModelProto()
         model.ParseFromString(content)
     except DecodeError as error:
-        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
+        raise BadInputError(f"is damaged or not an ONNX model ({error}): export it again") from error
     if model.ir_version < 1 or not model.opset_import or not model.graph.node:
-        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
+        raise BadInputError(
+            "is truncated or not an ONNX model: it has no version, operator set or node; export it again"
+        )
     return model
 
 
@@ -144,6 +146,8 @@ def _file_blocks(tensor: ExternalTensor) -> Iterator[memoryview]:
         while remaining:
             block = file.read(min(remaining, _BLOCK_BYTES))
             if not block:
-                raise BadInputError(f"{tensor.path}: ends {remaining} bytes early: it became shorter while it was read")
+                raise BadInputError(
+                    f"{tensor.path}: ends {remaining} bytes early: the file became shorter while it was read"
+                )
             remaining -= len(block)
             yield memoryview(block)

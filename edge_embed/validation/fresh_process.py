@@ -42,7 +42,7 @@ def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) 
         NotRunError: the measurement is impossible here, or the process failed or took too long.
     """
     if not resident_worker.STATUS.exists():
-        raise NotRunError(f"{resident_worker.STATUS} is only there on Linux")
+        raise NotRunError(f"{resident_worker.STATUS} exists on Linux only")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         np.savez(inputs, allow_pickle=False, **{name: without_objects(value) for name, value in feeds.items()})

@@ -142,7 +142,7 @@ def measure_model(
 
 def refused(error: Exception) -> str:
     """Return the reason for a model that refuses random ids and is therefore not timed."""
-    return f"it does not run on ids drawn at random: {one_line(error)}"
+    return f"the model fails on random ids: {one_line(error)}"
 
 
 def model_drawer(program: Program, case: ModelCase, random: np.random.Generator) -> Callable[[], Feeds]:
@@ -176,7 +176,7 @@ def _takes(program: Program, feeds: Feeds) -> bool:
 
 
 def _reason_against(options: ValidationOptions) -> str:
-    return "no iterations were asked for" if options.iterations == 0 else paths.missing_library()
+    return "no iterations were requested" if options.iterations == 0 else paths.missing_library()
 
 
 def _drawer(
@@ -197,7 +197,9 @@ def _sessions(
     }
     size = dense_bytes(call.table)
     if size > LARGEST_DENSE:
-        return sessions, {call.dense: f"the dense table has {size:,} bytes, the limit here is {LARGEST_DENSE:,}"}
+        return sessions, {
+            call.dense: f"the dense table has {size:,} bytes, which exceeds the limit of {LARGEST_DENSE:,}"
+        }
     dense = _write_dense(call, inputs, folder)
     sessions[call.dense] = paths.open_session(dense, True, paths.quiet_options(threads=1))
     return sessions, {}

@@ -45,9 +45,9 @@ def _lines(got: Sequence[NodeProto], expected: Sequence[NodeProto]) -> Iterator[
     by_output = {node.output[0]: node for node in got if node.output}
     for wanted in expected:
         found = by_output.pop(wanted.output[0], None) if wanted.output else None
-        yield f"no {title(wanted)}" if found is None else f"{title(wanted)}: {_difference(found, wanted)}"
-    yield from (f"{title(node)} is one more" for node in by_output.values())
-    yield from (f"{title(node)} is one more" for node in got if not node.output)
+        yield f"{title(wanted)} is missing" if found is None else f"{title(wanted)}: {_difference(found, wanted)}"
+    yield from (f"{title(node)} is unexpected" for node in by_output.values())
+    yield from (f"{title(node)} is unexpected" for node in got if not node.output)
 
 
 def title(node: NodeProto) -> str:
@@ -79,5 +79,5 @@ def _value(attribute: AttributeProto | None) -> str:
         content = attribute.t.raw_data or attribute.t.SerializeToString(deterministic=True)
         return f"a tensor {list(attribute.t.dims)} of {content.hex()[:32]}"
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        return "another graph"
+        return "a different graph"
     return f"{helper.get_attribute_value(attribute)!r:.80}"

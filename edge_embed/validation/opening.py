@@ -24,8 +24,8 @@ from edge_embed.targets.target import NotRunError
 from edge_embed.validation import open_worker
 
 _LONGEST = 600.0  # seconds, if steps have no limit
-_MOST_SAID = 500
-_LEAVE_OUT = "--no-open / open=False writes it unopened, for another runtime or a larger machine"
+_LONGEST_MESSAGE = 500
+_LEAVE_OUT = "use --no-open / open=False to write it without this check, for another runtime or a larger machine"
 _NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(\d+\)")
 _NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory")
 
@@ -69,10 +69,10 @@ class Opening:
         return run_opens(self.target, arguments)
 
     def _refusal(self, where: str, text: str) -> BadInputError:
-        message = " ".join(text.split())[:_MOST_SAID].rstrip(".")
+        message = " ".join(text.split())[:_LONGEST_MESSAGE].rstrip(".")
         made = "exported" if self.source is None else "compressed"
         return BadInputError(
-            f"{self.output}: what was {made} cannot be opened ({where}): {message}. Nothing was written. "
+            f"{self.output}: the {made} file cannot be opened ({where}): {message}. Nothing was written. "
             f"{self._remedy_of_source() or _remedy(message)}; {_LEAVE_OUT}"
         )
 
@@ -80,15 +80,17 @@ class Opening:
         """Return a remedy if the runtime refuses the source file too, so that the tables are not the cause."""
         with suppress(NotRunError):
             if self.source is not None and any(self._outcome_of(self.source)["errors"].values()):
-                return f"{self.source} is not opened there either: if that is a mistake, convert it again"
+                return f"{self.source} cannot be opened there either: convert it again if this is unexpected"
         return ""
 
 
 def _remedy(message: str) -> str:
     if found := _NO_KERNEL.search(message):
-        return f"It has no kernel for {found[1]} in this type: compute it in float32, such as after model.float()"
+        return (
+            f"The runtime has no kernel for {found[1]} in this type: compute it in float32, such as after model.float()"
+        )
     if any(sign in message for sign in _NO_MEMORY) or "SIGKILL" in message:
-        return "Its memory ran out: close what else runs here, or keep weights in a file of their own"
+        return "The runtime ran out of memory: close other programs, or store weights in a separate file"
     if "signal" in message:
         return "The runtime itself crashed on this file: if the model has float16 layers, save it after model.float()"
     if "time limit" in message:

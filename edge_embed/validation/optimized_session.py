@@ -91,7 +91,7 @@ def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
         return Check(name, "not run", reason)
     methods = {OPERATORS[node.op_type].method.name for node in exported.nodes if node.op_type in OPERATORS}
     if bare := sorted(methods - set(Parts("kernels"))):
-        return Check(name, "not run", f"{', '.join(bare)}: there is no kernel, the body runs with the library too")
+        return Check(name, "not run", f"{', '.join(bare)}: the library has no kernel, so the body runs with it too")
     expected = len(exported.nodes)
     # The optimiser may remove a branch that is never taken, together with its nodes.
     least = exported.num_outer_nodes or min(1, expected)
@@ -99,11 +99,12 @@ def kernel_check(exported: ExportedModel, optimized: list[Optimized]) -> Check:
         wanted = range(least, expected + 1) if found.library else range(1)
         problem = found.problem
         if not problem and found.own_nodes not in wanted:
-            problem = f"{found.own_nodes} of our nodes are left, expected {wanted[-1]}"
+            problem = f"got {found.own_nodes} nodes of edge-embed, expected {wanted[-1]}"
         if problem:
             side = "with" if found.library else "without"
             return Check(name, "failed", f"optimisation {found.level}, {side} the library: {problem}")
-    return Check(name, "passed", f"{expected} node(s) survive with it and are inlined without, at {len(LEVELS)} levels")
+    detail = f"{expected} node(s) are kept with the library and inlined without it, at {len(LEVELS)} levels"
+    return Check(name, "passed", detail)
 
 
 def loaded_sizes(optimized: list[Optimized]) -> tuple[LoadedSize, ...]:

@@ -57,7 +57,7 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
         raise BadInputError(f"{path}: {error}: expected a file of --save-inputs") from error
     cases = [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
     if not any(array(output).size for case in cases for output in case.outputs):
-        raise BadInputError(f"{path}: all outputs are empty on these inputs, which proves nothing: give longer ones")
+        raise BadInputError(f"{path}: all outputs are empty on these inputs: give longer inputs")
     return cases
 
 
@@ -72,11 +72,11 @@ def _names(archive: ArrayArchive) -> list[str]:
 
 def _check_keys(got: set[str], wanted: set[str]) -> None:
     missing, unknown = sorted(wanted - got), sorted(got - wanted - {"names", "seed"})
-    expected = "an array for each input and case, such as 0/ids and 1/ids, and a word for each case in names"
+    expected = "an array for each input and case, such as 0/ids and 1/ids, and a name for each case in array names"
     if missing or not wanted:
         raise BadInputError(f"has no array {', '.join(missing)[:200] or 'of inputs'}: expected {expected}")
     if unknown:
-        raise BadInputError(f"array {', '.join(unknown)[:200]} is no input of a case: expected {expected}")
+        raise BadInputError(f"array {', '.join(unknown)[:200]} is not an input of a case: expected {expected}")
 
 
 def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> ModelCase:
@@ -90,4 +90,4 @@ def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Pat
     try:
         return run_case(program, name, tuple(inputs))
     except Exception as error:  # any exception of the model's operators
-        raise BadInputError(f"{path}: {name}: the model does not run on these inputs: {one_line(error)}") from error
+        raise BadInputError(f"{path}: {name}: the model fails on these inputs: {one_line(error)}") from error

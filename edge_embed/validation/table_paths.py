@@ -109,7 +109,7 @@ def _first_type(feeds: Feeds) -> np.dtype[Any]:
 
 def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
     if submodel is None:
-        raise NotRunError("the table, its node or its portable body is not in the file as it should be")
+        raise NotRunError("the table, its node or its portable body is missing in the file or differs")
     return submodel.paths
 
 
@@ -129,15 +129,15 @@ def check_path(
         except TimeLimitError:
             raise
         except Exception as error:
-            problem = f"does not run: {one_line(error)}"
+            problem = f"fails: {one_line(error)}"
         if problem:
             return Check(name, "failed", f"{case.name}: {problem}")
     for case in call.refused():
         if _accepts(run, case):
-            return Check(name, "failed", f"{case.name} gives a result, expected an error")
+            return Check(name, "failed", f"{case.name}: got a result, expected an error")
     relation = "bit-identical" if expected[0].magnitudes is None else "within rounding"
     count = sum(wanted.values.size for wanted in expected)
-    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; refuses what does not fit")
+    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; invalid inputs are refused")
 
 
 def _accepts(run: Run, case: Case) -> bool:

@@ -127,7 +127,7 @@ def _body(nodes: Sequence[Node], exported: ExportedModel) -> Check:
     absent = sorted({node.op_type for node in nodes if not exported.has_body(node.op_type)})
     if not absent:
         return Check("portable body", "passed", "in the file")
-    inlined = f"the function {', '.join(absent)} is not in the file, nor is a node of edge-embed"
+    inlined = f"the file contains neither the function {', '.join(absent)} nor a node of edge-embed"
     detail = bodies_are_gone(exported.proto, absent) if exported.nodes else inlined
     return Check("portable body", "failed", detail)
 
@@ -176,15 +176,15 @@ def _first_difference(
 
 def _manifest(table: Table, exported: ExportedModel, hashes: dict[str, str]) -> Check:
     if exported.manifest is None:
-        return Check("manifest", "failed", "the file has none: another tool dropped its metadata, export again")
+        return Check("manifest", "failed", "it is missing: another tool removed the metadata, export again")
     entry = exported.manifest.tables.get(table.name)
     if entry is None:
         known = ", ".join(exported.manifest.tables)
-        return Check("manifest", "failed", f"no entry {table.name}, found {known}: made from another model?")
+        return Check("manifest", "failed", f"no entry {table.name}, found {known}: give the model of this file")
     got = (entry.method, entry.shape, entry.padding_idx)
     expected = (table.packed.method, table.packed.shape, table.packed.padding_idx)
     if got != expected:
-        detail = "its method, sizes or padding row are not those of the model: made from another model?"
+        detail = "its method, sizes or padding row differ from the model: give the model of this file"
         return Check("manifest", "failed", detail)
     for tensor, array in table.packed.tensors().items():
         for side, digest in (("the model", hash_of(array)), ("the file", hashes.get(tensor))):

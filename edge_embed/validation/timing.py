@@ -17,9 +17,9 @@ from edge_embed.report.results.interval import Interval
 from edge_embed.steps import step
 
 METHOD = (
-    "CPU clock of the one thread that runs; I/O binding with outputs allocated before (texts: plain calls); "
-    "contenders in random order within each round, on the same ids, drawn anew for every call and round; all rows were "
-    "read once before, so tables are in memory, and as much of them in the caches as their size allows; "
+    "CPU clock of the running thread; I/O binding with preallocated outputs (texts: plain calls); "
+    "contenders in random order within each round, on the same new ids for every call and round; all "
+    "rows were read once before, so tables are in memory, and in the caches as far as they fit; "
     "median ratio with 95 % bootstrap interval"
 )
 _RESAMPLES = 1000

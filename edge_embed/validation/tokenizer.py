@@ -45,11 +45,13 @@ def fit_tokenizer(path: Path, program: Program, chosen: str | None) -> tuple[Fus
     fused = plan_tokenizer(source, program, chosen)
     rows = id_bounds(program).get(fused.ids)
     if rows is None:
-        raise BadInputError(f"input {fused.ids}: no table is looked up with it: name another with --tokenizer-input")
+        raise BadInputError(
+            f"input {fused.ids}: it selects rows of no table: name another input with --tokenizer-input"
+        )
     if source.num_ids > rows:
         raise BadInputError(
             f"{path}: got a tokenizer with {source.num_ids:,} ids, expected at most {rows:,}, the rows of the table "
-            f"that input {fused.ids} looks up: take the tokenizer that the model was trained with"
+            f"that input {fused.ids} looks up: give the tokenizer of the model's training"
         )
     _check_vocabulary(source, program)
     return fused, ExportedTokenizer(
@@ -64,8 +66,8 @@ def _check_vocabulary(source: TokenizerSource, program: Program) -> None:
         got = source.library.id_to_token(number)
         if got is not None and got != token:
             raise BadInputError(
-                f"{source.path}: id {number} is {got!r:.40}, expected {token!r:.40}, as in the vocabulary of the "
-                "model: take the tokenizer that it was trained with"
+                f"{source.path}: id {number} is {got!r:.40}, expected {token!r:.40} of the vocabulary of the model: "
+                "give the tokenizer of its training"
             )
 
 
@@ -86,7 +88,7 @@ def check_tokenizer(fused: FusedTokenizer) -> int:
         raise BadInputError(f"{fused.source.path}: {error}: {_REFUSED}") from error
     if different:
         raise BadInputError(
-            f"{fused.source.path}: {_RUNTIME} gives other ids than the library tokenizers for "
+            f"{fused.source.path}: {_RUNTIME} returns other ids than the library tokenizers for "
             f"{len(different)} of {len(texts)} texts; {different[0]}: {_REFUSED}"
         )
     return len(texts)
@@ -124,9 +126,9 @@ def _run(model: onnx.ModelProto, batches: list[list[str]]) -> list[dict[str, Any
         command = script_command(tokenizer_run.__file__, path, library, texts)
         done = finish_program(command, _TIME_LIMIT, what=_RUNTIME)
     if done.status is None:
-        raise BadInputError(f"{_RUNTIME} takes more than {_TIME_LIMIT} s for it")
+        raise BadInputError(f"{_RUNTIME} exceeds the time limit of {_TIME_LIMIT} s")
     if done.status < 0:
-        raise BadInputError(f"{_RUNTIME} ended with signal {-done.status} on it")
+        raise BadInputError(f"{_RUNTIME} ended with signal {-done.status}")
     if done.status:
         raise BadInputError(f"{_RUNTIME} refuses it ({last_line(done.complaints)})")
     found: list[dict[str, Any]] = json.loads(done.printed)

@@ -69,7 +69,7 @@ def behind_tokenizer(exported: ExportedModel, folder: Path) -> ExportedModel:
     graph, outputs = model.graph, list(node.output)
     made = {value.name: value for value in graph.value_info if value.name in outputs}
     if len(made) < len(outputs):
-        raise BadInputError(f"{exported.path}: says no types of what its tokenizer makes: export it again")
+        raise BadInputError(f"{exported.path}: the output types of its tokenizer are missing: export it again")
     kept = [value for value in graph.input if value.name != TOKENIZER_INPUT]
     _replace(graph.input, [*(made[name] for name in outputs), *kept])
     _replace(graph.value_info, [value for value in graph.value_info if value.name not in outputs])
@@ -99,20 +99,17 @@ def compare_tokenizer(program: Program, exported: ExportedModel, options: Valida
     """
     node = _tokenizer_node(exported)
     if node is None and options.tokenizer is not None:
-        raise BadInputError(f"{exported.path}: has no tokenizer, got {options.tokenizer}: export with --tokenizer")
+        raise BadInputError(
+            f"{exported.path}: got tokenizer {options.tokenizer}, but the file has none: export with --tokenizer"
+        )
     if node is None:
         return TokenizerResults()
     if options.tokenizer is None:
-        reason = (
-            "the file has a tokenizer: give the file that it was made from, with --tokenizer or in the budget, to "
-            "compare ids"
-        )
+        reason = "the file has a tokenizer: to compare ids, give its tokenizer.json with --tokenizer or in the budget"
         return TokenizerResults((Check(_NAME, "not run", reason),))
     source, manifest = read_tokenizer(options.tokenizer), _manifest(exported)
     if source.sha256 != manifest.get("sha256"):
-        detail = (
-            f"{source.path}: got SHA-256 {source.sha256}, expected {manifest.get('sha256')}, as it was exported with"
-        )
+        detail = f"{source.path}: got SHA-256 {source.sha256}, expected {manifest.get('sha256')} as exported"
         return TokenizerResults((Check(_NAME, "failed", detail),))
     fused = plan_tokenizer(source, program, str(manifest.get("ids")))
     return _compare(program, exported, options, fused, _alone(exported, node))
@@ -147,7 +144,7 @@ def from_texts_on_target(
     """Run the whole file on a target, from texts to outputs."""
     name, reason = f"{target.name}{_FROM_TEXTS}", ""
     if target.tokenizer == "cannot run":
-        reason = "its tokenizer needs onnxruntime-extensions, which edge-embed has not for this target"
+        reason = "its tokenizer requires onnxruntime-extensions, which edge-embed does not provide for this target"
     elif not texts:
         reason = "its tokenizer was not compared with the library (--tokenizer), or differs: no text has known ids"
     if reason:
@@ -163,7 +160,7 @@ def _manifest(exported: ExportedModel) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadInputError(f"{exported.path}: {TOKENIZER_KEY} is no JSON object: export it again")
+        raise BadInputError(f"{exported.path}: {TOKENIZER_KEY} is not a JSON object: export it again")
     return found
 
 

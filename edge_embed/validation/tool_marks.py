@@ -51,7 +51,7 @@ def _marks(
     if new:
         yield f"quantised or fused ({', '.join(new)})"
     if any(_is_converted(specs.get(name), stored.spec) for name, stored in written.tensors.items()):
-        yield "converted to another type of float"
+        yield "converted to another float type"
     if _is_simplified(found, written.structure):
         yield "simplified"
 

@@ -104,8 +104,8 @@ def temporary_space() -> Iterator[None]:
     except OSError as error:
         place = error.filename or tempfile.gettempdir()
         raise OutputError(
-            f"{place}: {error.strerror or error}: validation copies a table at a time to the temporary folder "
-            f"({tempfile.gettempdir()}), set TMPDIR to a folder with more space"
+            f"{place}: {error.strerror or error}: validation copies one table at a time to the temporary folder "
+            f"({tempfile.gettempdir()}); set TMPDIR to a folder with more space"
         ) from error
 
 
@@ -182,7 +182,7 @@ class Validation:
         used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
         unknown = [node.name for node in self._exported.nodes if node.name not in used]
         if unknown:
-            detail = f"node(s) {', '.join(unknown)} use tables that the model does not have: made from another model?"
+            detail = f"node(s) {', '.join(unknown)} use unknown tables: give the model of this file"
             sound = (*sound, Check("no other table", "failed", detail))
         return (*sound, *compare_with_export(self._lowered, self._exported, self._options.changed_after_export))
 

@@ -74,7 +74,7 @@ std::vector<NamedTensor> ReadTensors(const std::string& path) {
   char magic[sizeof kMagic];
   reader.Take(magic, sizeof magic);
   if (std::memcmp(magic, kMagic, sizeof magic) != 0)
-    throw std::runtime_error(path + ": is no file of tensors");
+    throw std::runtime_error(path + ": is not a file of tensors");
   std::vector<NamedTensor> tensors;
   for (uint32_t count = reader.Take<uint32_t>(); count != 0; --count) tensors.push_back(TakeTensor(reader));
   if (!reader.AtEnd()) throw std::runtime_error(path + ": has more bytes than tensors");

@@ -55,7 +55,7 @@ def test_message_without_option_is_unchanged(message):
 
 def test_option_with_other_python_name_is_named_as_typed():
     command = main.commands["export"]
-    assert spelled("tflite_sizes: got the dimension b", command) == "--tflite-size: got the dimension b"
+    assert spelled("tflite_sizes: got dimension b", command) == "--tflite-size: got dimension b"
     assert spelled("table words: tflite_table: got 'x'", command) == "table words: --tflite-table: got 'x'"
 
 

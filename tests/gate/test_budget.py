@@ -126,7 +126,7 @@ def test_mistakes_in_budget_are_named(tmp_path: Path, text: str, message: str) -
 def test_missing_or_unreadable_budget_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"absent\.toml: no such file"):
         read_budget(tmp_path / "absent.toml")
-    with pytest.raises(BadInputError, match="is no regular file"):
+    with pytest.raises(BadInputError, match="is not a regular file"):
         read_budget(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInputError, match="is not UTF-8 text"):

@@ -183,8 +183,8 @@ def test_slower_layout_fails_latency_and_equal_one_passes(project: Path) -> None
     [
         (["--base", "model.onnx"], "expected a base of the same format"),
         (["--base", "byte.tflite", "--base-library", "words.pt"], "got an ONNX operator library"),
-        (["--base", "cut.tflite"], "damaged or no TFLite model"),
-        (["--budget", "local.toml"], "'local', which runs onnx files, expected one for tflite: litert"),
+        (["--base", "cut.tflite"], "damaged or not a TFLite model"),
+        (["--budget", "local.toml"], "got 'local' for onnx files, expected one for tflite: litert"),
         (["--budget", "tokenizer.toml"], "tokenizer: got one for a TFLite file"),
         (["--budget", "peer.toml"], "got 'portable body', expected one of dense GATHER"),
     ],
@@ -208,7 +208,7 @@ def test_resident_memory_is_not_run_with_reason(project: Path) -> None:
     path.write_text("[size]\nresident = 1000\n")
     result = run(project / "words.pt", project / EXPORTED, "--budget", path, "--quiet")
     assert result.exit_code == 1
-    assert "size: resident: not run: it is measured of sessions of ONNX Runtime" in result.stderr
+    assert "size: resident: not run: it is measured for sessions of ONNX Runtime" in result.stderr
 
 
 def test_required_target_runs_and_may_not_be_dropped(project: Path) -> None:
@@ -263,7 +263,7 @@ def test_metric_runs_every_signature(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = run("placed.pt", "placed.tflite", "--budget", "one.toml")
     assert result.exit_code == 2
     assert "metric signaturesmetric:other_size failed on the exported file" in result.stderr
-    assert "got ids [1, 5], for which there is no signature" in result.stderr
+    assert "got ids [1, 5], expected the sizes of a signature" in result.stderr
 
 
 def test_fixture_checks_file_and_replaces_baselines(project: Path) -> None:

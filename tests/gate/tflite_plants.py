@@ -126,6 +126,6 @@ TFLITE = (
         "words",
     ),
     Plant("manifest", "none of the delegate", edit(drop), "manifest of the delegate", "words"),
-    Plant("file", "cut", cut, "damaged or no TFLite model", "words"),
+    Plant("file", "cut", cut, "damaged or not a TFLite model", "words"),
     Plant("dense weight", "the lowest bit", edit(dense_bit), f"{NUMBERS}: ", "tags"),
 )

@@ -111,7 +111,7 @@ def decoder(**values: Any) -> Callable[[Path], None]:
 
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no JSON": (lambda folder: (folder / "genai_config.json").write_text("{"), "genai_config.json: is no"),
+    "no JSON": (lambda folder: (folder / "genai_config.json").write_text("{"), "genai_config.json: is not valid JSON"),
     "a list": (lambda folder: (folder / "genai_config.json").write_text("[]"), "expected an object"),
     "another part": (changed(lambda config: config.update(version=9)), "got 'version', expected model, search, engine"),
     "vision": (changed(lambda config: config["model"].update(vision={})), "got a model with a part 'vision'"),
@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         changed(lambda config: config["model"]["decoder"]["session_options"].update(custom_ops_library="other.so")),
         "custom_ops_library: got 'other.so', expected none",
     ),
-    "a damaged tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json: is no"),
+    "a damaged tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json: is not valid JSON"),
     "a cut model": (lambda folder: (folder / "model.onnx").write_bytes(b"\x08"), "model.onnx: is"),
     "cut weights": (lambda folder: (folder / "model.onnx.data").write_bytes(b"\0"), "model.onnx"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: got no regular file"),
@@ -192,7 +192,7 @@ class TestMistakes:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["dense"]
 
     def test_export_of_folder_names_commands_that_read_it(self, tmp_path: Path, folder: Path) -> None:
-        with pytest.raises(EdgeEmbedError, match="a folder of ONNX Runtime GenAI: compress, inspect and validate"):
+        with pytest.raises(EdgeEmbedError, match="a folder of ONNX Runtime GenAI: compress, inspect and validate accept it"):
             workflow.export(folder, "onnx", tmp_path / "out.onnx")
 
 

@@ -288,7 +288,7 @@ def test_pipe_in_folder_is_refused(folder: Path, tmp_path: Path, name: str) -> N
     model = Path(shutil.copytree(folder, tmp_path / "model"))
     (model / name).unlink(missing_ok=True)
     os.mkfifo(model / name)
-    with pytest.raises(BadInputError, match="is no regular file"):
+    with pytest.raises(BadInputError, match="is not a regular file"):
         load_foreign(model)
 
 

@@ -33,14 +33,14 @@ def point(model: onnx.ModelProto, **entries: str) -> None:
         ({"location": "out"}, "external data 'out': is outside"),
         ({"location": "loop"}, "external data 'loop'"),
         ({"location": "missing.data"}, "external data 'missing.data': No such file.*beside the model"),
-        ({"location": "."}, "is no regular file"),
-        ({"location": "pipe"}, "is no regular file"),
+        ({"location": "."}, "is not a regular file"),
+        ({"location": "pipe"}, "is not a regular file"),
         ({"location": ""}, "expected a file name"),
         ({"location": "a\0b"}, "expected a file name"),
         ({"offset": "1000000"}, "external.onnx.data': got .* bytes, expected at least"),
-        ({"offset": "-1"}, "got '-1', expected a count of bytes"),
-        ({"offset": "1_0"}, "expected a count of bytes"),
-        ({"length": "9" * 30}, "expected a count of bytes"),
+        ({"offset": "-1"}, "got '-1', expected a number of bytes"),
+        ({"offset": "1_0"}, "expected a number of bytes"),
+        ({"length": "9" * 30}, "expected a number of bytes"),
         ({"length": "100"}, "got 100 bytes of external data, expected 2000"),
     ],
 )
@@ -60,7 +60,7 @@ def test_external_data_truncated_is_refused_with_both_sizes(files):
     size = data.stat().st_size
     with data.open("r+b") as file:
         file.truncate(size - 1)
-    with pytest.raises(BadInputError, match=f"got {size - 1} bytes, expected at least {size}: it was cut"):
+    with pytest.raises(BadInputError, match=f"got {size - 1} bytes, expected at least {size}: it is truncated"):
         inspect_file(files / "external.onnx")
 
 

@@ -75,7 +75,7 @@ def test_truncated_ort_file_is_refused(converted, tmp_path, kept):
     content = converted[1].read_bytes()
     size = kept if isinstance(kept, int) else int(kept * len(content))
     (tmp_path / "cut.ort").write_bytes(content[:size])
-    with pytest.raises(BadInputError, match="damaged or no model in ORT format"):
+    with pytest.raises(BadInputError, match="damaged or not a model in ORT format"):
         inspect_file(tmp_path / "cut.ort", verify=True)
 
 

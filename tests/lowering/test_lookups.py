@@ -186,7 +186,7 @@ def test_number_in_vector_of_one_gives_row() -> None:
     "use", [lambda model, ids: model.words[: ids.item()], lambda model, ids: model.words[3:4] * ids.item()]
 )
 def test_number_not_used_for_row_is_refused_with_remedy(use: Use) -> None:
-    with pytest.raises(BadInputError, match=r"something else than a row w\[id\].*functional\.embedding\(ids, w\)"):
+    with pytest.raises(BadInputError, match=r"another use than a row w\[id\].*functional\.embedding\(ids, w\)"):
         capture_program(Weights(use), torch.tensor(3))
 
 

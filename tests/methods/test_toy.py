@@ -81,7 +81,7 @@ def test_validate_of_outside_method_passes_without_kernel(saved, exported):
     report = edge_embed.validate(saved, exported)
     assert report.passed
     kernel = report.model.kernel
-    assert (kernel.status, kernel.detail) == ("not run", "x: there is no kernel, the body runs with the library too")
+    assert (kernel.status, kernel.detail) == ("not run", "x: the library has no kernel, so the body runs with it too")
 
 
 def test_tflite_export_of_outside_method_is_refused_by_name(saved, tmp_path):

@@ -107,7 +107,7 @@ def extra_tensor() -> bytes:
 
 
 BODY = split(GOLDEN.read_bytes())[1]
-NO_SAFETENSORS = "is damaged or no safetensors file: .Error while deserializing header"
+NO_SAFETENSORS = "is damaged or not a safetensors file: .Error while deserializing header"
 DAMAGE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", NO_SAFETENSORS),
     "short": (b"\x08\0\0", NO_SAFETENSORS),

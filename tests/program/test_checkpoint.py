@@ -123,7 +123,7 @@ def test_weights_are_found_beside_other_objects(tmp_path, net, is_zip, protocol)
 def test_weights_are_found_at_any_place(tmp_path, net, place, wrap):
     loaded = load_weights(Net, saved(tmp_path / "c.pt", wrap(net.state_dict())))
     assert same(loaded.module, net)
-    assert loaded.facts.remarks == (f"weights: those of {place!r}, which is taken off their names",)
+    assert loaded.facts.remarks == (f"weights below {place!r} are loaded, without that prefix",)
 
 
 def test_weights_of_module_are_read_without_its_class(tmp_path, net, monkeypatch):
@@ -136,10 +136,18 @@ def test_weights_of_module_are_read_without_its_class(tmp_path, net, monkeypatch
 def test_weights_of_several_sets_are_chosen_by_name(tmp_path, net):
     first, second = net.state_dict(), {name: tensor + 1 for name, tensor in net.state_dict().items()}
     path = saved(tmp_path / "c.pt", {"student": first, "teacher": second})
-    with pytest.raises(BadInputError, match=r"holds 2 sets of weights .*'student', 'teacher': choose one, --weights"):
+    with pytest.raises(
+        BadInputError,
+        match=r"contains 2 sets of weights .*'student', 'teacher': choose one with "
+        "--weights",
+    ):
         load_into(Net, path)
     assert torch.equal(load_weights(Net, path, "teacher").module.words.weight, second["words.weight"])
-    with pytest.raises(BadInputError, match=r"--weights 'techer': there are no tensors: .*'student', 'teacher'"):
+    with pytest.raises(
+        BadInputError,
+        match=r"--weights 'techer': the checkpoint has no tensors there, but some "
+        "below 'student', 'teacher'",
+    ):
         load_weights(Net, path, "techer")
     both = {"model": {**{f"net.{n}": t for n, t in first.items()}, **{f"old.{n}": t for n, t in second.items()}}}
     loaded = load_weights(Net, saved(path, both), "model.old")
@@ -156,7 +164,7 @@ def test_modules_of_wrapper_beside_model_are_listed(tmp_path, net):
 
 def test_names_that_do_not_fit_are_listed_with_nearest(tmp_path, net):
     weights = {name.replace("words", "word"): tensor for name, tensor in net.state_dict().items()}
-    with pytest.raises(BadInputError, match=r"Missing keys: words.weight; .*words.weight is nearest to word.weight"):
+    with pytest.raises(BadInputError, match=r"Missing keys: words.weight; .*words.weight is similar to word.weight"):
         load_into(Net, saved(tmp_path / "c.pt", weights))
     more = {f"blocks.{at}.weight": torch.zeros(1) for at in range(50)}
     with pytest.raises(BadInputError, match=r"Unexpected keys: .* and 45 more"):
@@ -181,7 +189,7 @@ def test_checkpoint_without_factory_names_model_option(tmp_path, net):
     for is_zip in (True, False):
         content = {"state_dict": net.state_dict(), "args": argparse.Namespace(lr=1)}
         path = saved(tmp_path / "c.pt", content, _use_new_zipfile_serialization=is_zip)
-        with pytest.raises(BadInputError, match=r"holds weights without a model.*--model package.module:function"):
+        with pytest.raises(BadInputError, match=r"contains weights without a model.*--model package.module:function"):
             load_program(path)
 
 
@@ -206,10 +214,10 @@ def test_commands_take_weights_by_name_and_list_unused_parts(tmp_path, net, monk
     options = ["--model", "net_of_test:make", "--input", "input:int64[batch,seq]"]
     command = ["compress", "c.pt", "-o", "o.pt", "--method", "rows", "--bits", "8", *options]
     done = CliRunner().invoke(cli.main, command)
-    assert (done.exit_code, "'one', 'two': choose one, --weights" in done.output) == (2, True)
+    assert (done.exit_code, "'one', 'two': choose one with --weights" in done.output) == (2, True)
     done = CliRunner().invoke(cli.main, [*command, "--weights", "two"])
     assert done.exit_code == 0, done.output
-    assert "left out: loss (no weights of the model: numpy" in done.output
+    assert "left out: loss (not weights of the model: numpy" in done.output
     sys.modules.pop("net_of_test")
 
 
@@ -286,16 +294,16 @@ class TestHostile:
     @pytest.mark.parametrize(
         ("stream", "match"),
         [
-            (tensor(16, 0, 17, 1), "needs 68 bytes, 64 are stored"),
+            (tensor(16, 0, 17, 1), "requires 68 bytes, but 64 are stored"),
             (tensor(16, 1 << 40, 1, 1), "are stored"),
-            (tensor(16, -1, 4, 1), "impossible size"),
-            (tensor(16, 0, 1 << 60, 0), "spreads 64 stored bytes"),
-            (tensor(16, 0, 4, -1), "impossible size"),
-            (b"\x80\x02U\x05otherQ.", "named as torch.save never does"),
+            (tensor(16, -1, 4, 1), "invalid size"),
+            (tensor(16, 0, 1 << 60, 0), "expands 64 stored bytes"),
+            (tensor(16, 0, 4, -1), "invalid size"),
+            (b"\x80\x02U\x05otherQ.", "a storage has an invalid identifier"),
             (b"\x80\x02" + storage(16, b"../x") + b".", "member data/../x is missing"),
-            (b"\x80\x02R.", "a value that is not there"),
-            (b"\x80\x02h\x05.", "not kept"),
-            (b"\x80\x05\x97.", "which no checkpoint has"),
+            (b"\x80\x02R.", "a value on an empty stack"),
+            (b"\x80\x02h\x05.", "missing entry of the memo"),
+            (b"\x80\x05\x97.", "is not allowed in a checkpoint"),
             (b"\x80\x02}", "damaged"),
             (b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60) + b".", "damaged"),
         ],

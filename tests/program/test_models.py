@@ -278,7 +278,7 @@ def test_size_fixed_by_model_is_reported_and_enforced(tmp_path: Path) -> None:
     assert program.inputs[0].shape == ("batch", 5)
     with pytest.raises(BadInputError, match=r"input ids: got int64\[4,9\], expected int64\[batch,5\]"):
         program.run(ids(4, 9))
-    with pytest.raises(BadInputError, match="1 inputs, got 2"):
+    with pytest.raises(BadInputError, match="got 2 inputs, expected 1"):
         program.run(ids(4, 5), ids(4, 5))
 
 
@@ -318,11 +318,11 @@ def test_archive_of_torch_export_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "match"),
     [
-        (lambda net, x: net.table(x) * x.sum().item(), "takes a number out of a tensor|cannot be|is not one"),
+        (lambda net, x: net.table(x) * x.sum().item(), "reads a number from a tensor|cannot be|is not supported"),
         (lambda net, x: net.table(x) if x.sum() > 0 else net.table(x + 1), "cannot be traced"),
         (lambda net, x: torch.rand_like(net.table(x)), "rand"),
         (lambda net, x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)), "control flow"),
-        (lambda net, x: (net.table(x), 7), "an output is no tensor|cannot be traced"),
+        (lambda net, x: (net.table(x), 7), "an output is not a tensor|expected a tensor|cannot be traced"),
     ],
 )
 def test_models_that_cannot_be_saved_are_refused(body: Callable[..., Any], match: str, tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_vocabulary_that_is_no_list_is_refused(tmp_path, vocabulary):
 @pytest.mark.parametrize(
     ("tokens", "said"),
     [
-        (2, "2 tokens, but the table words has 3 rows: row 2 and those behind it have no token"),
-        (4, "4 tokens, but the table words has 3 rows: no row belongs to 't3' and the tokens behind it"),
+        (2, "got 2 tokens, expected 3, the rows of the table words: rows from 2 on have no token"),
+        (4, "got 4 tokens, expected 3, the rows of the table words: tokens from 't3' on have no row"),
     ],
 )
 @pytest.mark.parametrize("table", [nn.Embedding(3, 2), edge_embed.TTEmbedding(3, 2, rank=1)], ids=["dense", "tt"])

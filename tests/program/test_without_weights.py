@@ -19,16 +19,22 @@ def optimizer_state(kind: type[torch.optim.Optimizer] = torch.optim.Adam) -> dic
 
 
 CONTENTS = {
-    "holds the state of an optimizer, and no weights of a model": [
+    "contains the state of an optimizer, and no weights of a model": [
         optimizer_state(),
         {"optimizer": optimizer_state(torch.optim.Adagrad), "epoch": 3, "rng": torch.get_rng_state()},
         {"optimizer_states": [optimizer_state()], "state_dict": {}},
     ],
-    "holds no tensors, and so no state_dict": [{"epoch": 1}, [1, 2], {}, {"param_groups": [], "state": {}}],
-    r"read here, but w \(torch.float8_e5m2\): .*float32": [{"w": torch.ones(3, 2).to(torch.float8_e5m2)}],
-    r"read here, but m.w \(on the meta device, without numbers\)": [{"m": {"w": torch.ones(3, 2, device="meta")}}],
-    r"holds one tensor, torch.float32 \[30, 8\], .*numpy.save": [torch.ones(30, 8)],
-    r"holds one tensor, torch.uint8 \[5056\], .*torch.save\(model.state_dict\(\)": [torch.get_rng_state()],
+    "contains no tensors, but a .*, expected a state_dict": [
+        {"epoch": 1},
+        [1, 2],
+        {},
+        {"param_groups": [], "state": {}},
+    ],
+    r"no supported tensors, but w \(torch.float8_e5m2\): .*float32": [{"w": torch.ones(3, 2).to(torch.float8_e5m2)}],
+    r"no supported tensors, but m.w \(on the meta device, without "
+    r"numbers\)": [{"m": {"w": torch.ones(3, 2, device="meta")}}],
+    r"contains one tensor, torch.float32 \[30, 8\], .*numpy.save": [torch.ones(30, 8)],
+    r"contains one tensor, torch.uint8 \[5056\], .*torch.save\(model.state_dict\(\)": [torch.get_rng_state()],
     "a part of the optimizer state of DeepSpeed: .*zero_to_fp32.py": [
         {"optimizer_state_dict": {"zero_stage": 2, "flat": [torch.ones(3)]}, "ds_version": "0.14"}
     ],
@@ -44,21 +50,21 @@ def test_file_without_weights_names_its_content(tmp_path, message, content):
         with pytest.raises(BadInputError, match=message):
             refused()
     (note,) = inspect_file(path).notes
-    assert note.startswith("it holds ")
+    assert note.startswith("it contains ")
     assert "weights alone" not in note
 
 
 def test_weights_beside_optimizer_state_are_recognised(tmp_path):
     torch.save({"model": nn.Linear(2, 2).state_dict(), "optimizer": optimizer_state()}, tmp_path / "c.pt")
     load_into(lambda: nn.Linear(2, 2), tmp_path / "c.pt")
-    with pytest.raises(BadInputError, match="holds weights without a model"):
+    with pytest.raises(BadInputError, match="contains weights without a model"):
         load_program(tmp_path / "c.pt")
 
 
 @pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00002.bin"])
 def test_part_of_model_is_named_as_part(tmp_path, name):
     torch.save({"weight": torch.ones(2, 2)}, tmp_path / name)
-    with pytest.raises(BadInputError, match="Missing keys: bias; its name says that it is one part of several"):
+    with pytest.raises(BadInputError, match="Missing keys: bias; by its name, the file is one of several parts"):
         load_into(lambda: nn.Linear(2, 2), tmp_path / name)
-    with pytest.raises(BadInputError, match="is a folder with the parts of one model, without their index"):
+    with pytest.raises(BadInputError, match="is a folder with parts of one model, but without their index"):
         load_program(tmp_path)

@@ -87,7 +87,7 @@ class TestWhatIsMissing:
         monkeypatch.setenv("PIP_FIND_LINKS", "")
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         with pytest.raises(
-            NotRunError, match=r"onnxruntime==\S+ for manylinux\S+ cannot be downloaded; is there a conn"
+            NotRunError, match=r"onnxruntime==\S+ for manylinux\S+ cannot be downloaded; check the conn"
         ):
             arm64_files.arm64_files(60)
         assert list(no_cache.iterdir()) == []
@@ -197,7 +197,7 @@ class TestRun:
         result = tagger.on("arm64", time_limit=300)
         assert result.status == "passed"
         assert result.counters == {}
-        assert result.versions["qemu"].endswith("takes no plugin and counts nothing")
+        assert result.versions["qemu"].endswith("without support for plugins, so nothing is counted")
         assert "instructions" not in _shown(result)
 
     def test_arm64_machine_behind_ssh_gets_same_files(self):

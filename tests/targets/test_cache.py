@@ -63,7 +63,7 @@ def test_threads_that_fetch_at_once_get_same_folder(cache):
 
 def test_cache_that_cannot_be_written_is_named(cache):
     cache.write_text("a file in its place")
-    with pytest.raises(NotRunError, match=r"edge-embed/thing-1 cannot be made.*XDG_CACHE_HOME"):
+    with pytest.raises(NotRunError, match=r"edge-embed/thing-1 cannot be created.*XDG_CACHE_HOME"):
         fetch_once("thing-1", lambda folder: None)
 
 
@@ -84,19 +84,19 @@ class TestHashes:
         [
             (lambda folder: (folder / "inner/library.so").write_bytes(b"Content"), "inner/library.so: got SHA-256"),
             (lambda folder: (folder / "inner/library.so").unlink(), "inner/library.so is missing"),
-            (lambda folder: (folder / "inner/more.so").touch(), "inner/more.so was not fetched"),
+            (lambda folder: (folder / "inner/more.so").touch(), "inner/more.so is not among the downloaded files"),
             (
                 lambda folder: (folder / "__pycache__").mkdir() or (folder / "__pycache__/a.pyc").touch(),
-                "a.pyc was not",
+                "a.pyc is not among",
             ),
             (lambda folder: (folder / "link").unlink() or (folder / "link").symlink_to("/etc/passwd"), "link: got"),
-            (lambda folder: (folder / ".sha256.json").write_text("[]"), "is no list of hashes"),
+            (lambda folder: (folder / ".sha256.json").write_text("[]"), "is not a list of hashes"),
             (lambda folder: (folder / ".sha256.json").write_text("{"), "its list of hashes cannot be read"),
         ],
     )
     def test_changed_folder_is_refused_with_remedy(self, folder, change, said):
         change(folder)
-        with pytest.raises(NotRunError, match=f"{re.escape(said)}.*fetched again: rm -r {folder}"):
+        with pytest.raises(NotRunError, match=f"{re.escape(said)}.*download it again: rm -r {folder}"):
             fetch_once("thing-1", lambda folder: pytest.fail("it is there"))
 
     def test_folder_of_earlier_version_is_made_again(self, folder):

@@ -30,5 +30,5 @@ def test_targets_of_every_kind_are_listed_with_lacks():
 
 def test_target_runs_files_of_its_kind():
     assert [target.name for target in make_targets(["litert", "torch-cpu"], "tflite")] == ["litert", "torch-cpu"]
-    with pytest.raises(BadInputError, match="got 'litert', which runs tflite files, expected one for onnx: local, "):
+    with pytest.raises(BadInputError, match="got 'litert' for tflite files, expected one for onnx: local, "):
         make_targets(["litert"])

@@ -26,7 +26,7 @@ def test_session_on_cpu_in_place_of_gpu_is_not_run(tagger, monkeypatch):
     with pytest.warns(UserWarning, match=NO_GPU):
         result = tagger.on("onnxruntime-cuda")
     assert (result.status, result.outputs) == ("not run", ())
-    assert "found no GPU" in result.detail
+    assert "found no usable GPU" in result.detail
 
 
 def test_copies_are_counted_in_optimised_graph(tmp_path):

@@ -80,7 +80,7 @@ def test_target_that_cannot_run_is_no_pass(tagger, monkeypatch):
     options = ValidationOptions(iterations=0, targets=("torch-cuda", "local"))
     report = workflow.validate(tagger.program, tagger.path, options=options)
     assert [target.status for target in report.targets] == ["not run", "passed"]
-    assert "sees no GPU: take a machine with one" in report.targets[0].detail
+    assert "found no GPU: use a machine with a GPU" in report.targets[0].detail
     assert (report.passed, report.complete, report.exit_code) == (True, False, 1)
     content = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert [target["evidence"] for target in content["targets"]] == ["executed-native", "executed-native"]

@@ -221,10 +221,10 @@ class TestNotRun:
 
     def test_processor_without_build_is_refused(self):
         with pytest.raises(
-            NotRunError, match="it is Linux riscv64, expected Linux aarch64, or a Linux machine like this"
+            NotRunError, match="got Linux riscv64, expected Linux aarch64, or the system of this machine"
         ):
             ssh._files_for("Linux riscv64", OPTIONS)
-        with pytest.raises(NotRunError, match="it is Darwin arm64"):
+        with pytest.raises(NotRunError, match="got Darwin arm64"):
             ssh._files_for("Darwin arm64", OPTIONS)
 
     def test_folder_that_cannot_be_made_is_named(self, machine):
@@ -234,7 +234,7 @@ class TestNotRun:
 
     def test_incomplete_answer_is_named(self, tmp_path):
         (tmp_path / "cut.tar").write_bytes(b"x" * 700)
-        with (tmp_path / "cut.tar").open("rb") as packed, pytest.raises(NotRunError, match="came back incomplete"):
+        with (tmp_path / "cut.tar").open("rb") as packed, pytest.raises(NotRunError, match="results are incomplete"):
             ssh._unpack(packed, ["0.out"], tmp_path)
 
     def test_missing_programs_are_named_with_their_commands(self, monkeypatch, tmp_path):
@@ -261,7 +261,7 @@ class TestNotRun:
     def test_android_processor_without_build_is_refused(self, monkeypatch, tmp_path):
         build_for = adb.android_files
         pretend_android(monkeypatch, tmp_path)
-        with pytest.raises(NotRunError, match="it is Linux armv8l, expected one of Linux aarch64, Linux x86_64"):
+        with pytest.raises(NotRunError, match="got Linux armv8l, expected one of Linux aarch64, Linux x86_64"):
             build_for("Linux armv8l", 60)
 
 

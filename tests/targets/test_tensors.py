@@ -64,5 +64,5 @@ def test_damaged_file_raises_value_error_only(tmp_path_factory, cut, at, value):
 
 def test_file_of_other_format_is_refused(tmp_path):
     (tmp_path / "x").write_bytes(b"PK\3\4 and more")
-    with pytest.raises(ValueError, match="is no file of tensors"):
+    with pytest.raises(ValueError, match="is not a file of tensors"):
         read_tensors(tmp_path / "x")

@@ -34,12 +34,12 @@ def test_missing_file_is_refused(inline):
 
 def test_file_of_other_format_is_refused(inline):
     inline.path.write_bytes(b"PK\x03\x04 this is something else")
-    refused(inline, "damaged or no ONNX model|cut or no ONNX model")
+    refused(inline, "damaged or not an ONNX model|truncated or not an ONNX model")
 
 
 def test_empty_file_is_refused(inline):
     inline.path.write_bytes(b"")
-    refused(inline, "cut or no ONNX model")
+    refused(inline, "truncated or not an ONNX model")
 
 
 def test_truncated_file_is_refused_at_every_length(inline):

@@ -20,7 +20,7 @@ def details(originals, path):
 
 def test_file_in_ort_format_is_named(tmp_path):
     (tmp_path / "model.ort").write_bytes(b"\x14\x00\x00\x00ORTM" + bytes(64))
-    with pytest.raises(BadInputError, match=r"is in ORT format, expected the \.onnx model that it was made from"):
+    with pytest.raises(BadInputError, match=r"is in ORT format, expected the \.onnx model before that conversion"):
         ExportedModel(tmp_path / "model.ort")
 
 

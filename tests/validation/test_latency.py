@@ -38,7 +38,7 @@ def test_dense_baseline_that_is_too_large_is_left_out_with_reason(inline, monkey
 def test_latency_without_iterations_is_not_measured(inline):
     results = inline.validate(iterations=0).latency.results
     assert results
-    assert {result.reason for result in results} == {"no iterations were asked for"}
+    assert {result.reason for result in results} == {"no iterations were requested"}
 
 
 @pytest.mark.parametrize("truth", [0.25, 1.0, 3.0])

@@ -91,8 +91,8 @@ def test_saved_inputs_of_other_sizes_than_file_are_refused(tmp_path):
     cases, _ = choose_cases(program, random, ValidationOptions(inputs=saved), FIXED)
     assert len(cases) == 4
     message = (
-        "uniform ids, batch=1, sequence=4: got inputs of batch=1, sequence=4, expected those of a signature, "
-        "batch=2, sequence=4 or batch=1, sequence=8: choose such inputs, or export with their sizes too"
+        "uniform ids, batch=1, sequence=4: got inputs of batch=1, sequence=4, expected the sizes of a "
+        "signature, batch=2, sequence=4 or batch=1, sequence=8: choose such inputs, or export with these sizes too"
     )
     with pytest.raises(BadInputError, match=message):
         choose_cases(program, random, ValidationOptions(inputs=saved), [{"batch": 2, "sequence": 4}, FIXED[1]])

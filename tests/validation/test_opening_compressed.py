@@ -61,7 +61,7 @@ def test_compressed_tflite_file_is_opened_once(tmp_path):
 )
 def test_compressed_file_that_does_not_open_is_refused_without_output(tmp_path, operator, domain, said):
     path = onnx_file(tmp_path / "in.onnx", operator, domain)
-    expected = rf"compressed cannot be opened \(ONNX Runtime .*({said}).*in\.onnx is not opened there either"
+    expected = rf"compressed file cannot be opened \(ONNX Runtime .*({said}).*in\.onnx cannot be opened there either"
     with pytest.raises(BadInputError, match=expected):
         edge_embed.compress(path, output=tmp_path / "out.onnx", **SIZES)
     assert files_of(tmp_path) == ["in.onnx"]

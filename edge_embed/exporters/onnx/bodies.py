@@ -40,6 +40,6 @@ def check_count(operator: OnnxOperator, count: int, other: int) -> None:
     if count != other:
         method = operator.method
         raise BadInputError(
-            f"{method.name} tables: got some of {min(count, other)} and some of {max(count, other)} {method.parts}, "
-            f"expected one number of {method.parts} in a model, since they share one portable body: {method.remedy}"
+            f"{method.name} tables: got tables of {min(count, other)} and of {max(count, other)} {method.parts}, "
+            f"expected the same number in a model, because all tables share one portable body: {method.remedy}"
         )

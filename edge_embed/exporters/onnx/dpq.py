@@ -314,7 +314,7 @@ SCALED_DPQ = replace(
     node=nodes.SCALED_DPQ,
     operators=dpq.SCALED,
     table=_scaled_table,
-    remedy="give the rows of all tables scales, or of none, and freeze all with value_type int8, or none",
+    remedy="use per-row scales in all tables or in none, and freeze all with value_type int8, or none",
     around=Around(
         DPQ,
         row_scales.PLAIN_USES,

@@ -120,8 +120,8 @@ def _limit_memory(lowered: LoweredProgram, model: ir.Model, most_bytes: int) -> 
     nodes = [node for name, use, node in _table_nodes(model) if use in memory_uses(lowered.tables[name].method)]
     if not nodes and most_bytes:
         raise BadInputError(
-            "memory_megabytes: no session takes memory for the tables of this model, only for rows of TT and heads "
-            "of DPQ: leave it out"
+            "memory_megabytes: got a value for a model without session memory, expected rows of TT or output "
+            "layers of DPQ: remove it"
         )
     for node in nodes:
         node.attributes.add(ir.AttrInt64(MEMORY_BYTES, most_bytes))
@@ -245,7 +245,7 @@ def _reason(error: BaseException) -> str:
     text = f"{error}\n{error.__cause__ or ''}"
     missing = re.search(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", text)
     if missing:
-        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: compute it by others"
+        return f"the operator {missing[1]}.{missing[2]} has no equivalent there: replace it by other operators"
     while error.__cause__ is not None:
         error = error.__cause__
     return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip().partition("\n")[0] or type(error).__name__

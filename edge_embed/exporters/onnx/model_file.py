@@ -34,7 +34,7 @@ def damaged(path: Path) -> Iterator[None]:
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except _MALFORMED as error:
-        raise BadInputError(f"{path}: damaged or no ONNX model: {error}; export it again") from error
+        raise BadInputError(f"{path}: is damaged or not an ONNX model: {error}; export it again") from error
 
 
 def parse_model(path: Path) -> ModelProto:
@@ -46,13 +46,15 @@ def parse_model(path: Path) -> ModelProto:
     """
     size = path.stat().st_size
     if size > PROTOBUF_LIMIT:
-        raise BadInputError(f"got {size} bytes, expected at most {PROTOBUF_LIMIT}, as protobuf allows")
+        raise BadInputError(f"got {size} bytes, expected at most {PROTOBUF_LIMIT}, the limit of protobuf")
     try:
         model: ModelProto = ModelProto.FromString(path.read_bytes() if size else b"")
     except DecodeError as error:
-        raise BadInputError(f"is damaged or no ONNX model ({error}): export it again") from error
+        raise BadInputError(f"is damaged or not an ONNX model ({error}): export it again") from error
     if model.ir_version < 1 or not model.opset_import or not model.graph.node:
-        raise BadInputError("is cut or no ONNX model: no version, operator set or node; export it again")
+        raise BadInputError(
+            "is truncated or not an ONNX model: it has no version, operator set or node; export it again"
+        )
     return model
 
 
@@ -69,7 +71,7 @@ class ExternalTensor:
         if self.begin + self.nbytes > self.file_bytes:
             raise BadInputError(
                 f"external data {self.name!r}: got {self.file_bytes} bytes, expected at least "
-                f"{self.begin + self.nbytes}: it was cut, or belongs to another model; copy both files again"
+                f"{self.begin + self.nbytes}: it is truncated or belongs to another model; copy both files again"
             )
 
 
@@ -106,7 +108,9 @@ def expected_bytes(tensor: TensorProto) -> int | None:
     """Return the bytes of a tensor by its type and shape, or None if the type has no fixed size."""
     name = dtype_name(tensor.data_type)
     if any(size < 0 for size in tensor.dims) or name in ("unknown", "undefined"):
-        raise BadInputError(f"got shape {list(tensor.dims)} and type {tensor.data_type}, which no tensor has")
+        raise BadInputError(
+            f"got shape {list(tensor.dims)} and type {tensor.data_type}, expected those of a valid tensor"
+        )
     digits = re.search(r"\d+", name)  # the first number in the name of a type is its size in bits
     if digits is None and name != "bool":
         return None
@@ -155,11 +159,11 @@ def _file_size(path: Path, name: str) -> int:
             f"external data {name!r:.200}: {reason}: keep it beside the model, both files belong together"
         ) from error
     if not stat.S_ISREG(status.st_mode):
-        raise BadInputError(f"external data {name!r:.200}: is no regular file")
+        raise BadInputError(f"external data {name!r:.200}: is not a regular file")
     return status.st_size
 
 
 def _number(text: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", text):
-        raise BadInputError(f"external data: got {text!r:.80}, expected a count of bytes")
+        raise BadInputError(f"external data: got {text!r:.80}, expected a number of bytes")
     return int(text)

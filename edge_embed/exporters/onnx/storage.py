@@ -41,7 +41,7 @@ def goes_external(model: ir.Model, external_data: ExternalData) -> bool:
     sizes = [tensor.nbytes for _, tensor in _stored(model)]
     if external_data == "never" and sum(sizes) > PROTOBUF_LIMIT:
         raise BadInputError(
-            f"{sum(sizes)} bytes of weights do not fit one ONNX file (limit 2 GB): use --external-data auto"
+            f"{sum(sizes)} bytes of weights exceed the limit of one ONNX file, 2 GB: use --external-data auto"
         )
     wanted = external_data == "always" or (external_data == "auto" and sum(sizes) > AUTO_THRESHOLD)
     return wanted and max(sizes, default=0) >= SMALLEST_EXTERNAL

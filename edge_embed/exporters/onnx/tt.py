@@ -130,7 +130,7 @@ TT = OnnxMethod(
     table=_table,
     body=_body,
     parts="cores",
-    remedy="factorise all tables alike",
+    remedy="factorise all tables in the same way",
     num_rows="\n  num_rows = Constant <value_int: int = @num_embeddings> ()\n",
 )
 ORDERED_TT = replace(

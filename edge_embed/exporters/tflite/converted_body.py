@@ -64,8 +64,8 @@ def sample_arguments(cut: CutProgram, sizes: Sizes) -> tuple[Tensor, ...]:
             values.run(*inputs)
     except DynamicOutputShapeException as error:
         raise BadInputError(
-            f"the operator {error.func} gives a tensor whose size depends on values, which TFLite cannot: "
-            "remove it from the model, or use --target onnx"
+            f"the operator {error.func} returns a tensor whose size depends on values, which TFLite does not "
+            "support: remove it from the model, or use --target onnx"
         ) from error
     except Exception as error:  # any exception of its operators
         raise not_at(sizes, error) from error
@@ -102,7 +102,7 @@ def _load_converter() -> Any:
             import litert_torch  # noqa: PLC0415
     except ImportError as error:
         raise EdgeEmbedError(
-            "a model that does more than looking up rows and reducing bags is converted with the package litert-torch, "
+            "a model that contains more than lookups and bags requires the package litert-torch, "
             'which is not installed: pip install "edge-embed[tflite-models]", or use --target onnx'
         ) from error
     return litert_torch

@@ -39,7 +39,7 @@ def load_schema() -> Any:
         return import_module("ai_edge_litert.schema_py_generated")
     except ImportError as error:
         raise EdgeEmbedError(
-            "TFLite files are written and read with the schema of the package ai-edge-litert, which is not installed: "
+            "TFLite files require the schema of the package ai-edge-litert, which is not installed: "
             'pip install "edge-embed[tflite]"'
         ) from error
 
@@ -173,8 +173,8 @@ class ModelBuilder:
         size = sum(array.nbytes + ALIGNMENT for array in self._arrays.values())
         if size > _MOST_BYTES:
             raise BadInputError(
-                f"{size:,} bytes of tables do not fit one TFLite file (limit 2 GB, the format has 32-bit offsets): "
-                "use fewer bits a row, or several models, or --target onnx, which keeps weights in a file beside it"
+                f"{size:,} bytes of tables exceed the limit of one TFLite file, 2 GB (32-bit offsets): use fewer bits "
+                "a row, several models, or --target onnx, which can store weights in a second file"
             )
         return size
 

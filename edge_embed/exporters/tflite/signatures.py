@@ -41,7 +41,7 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
 def not_at(sizes: Sizes, error: Exception) -> BadInputError:
     """Return the error for a program that does not run at some sizes."""
     return BadInputError(
-        f"the model does not run at {spelled_sizes(sizes)}: {one_line(error)}; expected sizes that it takes"
+        f"the model fails at {spelled_sizes(sizes)}: {one_line(error)}; expected sizes that it supports"
     )
 
 
@@ -53,7 +53,7 @@ def _check_run(program: Program, sizes: Sizes) -> None:
     for declared, example in zip(program.inputs, program.example_inputs, strict=True):
         if (nbytes := prod(declared.sizes(sizes)) * example.itemsize) > _MOST_BYTES:
             got = f"input {declared.name} of {nbytes:,} bytes"
-            raise BadInputError(f"tflite_sizes: got an {got}, expected at most {_MOST_BYTES:,}: choose smaller sizes")
+            raise BadInputError(f"tflite_sizes: got {got}, expected at most {_MOST_BYTES:,}: choose smaller sizes")
     try:
         program.run(*map(_tiled, program.example_inputs, (declared.sizes(sizes) for declared in program.inputs)))
     except IndexError as error:
@@ -75,8 +75,8 @@ def _tiled(example: Tensor, shape: Sequence[int]) -> Tensor:
 def _check(wanted: Mapping[str, Sequence[int]], dynamic: Sizes) -> None:
     for name, several in wanted.items():
         if name not in dynamic:
-            expected = f"one of {', '.join(dynamic)}" if dynamic else "none, for all dimensions are fixed"
-            raise BadInputError(f"tflite_sizes: got the dimension {name!r:.80}, expected {expected}")
+            expected = f"one of {', '.join(dynamic)}" if dynamic else "none, because all dimensions are fixed"
+            raise BadInputError(f"tflite_sizes: got dimension {name!r:.80}, expected {expected}")
         if not several or min(several) < 1 or max(several) > _LARGEST:
             got = f"tflite_sizes: got {list(several)} for {name}"
             raise BadInputError(f"{got}, expected sizes of 1 to {_LARGEST}, such as sequence=64,128")

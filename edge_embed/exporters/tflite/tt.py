@@ -26,8 +26,10 @@ def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -
         BadInputError: there are more rows than int32 can index.
     """
     if packed.shape.num_rows > _LARGEST_ID:
-        got = f"got {packed.shape.num_rows:,} rows by the row shape"
-        raise BadInputError(f"{got}, expected at most {_LARGEST_ID:,}: TFLite divides int32 only; use --target onnx")
+        got = f"got {packed.shape.num_rows:,} rows from the row shape"
+        raise BadInputError(
+            f"{got}, expected at most {_LARGEST_ID:,}: TFLite supports division of int32 only; use --target onnx"
+        )
     flat_ids = graph.flatten(ids)  # [B]
     digits = _digits(graph, _checked(graph, flat_ids, packed.num_embeddings), packed.shape.row_shape)
     product, height = None, packed.shape.ranks[0]

@@ -67,8 +67,8 @@ def _check_operators(model: Any) -> None:
     codes = (max(code.builtinCode, code.deprecatedBuiltinCode) for code in model.operatorCodes)
     if found := not_portable(operator_names()[code] for code in codes):
         raise BadInputError(
-            f"the model needs the operators {', '.join(found)}, which not every runtime of TFLite has: "
-            "use --target onnx"
+            f"the model requires operators {', '.join(found)}, which not every TFLite runtime supports: use "
+            "--target onnx"
         )
 
 

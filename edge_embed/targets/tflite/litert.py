@@ -35,7 +35,7 @@ class LiteRtModel:
         try:
             self._interpreter = worker.open_model(runtime, str(path), library, num_threads=threads)
         except (RuntimeError, ValueError) as error:
-            raise BadInputError(f"{path}: LiteRT refuses it: {one_line(error)}; export it again") from error
+            raise BadInputError(f"{path}: LiteRT cannot open it: {one_line(error)}; export it again") from error
         self._inputs = worker.find_inputs(self._interpreter)
 
     @property

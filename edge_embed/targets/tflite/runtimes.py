@@ -88,7 +88,7 @@ class OpenedModel:
             run_program(command, options.time_limit, what="the runtime", environment=self.environment)
             result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             if self.delegate is not None and not result["kernels"]:
-                raise NotRunError("no operators of the file are ones that the delegate has a kernel for")
+                raise NotRunError("the delegate has no kernel for any operator of the file")
             return [_outcome(folder, number) for number in range(len(cases))], result
 
 
@@ -171,7 +171,7 @@ def _old_folder() -> str:
 def _old_absent() -> str:
     if cached_folder(_old_folder()).is_dir():
         return ""
-    return "it is not downloaded yet: --target tflite-runtime does so, once"
+    return "it is not downloaded yet: --target tflite-runtime downloads it once"
 
 
 def _old_lacks() -> list[Problem]:
@@ -180,7 +180,7 @@ def _old_lacks() -> list[Problem]:
     if sys.version_info[:2] > _OLD_PYTHON:
         return [Problem(f"{_OLD.requirement} has no wheel for this Python", "use an environment of Python 3.11")]
     if importlib.util.find_spec("pip") is None:
-        return [Problem(f"pip is missing, which gets {_OLD.requirement}", "python -m ensurepip")]
+        return [Problem(f"pip is missing, which downloads {_OLD.requirement}", "python -m ensurepip")]
     return []
 
 
@@ -195,7 +195,7 @@ def _download_old(folder: Path, time_limit: float) -> None:
         try:
             run_program([*PIP, "install", *chosen, "--target", folder], time_limit, what="pip", environment=UNBOUND)
         except RunFailedError as error:
-            raise NotRunError(f"{_OLD.requirement} cannot be downloaded; is there a connection? {error}") from error
+            raise NotRunError(f"{_OLD.requirement} cannot be downloaded; check the connection: {error}") from error
 
 
 LITERT = TfliteTarget("litert", _litert_lacks, lambda: "", _litert)

@@ -129,7 +129,7 @@ def _signatures(interpreter: Any) -> Run:
             if all(tuple(details[key]["shape"]) == value.shape for key, value in feeds.items()):
                 own = runners[name].get_output_details()
                 if own.keys() != {*order}:
-                    but = f" with outputs {', '.join(order)}, as the first has: {name} gives {', '.join(own)}"
+                    but = f" with outputs {', '.join(order)}; {name} has {', '.join(own)}"
                     continue
                 values = {key: fitted(value, details[key]["dtype"]) for key, value in feeds.items()}
                 begin = time.perf_counter()
@@ -137,7 +137,7 @@ def _signatures(interpreter: Any) -> Run:
                 seconds = time.perf_counter() - begin
                 return seconds, [outputs[key] for key in order]
         got = ", ".join(f"{key} {list(value.shape)}" for key, value in feeds.items())
-        raise ValueError(f"got {got}, for which there is no signature{but}")
+        raise ValueError(f"got {got}, expected the sizes of a signature{but}")
 
     return run
 
@@ -148,7 +148,7 @@ def fitted(values: Any, dtype: Any) -> Any:
         return values
     converted = values.astype(dtype)
     if (converted != values).any():
-        raise ValueError(f"got an integer that has no room in the {np.dtype(dtype).name} of the model")
+        raise ValueError(f"got an integer that exceeds {np.dtype(dtype).name}, the type of the model")
     return converted
 
 

@@ -64,7 +64,7 @@ class Tab(WebPlace):
             )
         except RunFailedError as error:
             if not server.opened:
-                raise NotRunError(f"it opened no page: {error}") from error
+                raise NotRunError(f"the browser opened no page: {error}") from error
             raise
         if not server.opened:
             raise NotRunError("the browser ended before it opened a page")

@@ -47,7 +47,7 @@ def _install(folder: Path, time_limit: float) -> None:
     try:
         run_program([npm, *_NPM, "--prefix", folder], time_limit, what="npm")
     except RunFailedError as error:
-        raise NotRunError(f"{_folder_name()} cannot be downloaded, is there a connection? {error}") from error
+        raise NotRunError(f"{_folder_name()} cannot be downloaded; check the connection: {error}") from error
     for file in (folder / "node_modules/onnxruntime-web/dist").iterdir():
         if file.name not in _KEPT:
             file.unlink()

@@ -57,7 +57,7 @@ class JobServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Record a failure where the base class would print: the page is gone, or a result cannot be stored."""
         error = sys.exception()
-        self.end(_GONE if isinstance(error, ConnectionError) else f"what the page sent cannot be stored: {error}")
+        self.end(_GONE if isinstance(error, ConnectionError) else f"data of the page cannot be stored: {error}")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -57,7 +57,7 @@ class Reader {
 // A list of { name, type, dims, data }. Throws if the bytes are cut or make no sense.
 export function readTensors(bytes) {
   const reader = new Reader(bytes);
-  if (reader.text(MAGIC.length) !== MAGIC) throw new Error("this is no file of tensors");
+  if (reader.text(MAGIC.length) !== MAGIC) throw new Error("this is not a file of tensors");
   const tensors = [];
   for (let left = reader.uint32(); left > 0; --left) tensors.push(readTensor(reader));
   return tensors;
@@ -66,7 +66,7 @@ export function readTensors(bytes) {
 function readTensor(reader) {
   const name = reader.text(reader.uint32());
   const [type, Values] = TYPES.get(reader.uint32()) ?? [];
-  if (!type) throw new Error(`tensor ${name}: onnxruntime-web has no such type`);
+  if (!type) throw new Error(`tensor ${name}: onnxruntime-web does not support its type`);
   const dims = [];
   for (let left = reader.uint32(); left > 0; --left) dims.push(reader.uint64());
   const bytes = reader.take(reader.uint64());
@@ -89,7 +89,7 @@ export function writeTensors(tensors) {
   const parts = [encode(MAGIC), uint32(tensors.length)];
   for (const { name, type, dims, data } of tensors) {
     const [number] = [...TYPES].find(([, [known]]) => known === type) ?? [];
-    if (!number) throw new Error(`output ${name}: got type ${type}, which cannot be handed back`);
+    if (!number) throw new Error(`output ${name}: got type ${type}, which is not supported`);
     const encoded = encode(name);
     const bytes = type === "string" ? writeTexts(data) : new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     parts.push(uint32(encoded.length), encoded, uint32(number), uint32(dims.length), ...dims.map(uint64));

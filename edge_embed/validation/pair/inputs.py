@@ -48,8 +48,8 @@ def _declared(value: ValueInfoProto) -> ProgramInput:
     except (TypeError, KeyError, ValueError) as error:
         got = dtype_name(kind.elem_type) if value.type.HasField("tensor_type") else value.type.WhichOneof("value")
         raise BadInputError(
-            f"input {value.name}: got {got}, expected a tensor of numbers or texts: a model of such inputs is not "
-            "validated"
+            f"input {value.name}: got {got}, expected a tensor of numbers or texts: validation does not support "
+            "other inputs"
         ) from error
     if not kind.HasField("shape"):
         return ProgramInput(value.name, dtype, _AXES)

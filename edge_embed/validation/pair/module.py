@@ -54,7 +54,7 @@ class FileModule(ProgramModule):
         outputs = self._run({name: array(value) for name, value in zip(self._names, inputs, strict=True)})
         for number, output in enumerate(outputs):
             if np.issubdtype(output.dtype, np.floating) and np.isnan(output).any():
-                raise ValueError(f"its output {number} has numbers that are none (NaN)")
+                raise ValueError(f"its output {number} contains NaN")
         return tuple(map(_value, outputs))
 
 

@@ -40,11 +40,10 @@ def nearness_check(found: Fidelity, promise: Promise | None, stored: Stored) -> 
     worst = ", ".join(f"{row} ({cosine:.4f})" for row, cosine in found.worst[:_MOST_SHOWN])
     measured = f"{rows}, mean cosine {found.mean_cosine:.6g}, worst rows {worst or 'none'}"
     if promise is None:
-        return Check(NAME, "not run", f"{measured}; the file does not say what compress reported")
+        return Check(NAME, "not run", f"{measured}; the file does not store the report of compress")
     if wrong := _differences(found, promise):
-        return Check(
-            NAME, "failed", f"{measured}; {wrong}: the tables are others than compress wrote, or their originals"
-        )
+        cause = "the tables differ from those that compress wrote, or from their originals"
+        return Check(NAME, "failed", f"{measured}; {wrong}: {cause}")
     return Check(NAME, "passed", measured)
 
 
@@ -56,9 +55,9 @@ def _differences(found: Fidelity, promise: Promise) -> str:
         pairs["relative error"] = (got.relative_error, promise.relative_error)
     ranks = range(max(len(got.worst), len(promise.worst)))
     for at, (one, other) in zip(ranks, zip(got.worst, promise.worst, strict=False), strict=False):
-        pairs[f"cosine of the worst row but {at}" if at else "cosine of the worst row"] = (one[1], other[1])
-    wrong = [f"{name} {got} where {expected} was reported" for name, (got, expected) in pairs.items()
+        pairs[f"cosine of worst row {at + 1}" if at else "cosine of the worst row"] = (one[1], other[1])
+    wrong = [f"{name}: got {got}, expected {expected} as reported" for name, (got, expected) in pairs.items()
              if not abs(got - expected) <= _CLOSE * max(1.0, abs(expected))]  # fmt: skip
     if len(got.worst) != len(promise.worst):
-        wrong.append(f"{len(got.worst)} worst rows where {len(promise.worst)} were reported")
+        wrong.append(f"got {len(got.worst)} worst rows, expected {len(promise.worst)} as reported")
     return "; ".join(wrong[:_MOST_SHOWN])

@@ -33,15 +33,18 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
     """
-    for path, expected in ((original, "an original"), (compressed, f"what compress made of {original}")):
+    for path, expected in (
+        (original, "an original file"),
+        (compressed, f"the file that compress wrote from {original}"),
+    ):
         if not path.is_file():
-            found = "is no regular file" if path.exists() else "there is no such file"
+            found = "is not a regular file" if path.exists() else "there is no such file"
             raise BadInputError(f"{path}: {found}, expected {expected}")
     kinds = [(is_onnx_file(path), is_tflite_file(path)) for path in (original, compressed)]
     if kinds[0] != kinds[1]:
         raise BadInputError(
-            f"{compressed}: is of another kind than {original}: give an original and what `edge-embed compress` made "
-            "of it, two .onnx or two .tflite files; or first the .pt file and then what it was exported to"
+            f"{compressed}: has another format than {original}: give an original and the file that `edge-embed "
+            "compress` wrote from it, both .onnx or both .tflite; or a .pt file, then its exported file"
         )
     if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
         raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")

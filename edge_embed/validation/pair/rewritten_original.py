@@ -73,8 +73,8 @@ def rewrite(
 def no_table(original: Path, compressed: Path) -> BadInputError:
     """Return the error for two files of which the second has no additional table."""
     return BadInputError(
-        f"{compressed}: has no compressed table that {original} has not: give the file that was compressed, then what "
-        "`edge-embed compress` made of it"
+        f"{compressed}: contains no other compressed tables than {original}: give the original, then the file "
+        "that `edge-embed compress` wrote from it"
     )
 
 
@@ -98,8 +98,8 @@ def assigned(
         if not fits:
             shown = ", ".join(f"{table.name} {list(table.weight.shape)}" for table in found) or "none"
             raise BadInputError(
-                f"{compressed}: has a compressed table {name} {list(sizes)}, and {original} no dense one that it was "
-                f"made of (it has {shown}): give the file that was compressed"
+                f"{compressed}: compressed table {name} {list(sizes)} has no dense table in {original}, which "
+                f"contains {shown}: give the file that was compressed"
             )
         made[name] = fits[0]
     by_table = {table: name for name, table in made.items()}
@@ -117,6 +117,6 @@ def _check_names(got: Mapping[str, str], wanted: Mapping[OnnxTable, str], origin
     for table, name in wanted.items():
         if got[table.name] != name:
             raise BadInputError(
-                f"{compressed}: calls a table {name}, which `edge-embed compress` of {original} calls "
-                f"{got[table.name]}: give the file that was compressed"
+                f"{compressed}: got a table named {name}, expected {got[table.name]} as from `edge-embed compress` of "
+                f"{original}: give the file that was compressed"
             )

@@ -45,7 +45,7 @@ def _stored(exported: ExportedModel, name: str, entry: TableEntry) -> Stored:
             found = exported.spec(stored_name(name, tensor))
             if found != spec:
                 got = "none" if found is None else f"{found.dtype} {list(found.shape)}"
-                expected = f"expected {spec.dtype} {list(spec.shape)} as its manifest has it"
+                expected = f"expected {spec.dtype} {list(spec.shape)} of its manifest"
                 raise BadInputError(f"{tensor}: got {got}, {expected}: another tool changed it, compress again")
             tensors[tensor] = _array(exported, stored_name(name, tensor))
         packed = METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)

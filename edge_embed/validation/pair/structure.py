@@ -63,13 +63,13 @@ def _nodes(got: Sequence[NodeProto], expected: Sequence[NodeProto]) -> Iterator[
     for node in expected:
         other = by_result.get(node.output[0]) if node.output else None
         if other is None:
-            yield f"no {_title(node)}"
+            yield f"{_title(node)} is missing"
         elif difference := _difference(other, node):
             yield f"{_title(node)}: {difference}"
     more = [node for result, node in by_result.items() if result not in results]
-    yield from (f"{_title(node)} is one more" for node in more)
+    yield from (f"{_title(node)} is unexpected" for node in more)
     if [list(node.output) for node in got] != [list(node.output) for node in expected] and not more:
-        yield f"the order of {len(got)} nodes is another one, or some are there twice"
+        yield f"the order of {len(got)} nodes differs, or some nodes are duplicates"
 
 
 def _title(node: NodeProto) -> str:
@@ -86,7 +86,7 @@ def _difference(got: NodeProto, expected: NodeProto) -> str:
     for name in dict.fromkeys((*wanted, *found)):
         pair = [_without_numbers(side.get(name)) for side in (found, wanted)]
         if pair[0] != pair[1]:
-            return f"attribute {name} is not the same"
+            return f"attribute {name} differs"
     return ""
 
 
@@ -138,10 +138,10 @@ class _Constants:
         found, wanted = dict(_titled(got)), dict(_titled(expected))
         for title, tensor in wanted.items():
             if title not in found:
-                yield f"no {title}"
+                yield f"{title} is missing"
             elif difference := self._difference(title, found[title], tensor):
                 yield f"{title}: {difference}"
-        yield from (f"{title} is one more" for title in found if title not in wanted)
+        yield from (f"{title} is unexpected" for title in found if title not in wanted)
 
     def _difference(self, title: str, got: TensorProto, expected: TensorProto) -> str:
         kinds = [f"{dtype_name(one.data_type)} {list(one.dims)}" for one in (got, expected)]
@@ -152,7 +152,7 @@ class _Constants:
         try:
             one, other = (_bytes(tensor, folder) for tensor, folder in zip((got, expected), self._folders, strict=True))
         except ValueError as error:  # onnx raises it for numbers that do not fit the sizes
-            return f"is no tensor: {one_line(error)}"
+            return f"is not a valid tensor: {one_line(error)}"
         if len(one) != len(other):
             return f"got {len(one):,} bytes, expected {len(other):,}"
         for begin in range(0, len(one), _BLOCK):
@@ -183,7 +183,7 @@ def _values(got: Sequence[Any], expected: Sequence[Any], what: str) -> Iterator[
         return
     for one, other in zip(got, expected, strict=True):
         if _content(one) != _content(other):
-            yield f"{what} {one.name}: its type or sizes are not the same"
+            yield f"{what} {one.name}: its type or sizes differ"
 
 
 def _functions(got: ModelProto, expected: ModelProto) -> Iterator[str]:
@@ -191,12 +191,12 @@ def _functions(got: ModelProto, expected: ModelProto) -> Iterator[str]:
     for (domain, name), body in wanted.items():
         other, title = found.get((domain, name)), f"{domain}::{name}"
         if other is None:
-            yield f"no {title}"
+            yield f"{title} is missing"
         elif nodes := list(_nodes(other.node, body.node)):
             yield f"{title}: {nodes[0]}"
         elif _bare(other) != _bare(body):
-            yield f"{title}: its inputs, outputs, attributes or operator sets are not the same"
-    yield from (f"{domain}::{name} is one more" for domain, name in found.keys() - wanted.keys())
+            yield f"{title}: its inputs, outputs, attributes or operator sets differ"
+    yield from (f"{domain}::{name} is unexpected" for domain, name in found.keys() - wanted.keys())
 
 
 def _bare(function: Any) -> bytes:
@@ -213,7 +213,7 @@ def _rest(got: ModelProto, expected: ModelProto) -> Iterator[str]:
             yield f"{key}: got {found.get(key)!r:.80}, expected {wanted.get(key)!r:.80}"
     left, right = (_content(_shell(model)) for model in (got, expected))
     if left != right:
-        yield "descriptions of values, or other fields, are not the same"
+        yield "descriptions of values or other fields differ"
 
 
 def _texts(model: ModelProto) -> Mapping[str, str]:

@@ -124,7 +124,7 @@ def _packed_tables(path: Path, model: TfliteModel) -> dict[str, Stored]:
                     tensors = read_tensors(model.tensors, name, entry, layout)
                 except (KeyError, ValueError, IndexError, TypeError, RecursionError) as error:
                     raise BadInputError(
-                        f"its tensors do not lie as the file says ({error!s:.80}): compress it again"
+                        f"its tensors are not where the file declares them ({error!s:.80}): compress it again"
                     ) from error
                 packed = METHODS[entry.method].from_tensors(tensors, entry.shape.attributes(), entry.padding_idx)
             found[name] = Stored(packed)
@@ -143,8 +143,8 @@ def _assigned(
         if name not in by_name or dense[by_name[name]].shape != sizes:
             shown = ", ".join(f"{table} {list(rows.shape)}" for table, rows in dense.items()) or "none"
             raise BadInputError(
-                f"{compressed}: has a compressed table {name} {list(sizes)}, and {original} no dense one that it was "
-                f"made of (it has {shown}): give the file that was compressed"
+                f"{compressed}: compressed table {name} {list(sizes)} has no dense table in {original}, which "
+                f"contains {shown}: give the file that was compressed"
             )
     return {name: by_name[name] for name in packed}
 
@@ -241,7 +241,7 @@ def _most(model: TfliteModel) -> int | None:
 def _declared(original: Path, name: str, port: PortInfo, others: Sequence[Sequence[Any]]) -> ProgramInput:
     dtype = TEXT if port.dtype == "string" else getattr(torch, str(port.dtype), None)
     if not isinstance(dtype, torch.dtype):
-        expected = "expected numbers or texts: a model of such inputs is not validated"
+        expected = "expected numbers or texts: validation does not support other inputs"
         raise BadInputError(f"{original}: input {name}: got {port.dtype}, {expected}")
     shape: list[int | str] = []
     for axis, size in enumerate(port.shape or []):

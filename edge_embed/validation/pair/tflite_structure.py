@@ -32,7 +32,7 @@ def compare_files(got: Path, expected: Path) -> tuple[Check, ...]:
         found = list(_differences(*models))
     if not found:
         detail = (
-            "the same operators, constants, signatures and metadata, laid out in another way, or another archive behind"
+            "operators, constants, signatures and metadata are equal, but their layout or an appended archive differs"
         )
         return (Check(_NAME, "failed", f"{detail}: compress the original again"),)
     more = f"; and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
@@ -47,14 +47,14 @@ def _differences(got: Any, expected: Any) -> Iterator[str]:
         yield from _operators((got, graph), (expected, other))
         for what in ("inputs", "outputs"):
             if plain(getattr(graph, what)) != plain(getattr(other, what)):
-                yield f"the {what} are not the same"
+                yield f"the {what} differ"
     texts, wanted = (_texts(model) for model in (got, expected))
     for key in dict.fromkeys((*wanted, *texts)):
         if texts.get(key) != wanted.get(key) and key != FIDELITY_KEY:
-            yield f"metadata {key} are not the same"
+            yield f"metadata {key} differ"
     for what in ("signatureDefs", "description", "version"):
         if plain(getattr(got, what)) != plain(getattr(expected, what)):
-            yield f"{what} are not the same"
+            yield f"{what} differ"
 
 
 def _tensors(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _tensors(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]:
         sides = [{key: value for key, value in plain(each).items() if key != "buffer"} for each in (tensor, other)]
         if sides[0] != sides[1]:
             key = next(key for key in sides[1] if sides[0].get(key) != sides[1][key])
-            yield f"tensor {name}: {key} is not the same"
+            yield f"tensor {name}: {key} differs"
         contents = [_content(one, each.buffer) for one, each in ((model, tensor), (wanted_model, other))]
         if contents[0] != contents[1]:
             same = len(contents[0]) == len(contents[1])
@@ -75,7 +75,7 @@ def _tensors(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]:
                 if same
                 else 0
             )
-            yield f"constant {name}: byte {at:,} is another" if same else f"constant {name}: it has another size"
+            yield f"constant {name}: byte {at:,} differs" if same else f"constant {name}: its size differs"
 
 
 def _operators(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _operators(got: tuple[Any, Any], expected: tuple[Any, Any]) -> Iterator[str]
         ]
         if sides[0] != sides[1]:
             key = next(key for key in sides[1] if sides[0].get(key) != sides[1][key])
-            yield f"operator {at}, {names[1]}: {key} is not the same"
+            yield f"operator {at}, {names[1]}: {key} differs"
 
 
 def _texts(model: Any) -> dict[str, bytes]:

@@ -50,7 +50,7 @@ def validate_onnx_pair(
     """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     options.check_outputs(program.output_names)
     if options.tokenizer is not None:
-        raise BadInputError("tokenizer: got one for a file that was compressed in place, which has none: leave it out")
+        raise BadInputError("tokenizer: got one, but a file that was compressed in place has none: remove the option")
     chosen = options.for_weights(half=program.pair.half)
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return _PairValidation(program, lowered, path, chosen, progress, Path(folder)).run()
@@ -74,7 +74,7 @@ class _PairValidation(Validation):
     def _structure(self) -> tuple[Check, ...]:
         files = f"{len(self._shipped.files)} file(s), {self._exported.initializer_bytes():,} bytes of weights"
         refusal = self._shipped.refusal
-        checker = f"refuses it as it does the original: {refusal}" if refusal else "accepts it"
+        checker = f"refuses it, as it refuses the original: {refusal}" if refusal else "accepts it"
         return (Check("structure", "passed", f"{files}; the ONNX checker {checker}"), *self._pair.structure)
 
     def _cases(self) -> tuple[list[ModelCase], list[str]]:

@@ -46,6 +46,7 @@ from edge_embed.validation.tflite.validate import Validation
 from edge_embed.validation.timing import time_rounds
 
 _FILE, _DELEGATE = "model", "model, delegate"
+_BUILT_IN = "output of compress for the original, with built-in operators"
 
 
 def validate_tflite_pair(
@@ -54,7 +55,7 @@ def validate_tflite_pair(
     """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     options.check_outputs(program.output_names)
     if options.tokenizer is not None:
-        raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
+        raise BadInputError("tokenizer: got one, but a TFLite file has none: remove the option")
     half = any(packed.value_type == "float16" for packed in lowered.tables.values())
     with limit_steps(options.time_limit):
         return _PairValidation(program, lowered, path, options.for_weights(half=half), progress).run()
@@ -93,10 +94,10 @@ class _PairValidation(Validation):
     def _whole(self, cases: list[ModelCase], left_out: list[str]) -> ModelResult:
         cases += with_negative_ids(self._program, cases, self._options)  # type: ignore[arg-type]
         reconstructed = replace(training_form(self._lowered, cases, self._options), name=self._reference)
-        operators = Check("operators", "passed", "no runtime lacks one that the original has not")
+        operators = Check("operators", "passed", "compress added no operator that a runtime lacks")
         new = {name: 1 for name in self._stored.model.operators if name not in self._pair.operators}
         if lacking := ", ".join(not_portable(new)):
-            operators = Check("operators", "failed", f"got {lacking}, which tflite-runtime has not: compress it again")
+            operators = Check("operators", "failed", f"tflite-runtime does not support {lacking}: compress it again")
         found: list[PathResult] = [reconstructed, *self._on_ways(cases)]
         rows = [table.packed.num_embeddings for table in self._tables.values()]
         changes = changes_of_model(self._program, cases, rows)  # type: ignore[arg-type]
@@ -111,7 +112,7 @@ class _PairValidation(Validation):
                 with self._without_delegate(target).prepare(original, self._run_options(0)) as prepared:
                     prepared.run([cases[0].feeds(self._program)], self._run_options(0))
             except RunFailedError as error:
-                return replace(ran, status="not run", detail=f"it does not run the original either: {error}")
+                return replace(ran, status="not run", detail=f"it fails on the original too: {error}")
         return ran
 
     def _without_delegate(self, target: Target) -> Target:
@@ -119,7 +120,7 @@ class _PairValidation(Validation):
 
     @property
     def _reference(self) -> str:
-        return RECONSTRUCTED if self._pair.substituted else "what compress writes of the original, by its own operators"
+        return RECONSTRUCTED if self._pair.substituted else _BUILT_IN
 
     def _model_latency(self, case: ModelCase, model: ModelResult) -> list[LatencyResult]:
         """Measure the file with built-in operators and with the delegate, relative to the original, in LiteRT."""
@@ -129,11 +130,11 @@ class _PairValidation(Validation):
 
     def _timed(self, case: ModelCase) -> Iterator[LatencyResult]:
         where = f"uniform, {case.name}"
-        reason = "no iterations were asked for" if self._options.iterations == 0 else ""
+        reason = "no iterations were requested" if self._options.iterations == 0 else ""
         if lacks := LITERT.lacks():
             reason = lacks[0].what
         if self._pair.fixed:
-            reason = "a file of several signatures is not timed as a whole"
+            reason = "the latency of a file with several signatures is not measured as a whole"
         if reason:
             yield LatencyResult(_FILE, None, where, ORIGINAL, None, None, None, None, reason)
             return

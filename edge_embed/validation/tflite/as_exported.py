@@ -49,11 +49,11 @@ def compare_with_export(
         try:
             write_program(lowered, layouts, sizes, expected)
         except EdgeEmbedError as error:  # litert-torch is needed to export a model, but not to run its file
-            return (Check(NODES, "not run", f"the model cannot be exported to compare with: {error}"),)
+            return (Check(NODES, "not run", f"the model cannot be exported for comparison: {error}"),)
         try:
             return _Comparison(_Parts(path), _Parts(expected), changed).checks()
         except MALFORMED as error:
-            raise BadInputError(f"{path}: damaged or no TFLite model: {error}; export it again") from error
+            raise BadInputError(f"{path}: is damaged or not a TFLite model: {error}; export it again") from error
 
 
 class _Parts:
@@ -123,7 +123,7 @@ class _Comparison:
         if len(found.graphs) != len(expected.graphs):
             yield f"got {len(found.graphs)} subgraphs, expected {len(expected.graphs)}"
         if found.signatures != expected.signatures:
-            yield "signatures: not those of an export"
+            yield "the signatures differ from an export"
         for graph, wanted in zip(found.graphs, expected.graphs, strict=False):
             yield from _tensors(graph, wanted)
             for what in ("inputs", "outputs"):
@@ -168,7 +168,7 @@ class _Comparison:
         found = self._found.metadata()
         for name, expected in self._expected.metadata().items():
             if name not in found:
-                return Check(METADATA, "failed", f"no {name}: another tool dropped it, export again")
+                return Check(METADATA, "failed", f"{name} is missing: another tool removed it, export again")
             if text := _difference(found[name], expected):
                 return Check(METADATA, "failed", f"{name}: {text}; export again")
         return Check(METADATA, "passed", ", ".join(self._expected.metadata()))

@@ -24,8 +24,9 @@ from edge_embed.validation.tflite.tables import write_use
 from edge_embed.validation.timing import ratio_of, ratios_of, time_rounds
 
 METHOD = (
-    "CPU clock of the one thread that runs; time of the call in LiteRT, inputs set before; both in random order within "
-    "each round, on the same ids, drawn anew for every round; all rows were read once before; median ratio with 95 % "
+    "CPU clock of the running thread; time of the call in LiteRT, after its inputs are set; both in "
+    "random order within each round, on the same new ids for every round; all rows were read once "
+    "before; median ratio with 95 % "
     "bootstrap interval"
 )
 PEER = "dense GATHER"
@@ -78,11 +79,13 @@ def measure_rows(
 
 def _reason_against(call: TableCall, options: ValidationOptions) -> str:
     if options.iterations == 0:
-        return "no iterations were asked for"
+        return "no iterations were requested"
     if lacks := LITERT.lacks():
         return lacks[0].what
     size = dense_bytes(call.table)
-    return f"the dense table has {size:,} bytes, the limit here is {LARGEST_DENSE:,}" if size > LARGEST_DENSE else ""
+    if size <= LARGEST_DENSE:
+        return ""
+    return f"the dense table has {size:,} bytes, which exceeds the limit of {LARGEST_DENSE:,}"
 
 
 def _write_dense(call: TableCall, path: Path) -> Path:

@@ -36,7 +36,7 @@ def _sizes(program: Program, ports: tuple[PortInfo, ...]) -> Sizes:
     expected = {declared.name: declared.shape for declared in program.inputs}
     sizes: dict[str, int] = {}
     if got.keys() != expected.keys() or any(len(got[name]) != len(shape) for name, shape in expected.items()):
-        raise BadInputError(f"got a file with the inputs {got}, expected those of the model, {expected}: export again")
+        raise BadInputError(f"got a file with inputs {got}, expected {expected} of the model: export again")
     for name, shape in expected.items():
         for dimension, size in zip(shape, got[name], strict=True):
             if isinstance(dimension, str) and isinstance(size, int):

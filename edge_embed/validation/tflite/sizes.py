@@ -25,7 +25,7 @@ def measure_sizes(path: Path, model: TfliteModel, tables: Iterable[Table]) -> Si
         on_disk=on_disk,
         zipped=deflated_bytes(path),
         resident=None,
-        resident_reason="it is measured of sessions of ONNX Runtime, not of TFLite files",
+        resident_reason="it is measured for sessions of ONNX Runtime, not for TFLite files",
         initializer_bytes=sum(content.nbytes for content in model.tensors.values()),
         packed_bytes=packed,
         session_bytes=0,

@@ -46,13 +46,13 @@ class StoredFile:
         if not self.delegate:
             return ()
         if self.delegate.items() <= self.model.metadata.items():
-            return (Check(name, "passed", "as an export of the model has it"),)
-        return (Check(name, "failed", "none, or not the one of this model: export again"),)
+            return (Check(name, "passed", "as in an export of the model"),)
+        return (Check(name, "failed", "it is missing or belongs to another model: export again"),)
 
     def checks(self, table: str) -> tuple[Check, ...]:
         """Return the checks of layout, stored rows and manifest of one table."""
         if table not in self.layouts:
-            detail = "the file does not say how the table lies in it, or not as one of this model: export again"
+            detail = "the layout of the table is missing or belongs to another model: export again"
             return (Check("layout", "failed", detail),)
         return Check("layout", "passed", self.layouts[table].name), self._rows(table), self._manifest()
 
@@ -64,14 +64,14 @@ class StoredFile:
             if tensor not in self.model.tensors:
                 return Check("stored rows", "failed", f"no tensor {tensor}: another tool replaced it, export again")
             if self.model.sha256(tensor) != digest:
-                return Check("stored rows", "failed", f"{tensor} differs from what the model gives: export again")
+                return Check("stored rows", "failed", f"{tensor} differs from the model: export again")
             total += self.model.tensors[tensor].nbytes
         return Check("stored rows", "passed", f"{total:,} bytes identical")
 
     def _manifest(self) -> Check:
         if self.model.metadata.get(MANIFEST_KEY) == self.manifest:
             return Check("manifest", "passed", "sizes and SHA-256 as in the model")
-        return Check("manifest", "failed", "none, or that of another model: export again")
+        return Check("manifest", "failed", "it is missing or belongs to another model: export again")
 
 
 def read_stored(path: Path, lowered: LoweredProgram) -> StoredFile:

@@ -64,7 +64,7 @@ def validate_tflite(
     """
     options.check_outputs(program.output_names)
     if options.tokenizer is not None:
-        raise BadInputError("tokenizer: got one for a TFLite file, which has none: leave it out")
+        raise BadInputError("tokenizer: got one, but a TFLite file has none: remove the option")
     half = any(weight.dtype == torch.float16 for weight in lowered.program.module.buffers())
     chosen = options.for_weights(half, half_scales(program))
     with limit_steps(options.time_limit):
@@ -167,9 +167,9 @@ class Validation:
 
     def _whole(self, cases: list[ModelCase], left_out: list[str]) -> ModelResult:
         found = [*compare_lowered(self._lowered, cases, self._options), *self._on_ways(cases)]
-        operators = Check("operators", "passed", "both runtimes have every one")
+        operators = Check("operators", "passed", "both runtimes support every operator")
         if found_new := ", ".join(not_portable(self._stored.model.operators)):
-            operators = Check("operators", "failed", f"got {found_new}, which tflite-runtime has not: export again")
+            operators = Check("operators", "failed", f"tflite-runtime does not support {found_new}: export again")
         return ModelResult(tuple(case.name for case in cases), tuple(left_out), tuple(found), operators)
 
     def _on_ways(self, cases: list[ModelCase]) -> Iterator[PathResult]:
@@ -192,7 +192,7 @@ class Validation:
     def _latency(self, table: str, calls: list[TableCall]) -> list[LatencyResult]:
         rows = next((call for call in calls if call.use == "rows"), None)
         if rows is None:
-            return [latency.not_run(table, "only look-ups of rows are timed")]
+            return [latency.not_run(table, "only lookups of rows are timed")]
         layout = self._stored.layouts[table].name
         found = list(latency.measure_rows(rows, layout, self._options, self._timing_random))
         self._progress(f"latency of {table}", 1, 1)

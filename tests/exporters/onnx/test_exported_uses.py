@@ -110,9 +110,7 @@ def test_exported_use_is_one_node_with_all_needed_bodies(export, use):
 
 def test_int8_values_in_some_tables_only_are_refused(export, add_up):
     layers = [DPQEmbedding(20, 12, 16, 3).freeze(value_type) for value_type in ("int8", "float32")]
-    with pytest.raises(
-        BadInputError, match=r"some of 2 and some of 3 tensors, .*: freeze all tables with value_type i"
-    ):
+    with pytest.raises(BadInputError, match=r"tables of 2 and of 3 tensors, .*: freeze all tables with value_type i"):
         export(add_up(*layers))
 
 
@@ -121,5 +119,5 @@ def test_tables_with_different_numbers_of_cores_are_refused(export, add_up):
     layers = [
         TTEmbedding(20, 12, 3, num_cores=cores, row_order=order) for cores, order in zip((2, 3, 2), orders, strict=True)
     ]
-    with pytest.raises(BadInputError, match="some of 2 and some of 3 cores, expected one number of cores"):
+    with pytest.raises(BadInputError, match="tables of 2 and of 3 cores, expected the same number"):
         export(add_up(*layers))

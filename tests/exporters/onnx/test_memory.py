@@ -104,7 +104,7 @@ def test_memory_bytes_is_set_on_row_nodes_and_bodies_stay(export, exported):
 def test_memory_bytes_of_ordered_table_is_set_on_plain_node(export):
     """The outer node is inlined and shows the attribute to readers of the file; an output layer has none."""
     made = export(Head(edge_embed.TTEmbeddingBag(N, D, rank=4, row_order=torch.arange(N))), torch.randn(2, D))
-    with pytest.raises(BadInputError, match="no session takes memory"):
+    with pytest.raises(BadInputError, match="got a value for a model without session memory"):
         export_onnx(made.lowered, made.path, force=True, memory_megabytes=1)
     ordered = edge_embed.TTEmbedding(N, D, rank=4, padding_idx=3, row_order=by_frequency(torch.arange(N), 3))
     made = export(ordered)
@@ -214,7 +214,7 @@ def test_megabytes_without_use_are_refused(make_table, tmp_path):
     tables = edge_embed.TTEmbedding(N, D, rank=4), edge_embed.ANTEmbedding(N, D, 8)
     models = (make_table(), torch.tensor([[1]])), *((Head(table), torch.randn(2, D)) for table in tables)
     for lowered in (edge_embed.lower(model, example) for model, example in models):
-        with pytest.raises(BadInputError, match="memory_megabytes: no session takes memory for the tables"):
+        with pytest.raises(BadInputError, match="memory_megabytes: got a value for a model without session memory"):
             export_onnx(lowered, tmp_path / "x.onnx", memory_megabytes=1)
         assert not (tmp_path / "x.onnx").exists()
         export_onnx(lowered, tmp_path / "0.onnx", force=True, memory_megabytes=0)  # requests no memory

@@ -110,7 +110,11 @@ def test_external_data_auto_goes_outside_above_threshold(lowered, tmp_path, monk
 
 def test_external_data_never_is_refused_beyond_protobuf_limit(lowered, tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "PROTOBUF_LIMIT", 1000)
-    with pytest.raises(BadInputError, match=r"bytes of weights do not fit one ONNX file.*--external-data auto"):
+    with pytest.raises(
+        BadInputError,
+        match=r"bytes of weights exceed the limit of one ONNX file.*--external-data "
+        r"auto",
+    ):
         export_onnx(lowered, tmp_path / "x.onnx", "never")
     assert list(tmp_path.glob("x.onnx*")) == []
 
@@ -146,7 +150,7 @@ def test_existing_files_are_refused_and_kept(lowered, tmp_path, existing):
 
 
 def test_missing_folder_is_named_in_error(lowered, tmp_path):
-    with pytest.raises(BadInputError, match="nowhere is no existing directory; create it first"):
+    with pytest.raises(BadInputError, match="nowhere is not an existing directory; create it first"):
         export_onnx(lowered, tmp_path / "nowhere" / "x.onnx")
 
 

@@ -128,7 +128,11 @@ def test_export_twice_gives_same_bytes(export):
 
 def test_model_too_large_for_one_file_is_refused_without_output(export, monkeypatch, tmp_path):
     monkeypatch.setattr(flatbuffer, "_MOST_BYTES", 10_000)
-    with pytest.raises(BadInputError, match=r"do not fit one TFLite file \(limit 2 GB.*fewer bits a row.*target onnx"):
+    with pytest.raises(
+        BadInputError,
+        match=r"exceed the limit of one TFLite file, 2 GB.*fewer bits a row.*target "
+        r"onnx",
+    ):
         export(edge_embed.DPQEmbedding(5000, 32, 16, 8))
     assert not list(tmp_path.rglob("*.tflite"))
     assert not list(tmp_path.rglob(".edge-embed-*"))

@@ -48,7 +48,7 @@ def saved(tmp_path_factory):
 
 def test_model_beyond_lookups_without_converter_names_extra(export, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "litert_torch", None)
-    with pytest.raises(EdgeEmbedError, match=r'more than looking up.*pip install "edge-embed\[tflite-models\]"'):
+    with pytest.raises(EdgeEmbedError, match=r'more than lookups and bags.*pip install "edge-embed\[tflite-models\]"'):
         export(Tagger())
     assert not list(tmp_path.rglob("*.tflite"))
 
@@ -57,9 +57,9 @@ def test_model_beyond_lookups_without_converter_names_extra(export, tmp_path, mo
     ("model", "message"),
     [
         (Products, r"cannot be expressed in TFLite: .*cumprod.*use --target onnx"),
-        (Chosen, r"aten.nonzero.default gives a tensor whose size depends on values.*use --target onnx"),
+        (Chosen, r"aten.nonzero.default returns a tensor whose size depends on values.*use --target onnx"),
         (Wide, r"cannot be expressed in TFLite: failed to legalize operation 'tfl.sum'.*use --target onnx"),
-        (Sorted, r"needs the operators .*STABLEHLO_SORT, which not every runtime of TFLite has: use --target onnx"),
+        (Sorted, r"requires operators .*STABLEHLO_SORT, which not every TFLite runtime supports: use --target onnx"),
     ],
 )
 def test_operators_without_converter_or_runtime_are_refused(export, tmp_path, model, message):
@@ -72,12 +72,12 @@ def test_operators_without_converter_or_runtime_are_refused(export, tmp_path, mo
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"length": [3]}, "got the dimension 'length', expected one of batch, sequence"),
+        ({"length": [3]}, "got dimension 'length', expected one of batch, sequence"),
         ({"sequence": [3, 0]}, r"got \[3, 0\] for sequence, expected sizes of 1 to 2147483647, such as"),
         ({"sequence": [10**11]}, r"got \[100000000000\] for sequence, expected sizes of 1 to 2147483647"),
         (
             {"sequence": [2**31 - 1], "batch": [2**31 - 1]},
-            r"got an input ids of .* bytes, expected at most 268,435,456: choose smaller sizes",
+            r"got input ids of .* bytes, expected at most 268,435,456: choose smaller sizes",
         ),
         ({"batch": []}, r"got \[\] for batch, expected sizes"),
     ],
@@ -98,7 +98,7 @@ class Positions(Tagger):
 
 
 def test_size_beyond_table_of_positions_is_refused(export, tmp_path):
-    with pytest.raises(BadInputError, match=r"does not run at batch=2, sequence=9: IndexError: .*expected sizes"):
+    with pytest.raises(BadInputError, match=r"fails at batch=2, sequence=9: IndexError: .*expected sizes"):
         export(Positions(), tflite_sizes={"sequence": [8, 9]})
     assert not list(tmp_path.rglob("*.tflite"))
 

@@ -275,7 +275,7 @@ class TestRefusals:
 
     def test_tables_too_large_for_one_file_are_refused(self, foreign, packed, monkeypatch):
         monkeypatch.setattr(flatbuffer, "_MOST_BYTES", 100)
-        refuse(foreign, {WORDS: packed}, "do not fit one TFLite file")
+        refuse(foreign, {WORDS: packed}, "exceed the limit of one TFLite file")
 
     def test_existing_output_is_kept_without_force(self, tmp_path, foreign, packed):
         (tmp_path / "out.tflite").write_bytes(b"kept")

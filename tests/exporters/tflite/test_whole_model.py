@@ -238,7 +238,7 @@ def test_inputs_of_other_sizes_are_refused(files, run_file):
     _, _, path, _ = files("encoder")
     feeds = {"ids": np.ones((1, 9), np.int64), "mask": np.ones((1, 9), np.float32)}
     (refusal,) = run_file(path, [feeds])
-    assert "got ids [1, 9], mask [1, 9], for which there is no signature" in refusal
+    assert "got ids [1, 9], mask [1, 9], expected the sizes of a signature" in refusal
 
 
 @pytest.mark.parametrize("name", ["encoder", "bags"])

@@ -59,7 +59,7 @@ for (const path of process.argv.slice(2)) {{
             paths[-1].write_bytes(whole[:size])
         said = reread(paths)
         assert len(said) == len(whole)
-        assert all("expected" in line or "no file of tensors" in line for line in said)
+        assert all("expected" in line or "not a file of tensors" in line for line in said)
         for path in paths:
             with pytest.raises((ValueError, OSError)):
                 read_tensors(path)

@@ -50,7 +50,7 @@ def test_texts_of_outputs_are_compared_and_speeds_measured(texts: tuple[Path, Pa
 def test_torch_target_is_not_run_on_texts(texts: tuple[Path, Path]) -> None:
     report = validate(*texts, targets=("torch-cpu",))
     assert [(target.status, target.detail) for target in report.targets] == [
-        ("not run", "torch takes no texts, as input text has")
+        ("not run", "torch does not support texts, as in input text")
     ]
 
 

@@ -72,7 +72,7 @@ def test_signature_with_other_output_names_is_named_in_error(tmp_path: Path, row
     model = LiteRtModel(change(write_foreign(tmp_path / "original.tflite", signatures=SEVERAL), renamed))
     assert len(model.call({"ids": np.zeros((1, 4), np.int32)})) == 1  # the signature with the first one's names
     if rows > 1:
-        with pytest.raises(ValueError, match="no signature with outputs a1, as the first has: long gives b1"):
+        with pytest.raises(ValueError, match="expected the sizes of a signature with outputs a1; long has b1"):
             model.call({"ids": np.zeros((2, 4), np.int32)})
 
 
@@ -182,16 +182,16 @@ def _with_a_factor(graph: Graph, table: Tensor, ids: Tensor) -> Tensor:
 
 class TestWrongPairs:
     def test_pair_in_reverse_order_is_refused(self, files: tuple[Path, Path]) -> None:
-        with pytest.raises(BadInputError, match="has no compressed table that"):
+        with pytest.raises(BadInputError, match="contains no other compressed tables than"):
             validate(files[1], files[0])
 
     def test_pair_without_compressed_table_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
-        with pytest.raises(BadInputError, match="has no compressed table that"):
+        with pytest.raises(BadInputError, match="contains no other compressed tables than"):
             validate(files[0], write_foreign(tmp_path / "other.tflite"))
 
     def test_pair_of_another_model_is_refused(self, files: tuple[Path, Path], tmp_path: Path) -> None:
         other = write_foreign(tmp_path / "other.tflite", np.ones((ROWS + 1, DIM), np.float32))
-        with pytest.raises(BadInputError, match="no dense one that it was made of"):
+        with pytest.raises(BadInputError, match="has no dense table in"):
             validate(other, files[1])
 
     def test_table_with_other_rows_differs_from_compress_report(self, files: tuple[Path, Path], tmp_path: Path) -> None:

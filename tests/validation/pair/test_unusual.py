@@ -90,7 +90,7 @@ def test_checker_errors_of_original_too_pass(change: Callable[[onnx.ModelProto],
     original = _refused_by_the_checker(change, tmp_path)
     report = edge_embed.check(original, compressed(original))
     assert (report.exit_code, report.failures()) == (0, [])
-    assert "the ONNX checker refuses it as it does the original" in report.validation.structure[0].detail
+    assert "the ONNX checker refuses it, as it refuses the original" in report.validation.structure[0].detail
 
 
 def test_checker_errors_of_compressed_file_only_fail(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ class ByteLevel:
         missing = 256 - len(_alphabet() & source.content["model"]["vocab"].keys())
         if missing:
             raise BadInputError(
-                f"its vocabulary lacks {missing} of the 256 bytes, so some text has no ids: train it "
-                "with initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
+                f"{missing} of the 256 bytes are missing in its vocabulary, so some texts have no ids: train it with "
+                "initial_alphabet=pre_tokenizers.ByteLevel.alphabet()"
             )
         model = source.content["model"]
         greedy = [token for token in source.added_tokens if token.get("lstrip") or token.get("rstrip")]

@@ -55,8 +55,8 @@ def stand_in(vocabulary: Iterable[str]) -> str:
     free = next((sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in taken), None)
     if free is None or any(_is_mark(ord(sign)) for sign in taken):
         raise BadInputError(
-            f"its vocabulary has characters for private use from U+{FIRST_MARK:X} on, or all below, which the exported "
-            "nodes need for themselves: expected a vocabulary without them"
+            f"its vocabulary contains private-use characters from U+{FIRST_MARK:X} on, or all below it, which the "
+            "exported nodes require: expected a vocabulary without them"
         )
     return free
 

@@ -38,19 +38,19 @@ def parse(data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, nested too deep, numbers of 5,000 digits
-        raise BadInputError(f"is no tokenizer.json ({one_line(error)}): {REMEDY}") from error
+        raise BadInputError(f"is not a tokenizer.json ({one_line(error)}): {REMEDY}") from error
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise BadInputError(f"is no tokenizer.json: expected an object with a 'model': {REMEDY}")
+        raise BadInputError(f"is not a tokenizer.json: expected an object with a 'model': {REMEDY}")
     added = content.setdefault("added_tokens", [])
     if not isinstance(added, list) or not all(_is_added_token(token) for token in added):
-        raise BadInputError(f"its 'added_tokens' are no list of tokens with ids: {REMEDY}")
+        raise BadInputError(f"its 'added_tokens' are not a list of tokens with ids: {REMEDY}")
     if len(added) > _MAX_ADDED_TOKENS:
         raise BadInputError(f"got {len(added)} added tokens, expected at most {_MAX_ADDED_TOKENS}")
     return content
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _is_added_token(token: Any) -> bool:
@@ -69,19 +69,20 @@ def checked_kind(content: dict[str, Any]) -> Kind:
     kind = _type(model)
     if kind not in _PRE_TOKENIZERS:
         raise BadInputError(
-            f"got a tokenizer of type {kind!r:.40}, expected one of {', '.join(_PRE_TOKENIZERS)}: others (Unigram, "
-            "SentencePiece) get other ids from onnxruntime-extensions; run the tokenizer in front of the model instead"
+            f"got a tokenizer of type {kind!r:.40}, expected one of {', '.join(_PRE_TOKENIZERS)}: "
+            "onnxruntime-extensions returns other ids for Unigram and SentencePiece; run the tokenizer in front "
+            "of the model instead"
         )
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or not all(type(number) is int for number in vocabulary.values()):
-        raise BadInputError(f"its vocabulary is no object of tokens and ids: {REMEDY}")
+        raise BadInputError(f"its vocabulary is not an object of tokens and ids: {REMEDY}")
     if not all(0 <= number < MAX_ID for number in vocabulary.values()):
         raise BadInputError(f"its vocabulary has ids outside 0 to {MAX_ID - 1}: {REMEDY}")
     if len(set(vocabulary.values())) < len(vocabulary):
-        raise BadInputError(f"its vocabulary has an id twice: {REMEDY}")
+        raise BadInputError(f"its vocabulary has duplicate ids: {REMEDY}")
     unknown = model.get("unk_token")
     if kind != "BPE" and not (isinstance(unknown, str) and unknown in vocabulary):
-        raise BadInputError(f"its unk_token {unknown!r:.40} is not in its vocabulary: add it")
+        raise BadInputError(f"its unk_token {unknown!r:.40} is missing in its vocabulary: add it")
     return kind  # type: ignore[no-any-return]
 
 
@@ -117,9 +118,9 @@ def _check_byte_level(content: dict[str, Any]) -> None:
         if model.get(name) not in values:
             raise BadInputError(f"BPE model: got {name}={model[name]!r:.40}, expected none")
     if not isinstance(model.get("merges"), list):
-        raise BadInputError(f"its merges are no list: {REMEDY}")
+        raise BadInputError(f"its merges are not a list: {REMEDY}")
     if not model["merges"]:
-        raise BadInputError("BPE model: got no merges, expected one at least")
+        raise BadInputError("BPE model: got no merges, expected at least one")
 
 
 def _check_normalizer(normalizer: Any) -> None:

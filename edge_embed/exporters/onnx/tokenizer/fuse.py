@@ -121,11 +121,13 @@ def plan_tokenizer(source: TokenizerSource, program: Program, chosen: str | None
     """
     ids = _input_of_ids(program.inputs, chosen)
     if any(declared.name == TOKENIZER_INPUT for declared in program.inputs):
-        raise BadInputError(f"the model has an input {TOKENIZER_INPUT!r} already, as that of a tokenizer is called")
+        raise BadInputError(
+            f"the model already has an input {TOKENIZER_INPUT!r}, the name of a tokenizer's input: rename it"
+        )
     fed = tuple(_bag(ids, program.inputs) if len(ids.shape) == 1 else _rows(ids, program.inputs, source))
     for item in fed:
         if item.declared.dtype not in _TYPES:
-            raise BadInputError(f"input {item.declared.name}: no tokenizer makes {item.declared.dtype}")
+            raise BadInputError(f"input {item.declared.name}: got {item.declared.dtype}, which no tokenizer returns")
     return FusedTokenizer(source, fed, ids.name)
 
 
@@ -135,9 +137,9 @@ def _input_of_ids(inputs: Sequence[ProgramInput], chosen: str | None) -> Program
         found = [item for item in inputs if item.name == chosen and item.holds_integers]
     if len(found) != 1:
         names = ", ".join(item.name for item in inputs if item.holds_integers) or "none"
-        wanted = "no single one" if chosen is None else f"{chosen!r:.80}"
+        wanted = "several candidates or none" if chosen is None else f"{chosen!r:.80}"
         raise BadInputError(
-            f"tokenizer: got {wanted} as the input for ids, expected one of the inputs of integers ({names}): name it "
+            f"tokenizer: got {wanted} for the input of ids, expected one of the integer inputs ({names}): name it "
             "with --tokenizer-input"
         )
     return found[0]
@@ -160,7 +162,7 @@ def _rows(ids: ProgramInput, inputs: Sequence[ProgramInput], source: TokenizerSo
             fed.append(Fed(item, role))
         elif isinstance(sequence, str) and sequence in item.shape:
             raise BadInputError(
-                f"input {item.name}: has the length of the ids ({sequence}), but no tokenizer makes it: expected "
+                f"input {item.name}: has the length of the ids ({sequence}), but no tokenizer returns it: expected "
                 f"{', '.join(_BESIDE_IDS)} or no such input"
             )
     return fed
@@ -179,7 +181,7 @@ def _check_length(ids: ProgramInput, source: TokenizerSource) -> None:
     )
     if isinstance(length, int) and made != length:
         raise BadInputError(
-            f"input {ids.name}: takes {length} ids a row, but {source.path} makes "
+            f"input {ids.name}: expects {length} ids a row, but {source.path} returns "
             f"{'any number' if made is None else made}: call enable_truncation({length}) and "
             f"enable_padding(length={length}) before tokenizer.save"
         )

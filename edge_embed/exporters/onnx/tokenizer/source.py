@@ -113,14 +113,14 @@ def _in_library(data: bytes) -> Any:
     try:
         from tokenizers import Tokenizer  # noqa: PLC0415
     except ImportError as error:
-        raise EdgeEmbedError(f"a tokenizer needs the package tokenizers, which is not installed: {EXTRA}") from error
+        raise EdgeEmbedError(f"a tokenizer requires the package tokenizers, which is not installed: {EXTRA}") from error
     try:
         library = Tokenizer.from_str(data.decode("utf-8"))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         # A panic of the library is a BaseException of a class that the library does not export.
-        raise BadInputError(f"the library tokenizers refuses it ({one_line(error)}): {REMEDY}") from error
+        raise BadInputError(f"the library tokenizers cannot load it ({one_line(error)}): {REMEDY}") from error
     return library
 
 
@@ -160,7 +160,7 @@ def _around(library: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
             if limits:
                 library.enable_truncation(**limits)
             return tuple(before), tuple(after)
-    raise BadInputError("its post_processor does more than put ids before and behind a text, which is not supported")
+    raise BadInputError("its post_processor does more than add ids before and after a text, which is not supported")
 
 
 def _truncation(content: dict[str, Any], around: int) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _padding(content: dict[str, Any], library: Any) -> dict[str, Any]:
     length = strategy.get("Fixed") if isinstance(strategy, dict) else None
     values = (settings.get("pad_id"), multiple, 1 if length is None else length)
     if not all(type(value) is int and 0 <= value < MAX_ID for value in values):
-        raise BadInputError(f"padding: got pad_id, multiple and length {values!r:.80}, expected whole numbers")
+        raise BadInputError(f"padding: got pad_id, multiple and length {values!r:.80}, expected integers")
     return {"pad_id": values[0], "padded_side": _side(settings), "length": length, "multiple": multiple}
 
 

@@ -45,7 +45,7 @@ class TestTokenizers:
             ("BPE", {"model.byte_fallback": True}, "byte_fallback=True"),
             ("BERT cased", {"normalizer": {"type": "NFC"}}, "normalizer 'NFC', expected one of BertNormalizer"),
             ("BERT cased", {"normalizer": {"type": "NFD"}}, "without StripAccents"),
-            ("BERT cased", {"model.unk_token": "[none]"}, "unk_token.*not in its vocabulary"),
+            ("BERT cased", {"model.unk_token": "[none]"}, "unk_token.*missing in its vocabulary"),
             ("BERT cased", {"pre_tokenizer": None}, "pre_tokenizer None"),
             ("words at spaces", {"truncation": {"max_length": 0, "strategy": "OnlySecond", "stride": 0,
                                                 "direction": "Right"}}, "strategy 'OnlySecond'"),
@@ -60,7 +60,7 @@ class TestTokenizers:
         model = json.loads(saved("BPE").read_text(encoding="utf-8"))["model"]
         del model["vocab"]["Ā"]
         model["merges"] = [pair for pair in model["merges"] if "Ā" not in "".join(pair)]
-        refused(Mean(), MEAN_EXAMPLE, changed("BPE", {"model": model}), "lacks 1 of the 256 bytes")
+        refused(Mean(), MEAN_EXAMPLE, changed("BPE", {"model": model}), "1 of the 256 bytes are missing")
 
     def test_texts_with_other_ids_than_library_are_counted(self, saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
         library_feeds = tokenizer_check.library_feeds
@@ -87,7 +87,7 @@ class TestModels:
 
     def test_length_that_file_does_not_make_is_refused(self, saved: Saved) -> None:
         shapes = {name: {0: torch.export.Dim.DYNAMIC} for name in MEAN_EXAMPLE}
-        match = r"takes 3 ids a row.*enable_truncation\(3\)"
+        match = r"expects 3 ids a row.*enable_truncation\(3\)"
         refused(Mean(), MEAN_EXAMPLE, saved("BERT cased"), match, dynamic_shapes=shapes)
 
     def test_input_that_no_tokenizer_makes_is_refused(self, saved: Saved) -> None:

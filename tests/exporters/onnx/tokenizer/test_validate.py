@@ -74,7 +74,7 @@ def test_ids_other_than_library_in_file_fail(model: Path, saved: Saved, tmp_path
 
 def test_tokenizer_for_file_without_one_is_refused(model: Path, saved: Saved, tmp_path: Path) -> None:
     edge_embed.export(model / "model.pt", "onnx", tmp_path / "plain.onnx")
-    with pytest.raises(edge_embed.BadInputError, match="has no tokenizer"):
+    with pytest.raises(edge_embed.BadInputError, match="but the file has none"):
         validate(model, tmp_path / "plain.onnx", tokenizer=saved("BPE"))
 
 
