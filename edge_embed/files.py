@@ -188,7 +188,7 @@ def check_target(target: Path, force: bool) -> None:
     """Refuse early the targets that the move would refuse, because minutes of work may come before it.
 
     Raises:
-        BadInputError: The target exists and ``force`` is false, or is not a regular file, has no directory, or is ``-``.
+        BadInputError: The target exists and ``force`` is false, is not a regular file, has no directory, or is ``-``.
     """
     if target.name == "-":
         raise BadInputError(f"{target}: got standard output, expected the path of a file")

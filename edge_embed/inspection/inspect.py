@@ -26,8 +26,8 @@ _TFLITE = b"TFL3"
 _PACKED = b'"edge_embed"'
 _MOST_HEADER = 100_000_000  # bytes of a safetensors header
 _EXPECTED = (
-    "expected a saved program (.pt, .pt2), a torch.save file, a packed .safetensors file, an .onnx, .ort or .tflite "
-    "model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or the folder of a transformers model"
+    "expected one of these: a saved program (.pt, .pt2), a torch.save file, packed .safetensors, an .onnx, .ort or "
+    ".tflite model, word vectors (word2vec, GloVe, fastText, model2vec, .npy), or a transformers folder"
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from edge_embed.cli import main
 
 from .rules import broken_rules, broken_rules_of_name, read_synonyms
-from .texts import Sentence, names_of_tests, of_command, of_docstrings, of_document, tracked
+from .texts import Sentence, names_of_tests, of_command, of_docstrings, of_document, of_messages, tracked
 
 
 def findings(paths: Sequence[Path] = ()) -> Iterator[str]:
@@ -28,6 +28,7 @@ def _sentences(paths: Sequence[Path]) -> Iterator[Sentence]:
         yield from of_docstrings(path)
     if not paths:
         yield from of_command("edge-embed", main)
+        yield from of_messages()
 
 
 def _below(paths: Sequence[Path], files: list[Path]) -> list[Path]:

@@ -14,6 +14,8 @@ import click
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tests.contract.message_templates import message_lines
+
 ROOT = Path(__file__).parents[2]
 CODE = "<code>"  # stands in a sentence for a code span
 
@@ -47,6 +49,15 @@ def split_sentences(text: str) -> list[str]:
     """Split a paragraph after full stops, colons, semicolons and question marks that white space follows."""
     plain = re.sub(r"``.+?``|`[^`]+`", CODE, " ".join(text.split()))
     return [part for part in re.split(r"(?<=[.!?:;])\)?\s+(?=[\w<(\"'*_])", plain) if part]
+
+
+def of_messages() -> Iterator[Sentence]:
+    """Yield the sentences of errors and warnings, without the names of arguments that they begin with."""
+    for line in message_lines():
+        kind, _, text = line.partition(": ")
+        plain = re.sub(r"^(?:[\w-]+|\{\}): ", "", re.sub(r"\(([^()|]*)\|[^()]*\)", r"\1", text))
+        for sentence in split_sentences(plain):
+            yield Sentence(f"message of {kind}", sentence)
 
 
 def of_document(path: Path) -> Iterator[Sentence]:

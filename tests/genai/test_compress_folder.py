@@ -135,7 +135,10 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         changed(lambda config: config["model"]["decoder"]["session_options"].update(custom_ops_library="other.so")),
         "custom_ops_library: got 'other.so', expected none",
     ),
-    "a damaged tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "tokenizer.json: is not valid JSON"),
+    "a damaged tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{"),
+        "tokenizer.json: is not valid JSON",
+    ),
     "a cut model": (lambda folder: (folder / "model.onnx").write_bytes(b"\x08"), "model.onnx: is"),
     "cut weights": (lambda folder: (folder / "model.onnx.data").write_bytes(b"\0"), "model.onnx"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: got no regular file"),
@@ -192,7 +195,9 @@ class TestMistakes:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["dense"]
 
     def test_export_of_folder_names_commands_that_read_it(self, tmp_path: Path, folder: Path) -> None:
-        with pytest.raises(EdgeEmbedError, match="a folder of ONNX Runtime GenAI: compress, inspect and validate accept it"):
+        with pytest.raises(
+            EdgeEmbedError, match="a folder of ONNX Runtime GenAI: compress, inspect and validate accept it"
+        ):
             workflow.export(folder, "onnx", tmp_path / "out.onnx")
 
 
