@@ -18,6 +18,7 @@ _PURPOSES = {
     "tflite": "TFLite files of tables: export, reading and runs",
     "tflite-models": "export of whole models as TFLite files",
     "tokenizer": "`edge-embed export --tokenizer`, and models with text inputs",
+    "genai": "folders of ONNX Runtime GenAI: they are built, and generate text",
     "transformers": "folders of transformers models",
 }
 _DISTRIBUTION = "edge-embed"
