@@ -195,7 +195,7 @@ def check_target(target: Path, force: bool) -> None:
     if not target.parent.is_dir():
         there = _nearest(target.parent)
         if not there.is_dir():
-            raise BadInputError(f"{target}: {there} is a file, no existing directory; choose another path")
+            raise BadInputError(f"{target}: {there} is a file, not an existing directory; choose another path")
         raise BadInputError(f"{target}: {target.parent} is not an existing directory; create it first")
     if target.is_dir():
         raise BadInputError(f"{target}: is a directory, expected a file name; add one to the path")

@@ -132,8 +132,8 @@ def test_impossible_targets_are_refused_with_reason(tmp_path: Path, force: bool)
     os.mkfifo(tmp_path / "pipe")
     cases = {
         tmp_path: "is a directory",
-        tmp_path / "none" / "model.pt": "no existing directory",
-        tmp_path / "file" / "model.pt": "no existing directory",
+        tmp_path / "none" / "model.pt": "not an existing directory",
+        tmp_path / "file" / "model.pt": "not an existing directory",
         tmp_path / "pipe": "device or a pipe",
         Path("/dev/null"): "device or a pipe",
         Path(): "is a directory",

@@ -107,7 +107,7 @@ def test_plots_without_matplotlib_are_refused(tmp_path, monkeypatch):
         (["missing.onnx", "--rows", "5"], "leave one of them out"),
         (["--method", "ant", "--memory-megabytes", "4"], "--memory-megabytes: got 4, expected none"),
         (["missing.onnx", "--memory-megabytes", "4"], "leave one of them out"),
-        (["--plot", "missing/folder"], "no existing directory"),
+        (["--plot", "missing/folder"], "not an existing directory"),
         (["--method", "dpq", "--use", "rows", "--rows", str(1 << 50)], "use fewer rows"),
         (["--method", "dpq", "--use", "rows", "--rows", "9", "--batch", str(1 << 50)], "smaller batch"),
         (["--method", "dpq", "--dim", str(1 << 45)], "memory: too small"),

@@ -20,7 +20,7 @@ def model(tmp_path_factory):
     ("options", "message"),
     [
         ("--method dpq --bits 8", "dpq: got --bits, expected options among --num-codes, --num-groups, --value-type"),
-        ("--method ant --num-anchors 8", "ant: got no --nonzeros: give it, or --ratio, --budget or --min-cosine alone"),
+        ("--method ant --num-anchors 8", "ant: got no --nonzeros; give it, or only --ratio, --budget or --min-cosine"),
         ("--num-codes 8", "--num-codes: sizes and types require a method: give --method too"),
         ("--method rows --bits 4 --ratio 4", "got --ratio and --bits: give one of them"),
         ("", "give --ratio, --budget or --min-cosine, or a --method with its sizes"),

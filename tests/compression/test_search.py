@@ -250,7 +250,7 @@ def test_unreachable_goal_is_refused_with_nearest_setting(options, error, messag
         ({"method": "tt", "ratio": 2, "options": {"rank": 3}}, "got `ratio` and `rank`: give one of them"),
         ({"options": {"rank": 3}}, "`rank`: sizes and types require a method: give `method` too"),
         ({"method": "tt", "options": {"ranks": 3}}, "tt: got `ranks`, expected options among `rank`, `value_type`"),
-        ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no `num_groups`: give it"),
+        ({"method": "dpq", "options": {"num_codes": 3}}, "dpq: got no `num_groups`; give it"),
         (
             {"method": "tt", "options": {"rank": 3, "value_type": "float16"}, "trainable": True},
             "`value_type`: got a stored type for trainable layers: pass it to freeze\\(\\)",

@@ -259,7 +259,7 @@ class TestTogether:
 
     @pytest.mark.parametrize(
         ("at", "expected"),
-        [(0, "row 199 holds"), (1, "is read by"), (2, "is read by"), (3, "as it is"), (4, "as it is")],
+        [(0, "row 199 contains"), (1, "is read by"), (2, "is read by"), (3, "as it is"), (4, "as it is")],
     )
     def test_error_of_one_process_reaches_all(self, at: int, expected: str, of_two: list[Any]) -> None:
         assert all(expected in each["errors"][at] for each in of_two)

@@ -140,7 +140,7 @@ class TestRegressions:
         project.flip_code_bit()  # the work would find it
         places = {
             project.folder: "is a directory",
-            project.folder / "absent" / "b.json": "no existing directory",
+            project.folder / "absent" / "b.json": "not an existing directory",
             project.exported: "is read by this command",
         }
         for place, words in places.items():
@@ -255,7 +255,7 @@ class TestReports:
         (folder / "taken").write_text("precious")
         for options, message in (
             (["--junit", folder / "taken"], "--force"),
-            (["--junit", folder / "absent" / "junit.xml"], "no existing directory"),
+            (["--junit", folder / "absent" / "junit.xml"], "not an existing directory"),
             (["--junit", with_baseline.exported, "--force"], "is read by this command"),
             (["--markdown", with_baseline.model, "--force"], "is read by this command"),
             (["--output", with_baseline.budget, "--force"], "is read by this command"),

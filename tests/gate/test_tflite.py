@@ -185,7 +185,7 @@ def test_slower_layout_fails_latency_and_equal_one_passes(project: Path) -> None
         (["--base", "byte.tflite", "--base-library", "words.pt"], "got an ONNX operator library"),
         (["--base", "cut.tflite"], "damaged or not a TFLite model"),
         (["--budget", "local.toml"], "got 'local' for onnx files, expected one for tflite: litert"),
-        (["--budget", "tokenizer.toml"], "tokenizer: got one for a TFLite file"),
+        (["--budget", "tokenizer.toml"], "tokenizer: got one, but a TFLite file has none"),
         (["--budget", "peer.toml"], "got 'portable body', expected one of dense GATHER"),
     ],
 )

@@ -207,8 +207,8 @@ def test_paths_that_are_no_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, message in [
         (tmp_path / "none", "No such file"),
-        (tmp_path, "no regular"),
-        (tmp_path / "pipe", "no regular"),
+        (tmp_path, "not a regular"),
+        (tmp_path / "pipe", "not a regular"),
     ]:
         with pytest.raises(BadInputError, match=message):
             load_tables(path)

@@ -98,5 +98,5 @@ def test_note_states_cause_of_missing_latency():
     broken = replace(BARE, name="broken", status="failed")
     note = CompareReport("m:accuracy", (SMALL, BARE, broken)).note
     assert "Got no latency from a failed report (broken), expected one that passed: repair the failures" in note
-    assert "Latency was not measured of bare: take the report of" in note
+    assert "Latency was not measured for bare: use the report of" in note
     assert "latency" not in CompareReport("m:accuracy", (SMALL,)).note.lower()

@@ -244,8 +244,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("edge_embed 2\n", "manifest of another version"),
-            ("", "manifest of another version"),
+            ("edge_embed 2\n", "manifest of a version other than 1"),
+            ("", "manifest of a version other than 1"),
             (
                 "edge_embed 1\nrows pq output=rows num_embeddings=50\n",
                 "method: got an unknown method, expected dpq, ant or tt",

@@ -40,7 +40,7 @@ def test_steps_of_decoder_are_prompt_and_next_tokens(batch: int, new: int, past:
     assert steps == [[batch, new, new, 0], [batch, 1, past + 1, past], [1, new, past + new, past]]
 
 
-def test_other_models_have_no_steps() -> None:
+def test_steps_of_other_models_are_empty() -> None:
     assert [*cached_steps({"batch": 3, "sequence": 4})] == []
 
 
