@@ -14,7 +14,6 @@ dimension is an identifier, or a sum of identifiers such as ``past_length + sequ
 """
 
 import re
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,6 +1,7 @@
 """Decoders of transformers folders: step by step they generate the tokens that transformers generates."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from edge_embed.program.program import Program
 from edge_embed.validation.options import ValidationOptions
 
 transformers = pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[dev]'")
-
-from tests.genai.build_folders import ROWS, write_model
 
 SMALL = {"vocab_size": 300, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 WORDS = "model.embed_tokens"
@@ -83,7 +82,7 @@ def generated(step: Step, program: Program, prompt: Any, mask: Any = None, lengt
     ids = np.array(prompt)
     given = np.ones_like(ids) if mask is None else np.array(mask)
     past = {
-        each.name: np.zeros([len(ids) if at == 0 else size if at != 2 else 0 for at, size in enumerate(each.shape)], "f4")
+        each.name: np.zeros(each.sizes({"batch_size": len(ids), "past_sequence_length": 0}), np.float32)
         for each in program.inputs[2:]
     }
     tokens = []
@@ -136,7 +135,7 @@ def test_decoder_without_cache_returns_logits_of_all_positions(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("make", [t5, mamba])
-def test_model_without_keys_and_values_of_decoder_is_read_without_cache(make: Callable[[], Any], tmp_path: Path) -> None:
+def test_model_without_keys_and_values_is_read_without_cache(make: Callable[[], Any], tmp_path: Path) -> None:
     torch.manual_seed(0)
     make().save_pretrained(tmp_path)
     program = workflow.load(tmp_path)
@@ -144,9 +143,9 @@ def test_model_without_keys_and_values_of_decoder_is_read_without_cache(make: Ca
     assert program.inputs[0].shape[0] == "batch"
 
 
-def test_no_cache_for_other_file_is_refused_with_remedy(tmp_path: Path) -> None:
+def test_option_no_cache_for_other_file_is_refused_with_remedy(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a 1 2\nb 3 4\n")
-    with pytest.raises(BadInputError, match=r"--no-cache: got .*words.txt, expected the folder of a transformers model"):
+    with pytest.raises(BadInputError, match=r"--no-cache: got .*words.txt, expected the folder of a transformers"):
         workflow.load(tmp_path / "words.txt", cache=False)
     with pytest.raises(BadInputError, match="--no-cache: got a Linear, expected the folder"):
         workflow.load(torch.nn.Linear(1, 1), torch.zeros(1, 1), cache=False)
@@ -158,7 +157,7 @@ def test_no_cache_for_other_file_is_refused_with_remedy(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_cache_of_command_line_gives_logits_of_all_positions(tmp_path: Path) -> None:
+def test_option_no_cache_of_command_line_gives_logits_of_all_positions(tmp_path: Path) -> None:
     saved(llama, tmp_path / "model")
     small = str(tmp_path / "small.pt")
     given = ["compress", str(tmp_path / "model"), "-o", small, "--method", "rows", "--bits", "8", "--no-cache"]
@@ -182,6 +181,8 @@ def narrow_window(folder: Path) -> None:
 @pytest.mark.parametrize("shape", ["llama", "qwen3", "gemma3", "phi3"])
 def test_compressed_decoder_generates_tokens_of_transformers(shape: str, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+    from tests.genai.build_folders import ROWS, write_model
+
     folder, small, exported = tmp_path / "model", tmp_path / "small.pt", tmp_path / "small.onnx"
     write_model(folder, shape, is_tied=True)
     if shape == "gemma3":
@@ -198,8 +199,8 @@ def test_compressed_decoder_generates_tokens_of_transformers(shape: str, tmp_pat
     assert len(set(expected[0])) >= 20
     expected_padded = expected_tokens(model, *PADDED)
     for portable in (False, True):
-        session = edge_embed.create_session(exported, portable)
-        assert generated(lambda feeds: session.run(None, feeds), program, PROMPT) == expected
-        assert generated(lambda feeds: session.run(None, feeds), program, *PADDED) == expected_padded
+        step = partial(edge_embed.create_session(exported, portable).run, None)
+        assert generated(step, program, PROMPT) == expected
+        assert generated(step, program, *PADDED) == expected_padded
     if output is not None:
         assert edge_embed.validate(small, exported, options=ValidationOptions(iterations=0)).passed

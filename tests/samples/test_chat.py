@@ -1,19 +1,18 @@
 """The chat sample replies alike with ONNX Runtime and with ONNX Runtime GenAI."""
 
 import copy
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from chat.chat import main
+from click.testing import CliRunner, Result
+
+from tests.genai.folders import CONFIG, DIM, made_folder, write_decoder
 
 pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is missing: pip install 'edge-embed[genai]'")
 transformers = pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[dev]'")
 
-from tests.genai.folders import CONFIG, DIM, made_folder, write_decoder
-
-SAMPLE = Path(__file__).parents[2] / "samples" / "chat" / "chat.py"
 SPECIAL = ["<s>", "</s>", "<pad>"]
 TEMPLATE = "{% for message in messages %}{{ message['role'] }}:{{ message['content'] }};{% endfor %}assistant:"
 
@@ -27,7 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     letters = [*SPECIAL, "Ġ", *map(chr, range(ord("!"), ord("~") + 1))]
     config["model"]["vocab_size"] = len(letters)
     path = made_folder(tmp_path_factory.mktemp("chat") / "model", config)
-    write_decoder(path / "model.onnx", np.random.default_rng(0).standard_normal((len(letters), DIM)).astype(np.float32))
+    rows = 0.6 * np.random.default_rng(0).standard_normal((len(letters), DIM))  # a larger factor repeats two tokens
+    write_decoder(path / "model.onnx", rows.astype(np.float32))
     tokenizer = Tokenizer(models.BPE({letter: at for at, letter in enumerate(letters)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
     tokenizer.add_special_tokens(SPECIAL)
@@ -37,19 +37,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(*options: str | Path, said: str = "Hello there\nMore\n\n") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SAMPLE), "--length", "12", *map(str, options)]
-    return subprocess.run(command, input=said, capture_output=True, text=True, check=False)
+def run(*options: str | Path) -> Result:
+    return CliRunner().invoke(main, ["--length", "12", *map(str, options)], input="Hello there\nMore\n\n")
 
 
 def test_chat_replies_alike_with_onnxruntime_and_genai(folder: Path) -> None:
     plain = run(folder / "model.onnx", folder)
-    assert plain.returncode == 0, plain.stderr
-    replies = plain.stdout.split("you: ")[1:3]
+    assert plain.exit_code == 0, plain.output
+    replies = [reply.partition("\n")[2] for reply in plain.stdout.split("you: ")[1:3]]
     assert all(len(set(reply.strip())) > 3 for reply in replies)
     assert replies[0] != replies[1]
     genai = run("--genai", folder)
-    assert genai.returncode == 0, genai.stderr
+    assert genai.exit_code == 0, genai.output
     assert genai.stdout == plain.stdout
 
 
