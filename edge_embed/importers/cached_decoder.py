@@ -75,7 +75,7 @@ def _past(model: nn.Module, ids: Tensor) -> list[tuple[Tensor, Tensor]] | None:
         if type(cache) is not cache_utils.DynamicCache or not all(type(layer) in kinds for layer in cache.layers):
             return None
         # Without a configuration, layers with a window keep all states too; the mask selects those in the window.
-        whole = cache_utils.DynamicCache()
+        whole: Any = cache_utils.DynamicCache()
         model(input_ids=ids, use_cache=True, past_key_values=whole)
     return [(layer.keys, layer.values) for layer in whole.layers]
 
@@ -108,7 +108,7 @@ def _filled(states: Sequence[Tensor]) -> Any:
 
     cache = cache_utils.DynamicCache()
     for keys, values in zip(states[::2], states[1::2], strict=True):
-        layer = cache_utils.DynamicLayer()
+        layer: Any = cache_utils.DynamicLayer()  # type: ignore[no-untyped-call]
         layer.lazy_initialization(keys, values)
         layer.keys, layer.values = keys, values
         cache.layers.append(layer)

@@ -82,6 +82,7 @@ def with_onnxruntime(decoder: Decoder, folder: Path, choose: Callable[[NDArray[A
             if not whole.endswith("\ufffd"):  # a part of a character
                 yield whole[len(shown) :]
                 shown = whole
+        yield tokenizer.decode(new, skip_special_tokens=True)[len(shown) :]
 
     return reply
 
@@ -89,7 +90,7 @@ def with_onnxruntime(decoder: Decoder, folder: Path, choose: Callable[[NDArray[A
 def _ends(folder: Path) -> set[int]:
     """Return the tokens that end a reply, of ``generation_config.json``."""
     path = folder / "generation_config.json"
-    found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
+    found: Any = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id") if path.is_file() else None
     return set(found) if isinstance(found, list) else {found}
 
 
