@@ -39,7 +39,7 @@ from edge_embed.gate.quantities import read_bytes
 from edge_embed.gate.report_places import CHECK, accept_report, reports_at
 from edge_embed.importers.genai_folder import decoder_file, is_genai, read_genai
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
-from edge_embed.importers.recognize import load_foreign
+from edge_embed.importers.recognize import is_transformers_folder, load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
 from edge_embed.program.bfloat16 import in_float32
@@ -121,6 +121,7 @@ def load(
     weights: str | None = None,
     tables: Collection[str] = (),
     reading: Reading = AS_IT_SHOWS,
+    cache: bool = True,
 ) -> Program:
     """Return the program of a module, or of a file that contains one.
 
@@ -135,6 +136,8 @@ def load(
         weights: path of the weights in a checkpoint, such as ``ema.module``, if several sets fit.
         tables: for safetensors and npz with several tables and without a factory: name of the table to read.
         reading: for word vectors: whether rows begin with tokens, and the handling of broken and repeated tokens.
+        cache: for the folder of a decoder: keys and values of earlier tokens are inputs, those of all tokens are
+            outputs, and logits are those of the last position. False selects logits of all positions, without them.
 
     Raises:
         BadInputError: the file is damaged, hostile or not a model, or the module cannot be traced.
@@ -142,12 +145,15 @@ def load(
     if not isinstance(model, nn.Module | str | PathLike):
         expected = "expected a module or the path of a file: load weights into their module"
         raise BadInputError(f"model: got a {type(model).__name__}, {expected}")
+    if not cache and (isinstance(model, nn.Module) or not is_transformers_folder(Path(model))):
+        found = f"a {type(model).__name__}" if isinstance(model, nn.Module) else str(model)
+        raise BadInputError(f"--no-cache: got {found}, expected the folder of a transformers model: leave it out")
     if not isinstance(model, nn.Module):
         if weights is not None and factory is None:
             raise BadInputError("--weights: requires --model, the function that makes the model of the checkpoint")
-        found = load_foreign(Path(model), tables, inputs, reading) if factory is None else None
-        if found is not None:
-            return found
+        foreign = load_foreign(Path(model), tables, inputs, reading, cache) if factory is None else None
+        if foreign is not None:
+            return foreign
         if reading.given:
             raise BadInputError(f"{model}: got {', '.join(reading.given)}, expected word vectors; leave it out")
         return load_program(Path(model), inputs, allow_pickle, factory, weights)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 # Sections of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
-    "Reading MODEL": ["declared", "factory", "weights", "allow_pickle"],
+    "Reading MODEL": ["declared", "factory", "weights", "allow_pickle", "no_cache"],
     "Reading a file of vectors": ["has_tokens", "tokens_from", "encoding_errors", "drop_duplicates"],
 }
 
@@ -32,6 +32,7 @@ class Load:
     factory: str | None
     weights: str | None
     allow_pickle: bool
+    no_cache: bool
     reading: dict[str, Any]
 
     @property
@@ -42,6 +43,7 @@ class Load:
             "--model": self.factory,
             "--weights": self.weights,
             "--allow-pickle": self.allow_pickle,
+            "--no-cache": self.no_cache,
         }
         return [*(name for name, value in given.items() if value), *reading_of(self.reading).given]
 
@@ -50,7 +52,8 @@ class Load:
         """Return the options as arguments of a command line."""
         found = [part for text in self.declared for part in ("--input", text)]
         found += [] if self.factory is None else ["--model", self.factory]
-        return [*found, "--allow-pickle"] if self.allow_pickle else found
+        found += ["--allow-pickle"] if self.allow_pickle else []
+        return [*found, "--no-cache"] if self.no_cache else found
 
     def __call__(self, model: Path, tables: tuple[str, ...] = ()) -> "Program":
         """Load the program of a file; if the file has several tables, load the named ones."""
@@ -68,6 +71,7 @@ class Load:
                 weights=self.weights,
                 tables=tables,
                 reading=reading_of(self.reading),
+                cache=not self.no_cache,
             )
 
     def unless_runtime(self, model: Path, tables: tuple[str, ...] = ()) -> "Path | Program":
@@ -100,6 +104,7 @@ def model_options(command: Command) -> Command:
     )
     @click.option("--weights", metavar="PATH", help="Checkpoint: path of its weights, such as ema.module.")
     @click.option("--allow-pickle", is_flag=True, help="Load by unpickling, which runs code from the file.")
+    @click.option("--no-cache", is_flag=True, help="Decoder's folder: no keys and values; logits of all positions.")
     @reading_options
     @wraps(command)
     def with_load(
@@ -108,10 +113,11 @@ def model_options(command: Command) -> Command:
         factory: str | None,
         weights: str | None,
         allow_pickle: bool,
+        no_cache: bool,
         reading: dict[str, Any],
         **given: Any,
     ) -> None:
-        command(load=Load(declared, factory, weights, allow_pickle, reading), **given)
+        command(load=Load(declared, factory, weights, allow_pickle, no_cache, reading), **given)
 
     return with_load
 

@@ -36,6 +36,7 @@ def load_foreign(
     tables: Collection[str] = (),
     inputs: Collection[ProgramInput] = (),
     reading: Reading = AS_IT_SHOWS,
+    cache: bool = True,
 ) -> Program | None:
     """Load a file of vectors as a model of one table, or a transformers folder; return None for anything else.
 
@@ -44,6 +45,7 @@ def load_foreign(
         tables: name of the table, for a safetensors or npz file with several tables.
         inputs: inputs given by the user; these models have known inputs and accept none.
         reading: options for vectors.
+        cache: for a transformers folder, as for `read_transformers`.
 
     Raises:
         BadInputError: the file is damaged or unsupported, or the choice of a table is ambiguous.
@@ -53,7 +55,7 @@ def load_foreign(
         if is_transformers_folder(path):
             if inputs:
                 raise BadInputError("got --input for a transformers model, whose inputs are known: leave it out")
-            return read_transformers(path)
+            return read_transformers(path, cache)
         reader = _reader(path, tables, reading)
         if reader is None:
             return None

@@ -1,7 +1,8 @@
 """Folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
 
 The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
-``decoder_input_ids`` for an encoder with a decoder. Weights become float32, which every runtime supports.
+``decoder_input_ids`` for an encoder with a decoder; decoders with keys and values also have those of earlier tokens
+(`edge_embed.importers.cached_decoder`). Weights become float32, which every runtime supports.
 """
 
 import inspect
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.importers.cached_decoder import CachedForm, with_cache
 from edge_embed.importers.folder_left_out import folder_left_out
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
@@ -43,8 +45,13 @@ def is_transformers(folder: Path) -> bool:
     return (folder / _CONFIG).is_file()
 
 
-def read_transformers(folder: Path) -> Program:
+def read_transformers(folder: Path, cache: bool = True) -> Program:
     """Trace the model of a folder; its tables keep their names in the model.
+
+    Args:
+        folder: the folder.
+        cache: whether a decoder that keeps keys and values gets those of earlier tokens as inputs, and returns logits
+            of the last position only.
 
     Raises:
         BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has quantised
@@ -56,14 +63,34 @@ def read_transformers(folder: Path) -> Program:
     if _IDS not in accepted:
         raise BadInputError(f"{type(model).__name__} has no input {_IDS}, expected a text model: {_OWN}")
     examples = {name: example for name, example in _examples(model).items() if name in accepted}
-    names = {name: dict(enumerate(_DIMENSIONS[name])) for name in examples}
-    dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in names.items()}
-    program = capture_program(
-        model, examples, dynamic, dimension_names=names, output_names=_output_names(model, examples)
-    )
+    with _refused():
+        cached = with_cache(model.eval(), examples[_IDS]) if cache else None
+    program = _without_cache(model, examples) if cached is None else _with_cache(model, cached)
     program.source = folder
     program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
+
+
+def _with_cache(model: nn.Module, form: CachedForm) -> Program:
+    dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in form.dimensions.items()}
+    try:
+        return capture_program(
+            model,
+            form.examples,
+            dynamic,
+            dimension_names=form.dimensions,
+            output_names=form.outputs,
+            input_names=form.inputs,
+        )
+    except BadInputError as error:
+        raise BadInputError(f"{error}; without keys and values as inputs it may work: give --no-cache") from error
+
+
+def _without_cache(model: nn.Module, examples: dict[str, Tensor]) -> Program:
+    names = {name: dict(enumerate(_DIMENSIONS[name])) for name in examples}
+    dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in names.items()}
+    outputs = _output_names(model, examples)
+    return capture_program(model, examples, dynamic, dimension_names=names, output_names=outputs)
 
 
 def load_model(folder: Path) -> nn.Module:

@@ -3,12 +3,17 @@
 Member ``extra/edge_embed.json``::
 
     {"format_version": 1,
+     "inputs": {"<input>": "<name>"},
      "dimensions": {"<input>": {"<position>": "<name>"}},
      "outputs": ["<name>", ...],
      "vocabulary": ["<token of id 0>", ...] or null,
      "metadata": {"<key>": "<value>"}}
+
+``inputs`` is optional: the names of inputs that are no identifiers, such as ``past_key_values.0.key``. The name of a
+dimension is an identifier, or a sum of identifiers such as ``past_length + sequence_length``.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +29,7 @@ _MAX_NAME = 256
 class Extra:
     """Checked content of ``edge_embed.json``; the defaults are those of an archive from another tool."""
 
+    inputs: Mapping[str, str] = field(default_factory=dict)
     dimensions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     vocabulary: list[str] | None = None
@@ -42,10 +48,14 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
             f"got format {version!r:.40}, expected {EXTRA_VERSION}: load it with the version of edge-embed that "
             "saved it, or upgrade edge-embed"
         )
+    inputs = _mapping(content.get("inputs", {}), "inputs")
+    for traced, name in inputs.items():
+        if not is_name(name) or identifier_of(name) != traced:
+            raise BadInputError(f"inputs: got the name {name!r:.80} for {traced!r:.80}, expected equal letters")
     dimensions = _mapping(content.get("dimensions", {}), "dimensions")
     for names in dimensions.values():
         for name in _mapping(names, "dimensions").values():
-            if not is_name(name) or not name.isidentifier():
+            if not is_name(name) or not all(term.isidentifier() for term in name.split(" + ")):
                 raise BadInputError(f"dimensions: got the name {name!r:.80}, expected an identifier")
     outputs = _strings(content.get("outputs", []), "outputs")
     for name in outputs:
@@ -57,11 +67,17 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     for key, text in metadata.items():
         _check_string(text, f"metadata {key!r:.80}")
     return Extra(
+        inputs,
         dimensions,
         tuple(outputs),
         None if vocabulary is None else _strings(vocabulary, "vocabulary"),
         metadata,
     )
+
+
+def identifier_of(name: str) -> str:
+    """Return the identifier that stands for the name of an input in a traced signature."""
+    return re.sub(r"\W", "_", name)
 
 
 def is_name(text: Any) -> bool:

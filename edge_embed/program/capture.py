@@ -45,6 +45,7 @@ def write_archive(
     metadata: Mapping[str, str] | None = None,
     dimension_names: Mapping[str, Mapping[int, str]] | None = None,
     output_names: Sequence[str] | None = None,
+    input_names: Mapping[str, str] | None = None,
 ) -> None:
     """Trace ``model`` in eval mode and write the archive to ``file``.
 
@@ -58,6 +59,7 @@ def write_archive(
         dimension_names: names of dynamic dimensions by input and position; by default those of the ``Dim`` objects in
             ``dynamic_shapes``.
         output_names: names of outputs; by default those of the mapping or named tuple that the model returns.
+        input_names: names of inputs, by traced name, that are no identifiers.
 
     Raises:
         BadInputError: if the model cannot be traced, or metadata or vocabulary contain something other than strings.
@@ -73,6 +75,8 @@ def write_archive(
         "vocabulary": None if vocabulary is None else tokens_by_id(vocabulary),
         "metadata": dict(metadata or {}),
     }
+    if input_names:
+        described["inputs"] = dict(input_names)
     tokens = read_extra(described).vocabulary  # raise before minutes of tracing
     if tokens is not None:
         warn_of_other_sizes(model, tokens)

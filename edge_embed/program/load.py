@@ -10,6 +10,7 @@ from torch import nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.program.archive import Archive
+from edge_embed.program.archive_extras import identifier_of
 from edge_embed.program.capture import ExampleInputs, write_archive
 from edge_embed.program.checkpoint import read_checkpoint
 from edge_embed.program.file_kind import is_onnx, is_safetensors, kind_in
@@ -189,15 +190,17 @@ def capture_program(module: nn.Module, example_inputs: ExampleInputs, *options: 
 def rewrite_program(program: Program, path: Path) -> Program:
     """Write a program with a changed graph into an archive and read that back, as `write_program`."""
     inputs = program.inputs
+    traced = {declared.name: identifier_of(declared.name) for declared in inputs}
     return write_program(
-        program.module.with_input_names([declared.name for declared in inputs]),
+        program.module.with_input_names([*traced.values()]),
         path,
         program.example_inputs,
-        {declared.name: declared.traced for declared in inputs},
+        {traced[declared.name]: declared.traced for declared in inputs},
         program.vocabulary,
         program.metadata,
-        {declared.name: _dynamic_names(declared) for declared in inputs},
+        {traced[declared.name]: _dynamic_names(declared) for declared in inputs},
         program.output_names,
+        {identifier: name for name, identifier in traced.items() if identifier != name},
     )
 
 

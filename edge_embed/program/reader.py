@@ -150,8 +150,9 @@ class _Reader:
                 f"input {name} has type {meta['dtype']!r:.20} of torch's export schema, which is not supported"
             )
         shape = tuple(self._dimension(name, at, size, symbols) for at, size in enumerate(meta["sizes"]))
-        self._define(name, self._graph.placeholder(name))
-        return ProgramInput(name, DTYPES[meta["dtype"]], shape)
+        shown = self._extra.inputs.get(name, name)
+        self._define(name, self._graph.placeholder(shown))
+        return ProgramInput(shown, DTYPES[meta["dtype"]], shape)
 
     def _dimension(self, name: str, at: int, size: Mapping[str, Any], symbols: dict[str, str]) -> int | str:
         """Return a fixed size, or the name of a dynamic dimension; its expression is compared as text, never parsed."""

@@ -29,9 +29,10 @@ _DENSE = {
     torch.ops.aten.embedding_bag.default,
     torch.ops.aten.embedding_bag.padding_idx,
 }
-# Nodes that depend on the shape of a tensor only pass no ids on.
-_SHAPE_ONLY = frozenset(
-    "sym_size sym_numel _shape_as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones new_full".split()
+# Nodes that depend on the shape of a tensor only pass no ids on; sums over a mask are positions.
+_WITHOUT_IDS = frozenset(
+    "sym_size sym_numel _shape_as_tensor zeros_like ones_like full_like empty_like new_zeros new_ones new_full "
+    "cumsum".split()
 )
 _SIZES = (3, 7, 2, 5)
 _LARGEST_SIZE = 16  # of a dynamic dimension in additional cases
@@ -137,7 +138,7 @@ def _origins(node: fx.Node) -> Iterator[fx.Node]:
     waiting, seen = [node], set()
     while waiting:
         current = waiting.pop()
-        if current in seen or _is_shape_only(current):
+        if current in seen or _is_without_ids(current):
             continue
         seen.add(current)
         if current.op == "placeholder":
@@ -145,9 +146,9 @@ def _origins(node: fx.Node) -> Iterator[fx.Node]:
         waiting += current.all_input_nodes
 
 
-def _is_shape_only(node: fx.Node) -> bool:
+def _is_without_ids(node: fx.Node) -> bool:
     packet = getattr(node.target, "overloadpacket", None)
-    return getattr(packet, "__name__", "") in _SHAPE_ONLY
+    return getattr(packet, "__name__", "") in _WITHOUT_IDS
 
 
 @dataclass(frozen=True)

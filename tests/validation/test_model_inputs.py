@@ -39,6 +39,23 @@ def test_id_bounds_stay_below_smallest_reached_table(tmp_path):
     assert id_bounds(positions(tmp_path)) == {"ids": 20, "other": 40}
 
 
+def test_mask_whose_sums_are_positions_takes_values_of_example(tmp_path):
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.position = DPQEmbedding(20, 8, 4, 2), nn.Embedding(9, 8)
+
+        def forward(self, ids, mask):
+            return self.words(ids) + self.position((mask.cumsum(-1) - 1).clamp(min=0))
+
+    ids = torch.randint(1, 20, (2, 4))
+    program = make_program(Counted(), (ids, torch.ones_like(ids)), tmp_path)
+    assert id_bounds(program) == {"ids": 20}
+    cases, left_out = make_cases(program, np.random.default_rng(0))
+    assert left_out == []
+    assert all((case.inputs[1] == 1).all() for case in cases)
+
+
 def test_inputs_without_ids_take_values_of_example(tmp_path):
     cases, left_out = make_cases(positions(tmp_path), np.random.default_rng(0))
     assert left_out == []

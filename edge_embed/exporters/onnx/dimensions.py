@@ -6,17 +6,27 @@ import onnx_ir as ir
 
 from edge_embed.program.program import Program
 
+_PLUS = " + "
+
 
 def rename_dimensions(model: ir.Model, program: Program) -> None:
-    """Rename dimensions everywhere to names such as ``batch`` instead of ``s77``; derived sizes become unnamed."""
+    """Rename dimensions everywhere to names such as ``batch`` instead of ``s77``.
+
+    A sum gets the name of the input dimension with equal terms; other derived sizes become unnamed.
+    """
     names: dict[str, str] = {}
     for value, declared in zip(model.graph.inputs, program.inputs, strict=True):
         for size, name in zip(value.shape or (), declared.shape, strict=True):
             if isinstance(size, ir.SymbolicDim) and isinstance(name, str):
                 names[str(size.value)] = name
+    sums = {frozenset(name.split(_PLUS)): name for name in names.values()}
+
+    def named(size: str) -> str | None:
+        return names.get(size) or sums.get(frozenset(names.get(term, "") for term in size.split(_PLUS)))
+
     for value in values_of(model):
         if value.shape is not None:  # a new one, because several values may share one, which would then be frozen
-            sizes = [names.get(str(size.value)) if isinstance(size, ir.SymbolicDim) else size for size in value.shape]
+            sizes = [named(str(size.value)) if isinstance(size, ir.SymbolicDim) else size for size in value.shape]
             value.shape = ir.Shape(sizes)
 
 

@@ -32,10 +32,17 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
     varied = [name for name, several in sizes.items() if len(several) > 1]
     signatures: dict[str, Sizes] = {}
     for combination in product(*sizes.values()):
-        chosen = dict(zip(sizes, combination, strict=True))
+        chosen = _summed(dict(zip(sizes, combination, strict=True)), wanted)
         signatures["_".join(f"{name}_{chosen[name]}" for name in varied) or ONLY_SIGNATURE] = chosen
         _check_run(program, chosen)
     return signatures
+
+
+def _summed(sizes: dict[str, int], wanted: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Return sizes in which dimensions such as ``past + new`` are the sums of others, unless they are requested."""
+    terms = {name: name.split(" + ") for name in sizes if name not in wanted}
+    sums = {name: parts for name, parts in terms.items() if len(parts) > 1 and sizes.keys() >= set(parts)}
+    return sizes | {name: sum(sizes[part] for part in parts) for name, parts in sums.items()}
 
 
 def not_at(sizes: Sizes, error: Exception) -> BadInputError:
