@@ -120,7 +120,7 @@ def _compressed_numbers(config: Any) -> int:
     method = content.get("quant_method") if isinstance(content, dict) else content
     if method != METHOD:
         raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: give the model before quantisation")
-    shapes = [table.entry.shape for table in EdgeEmbedConfig.from_dict(content).stored_tables().values()]
+    shapes = [table.entry.shape for table in EdgeEmbedConfig(**content).stored_tables().values()]
     return sum(shape.num_embeddings * shape.embedding_dim for shape in shapes)
 
 

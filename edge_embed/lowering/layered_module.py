@@ -93,7 +93,7 @@ def _layered(program: Program) -> LoadedModel:
     lowered = lower_program(program)
     graph = lowered.program.module.graph
     layers = {name: frozen_layer(packed).eval() for name, packed in lowered.tables.items()}
-    for name, layer in layers.items():
+    for layer in layers.values():
         layer.dtype = layer.stored_type
     for node in list(graph.nodes):
         if node.target in CALLS:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformers.quantizers import register_quantization_config
+from transformers.quantizers.auto import register_quantization_config
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from edge_embed.errors import BadInputError, located
@@ -31,34 +31,36 @@ class StoredTable:
 
 
 @register_quantization_config(METHOD)
-class EdgeEmbedConfig(QuantizationConfigMixin):  # type: ignore[misc]  # transformers has no types
+class EdgeEmbedConfig(QuantizationConfigMixin):
     """Configuration of a model with compressed tables; `EdgeEmbedQuantizer` writes it.
 
     Args:
         tables: the tables by name: the entry of the packed format, ``layers`` and ``rotated``.
         format_version: version of this configuration.
-        **unknown: other keys, which are refused when the model is loaded.
+        **unknown: ``quant_method``; other keys are refused.
+
+    Raises:
+        BadInputError: the version or a key is unknown.
     """
 
-    def __init__(self, tables: Any = None, format_version: Any = _VERSION, **unknown: Any) -> None:
-        unknown.pop("quant_method", None)
-        self.quant_method = METHOD
+    def __init__(self, /, tables: Any = None, format_version: Any = _VERSION, **unknown: Any) -> None:
+        with located(_WHERE):
+            if type(format_version) is not int or format_version != _VERSION:
+                expected = f"expected {_VERSION}; another release of edge_embed may read it"
+                raise BadInputError(f"format_version: got {format_version!r:.80}, {expected}")
+            if keys := sorted(unknown.keys() - {"quant_method"}):
+                raise BadInputError(f"got the keys {keys!r:.200}, expected tables: another release may read them")
+        self.quant_method: Any = METHOD  # transformers declares its own methods only
         self.format_version = format_version
         self.tables = {} if tables is None else tables
-        vars(self).update(unknown)
 
     def stored_tables(self) -> dict[str, StoredTable]:
         """Return the tables after a check of everything that is declared about them.
 
         Raises:
-            BadInputError: the version, a method, a key or a size is unknown or impossible.
+            BadInputError: a method, a key or a size is unknown or impossible.
         """
         with located(_WHERE):
-            if type(self.format_version) is not int or self.format_version != _VERSION:
-                expected = f"expected {_VERSION}; another release of edge_embed may read it"
-                raise BadInputError(f"format_version: got {self.format_version!r:.80}, {expected}")
-            if unknown := sorted(vars(self).keys() - {"quant_method", "format_version", "tables"}):
-                raise BadInputError(f"got the keys {unknown!r:.200}, expected tables: another release may read them")
             if not isinstance(self.tables, dict) or not self.tables:
                 raise BadInputError(f"tables: got {self.tables!r:.80}, expected an object with at least one table")
             return {name: _parsed(name, content) for name, content in self.tables.items()}

@@ -21,6 +21,7 @@ from edge_embed.transformers.saved_tables import BIAS, ROTATION
 
 _TYPES = {"uint8": "U8", "uint16": "U16", "uint32": "U32", "int8": "I8", "int32": "I32", "float16": "F16"}
 _TYPES |= {"float32": "F32"}
+_FORWARDS = nn.Embedding.forward, nn.Linear.forward
 _AGAIN = "save the model again with its save_pretrained"
 
 
@@ -31,6 +32,8 @@ class Pending(nn.Module):
         dense: the layer of the class of the model.
         specs: tensors to load by name; empty for a layer that uses the table of another one.
     """
+
+    bias: nn.Parameter | None
 
     def __init__(self, dense: nn.Embedding | nn.Linear, specs: Mapping[str, TensorSpec]) -> None:
         super().__init__()
@@ -81,8 +84,7 @@ def place_tables(model: Any, tables: Mapping[str, StoredTable], is_whole: bool) 
             found.append(Placed(name, stored, layers))
     for placed in found:
         for layer in placed.layers:
-            dense = model.get_submodule(layer)
-            _check_layer(layer, dense, placed)
+            dense = _checked_layer(layer, model.get_submodule(layer), placed)
             model.set_submodule(layer, Pending(dense, placed.specs() if layer == placed.layers[0] else {}))
     return found
 
@@ -118,12 +120,10 @@ def make_layers(model: nn.Module, placed: Iterable[Placed]) -> None:
         BadInputError: a tensor differs from its hash, or the packed format does not allow a value.
     """
     for table in placed:
-        first = model.get_submodule(table.layers[0])
-        assert isinstance(first, Pending)
-        layer, rotation = _made(table, first), first.rotation if table.stored.rotated else None
+        first = _pending(model, table.layers[0])
+        layer, rotation = _made(table, first), first.get_buffer(ROTATION) if table.stored.rotated else None
         for name in table.layers:
-            pending = model.get_submodule(name)
-            assert isinstance(pending, Pending)
+            pending = _pending(model, name)
             own = TiedOutput(layer, pending.bias) if pending.is_output else layer
             model.set_submodule(name, (own if rotation is None else rotated(own, rotation)).eval())
 
@@ -152,16 +152,23 @@ def _layer_in(model: Any, name: str) -> str | None:
     return None
 
 
-def _check_layer(name: str, layer: nn.Module, placed: Placed) -> None:
+def _pending(model: nn.Module, name: str) -> Pending:
+    found = model.get_submodule(name)
+    assert isinstance(found, Pending)
+    return found
+
+
+def _checked_layer(name: str, layer: nn.Module, placed: Placed) -> nn.Embedding | nn.Linear:
+    """Return a layer of a class that a compressed one can replace."""
     shape = placed.stored.entry.shape
     size = [shape.num_embeddings, shape.embedding_dim]
-    kind = next((kind for kind in (nn.Embedding, nn.Linear) if isinstance(layer, kind)), None)
-    if kind is None or type(layer).forward is not kind.forward:
+    if not isinstance(layer, nn.Embedding | nn.Linear) or type(layer).forward not in _FORWARDS:
         got = f"{name:.200}: got a {type(layer).__name__}"
         raise BadInputError(f"{got}, expected nn.Embedding or nn.Linear: {_AGAIN}")
-    if list(layer.weight.shape) != size:
+    if size != (wanted := list(layer.weight.shape)):
         got = f"table {placed.name!r:.200}: got sizes {size}"
-        raise BadInputError(f"{got}, expected {list(layer.weight.shape)} of layer {name:.200}: {_AGAIN}")
+        raise BadInputError(f"{got}, expected {wanted} of layer {name:.200}: {_AGAIN}")
+    return layer
 
 
 def _made(table: Placed, pending: Pending) -> CompressedEmbedding:

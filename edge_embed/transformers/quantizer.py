@@ -4,7 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.quantizers import HfQuantizer, register_quantizer
+from transformers.quantizers.auto import register_quantizer
+from transformers.quantizers.base import HfQuantizer
 
 from edge_embed.errors import BadInputError
 from edge_embed.transformers.config import METHOD, EdgeEmbedConfig, StoredTable
@@ -13,12 +14,13 @@ from edge_embed.transformers.saved_tables import saved_state, used_tables
 
 
 @register_quantizer(METHOD)
-class EdgeEmbedQuantizer(HfQuantizer):  # type: ignore[misc]  # transformers has no types
+class EdgeEmbedQuantizer(HfQuantizer):
     """Puts frozen layers of edge-embed into the models that ``from_pretrained`` loads, and saves their tables.
 
     transformers creates it for a folder whose ``config.json`` has the ``quant_method`` ``edge_embed``.
     """
 
+    quantization_config: EdgeEmbedConfig
     _tables: dict[str, StoredTable]
     _placed: list[Placed]
 
@@ -68,7 +70,7 @@ class EdgeEmbedQuantizer(HfQuantizer):  # type: ignore[misc]  # transformers has
 
     @property
     def is_qat_trainable(self) -> bool:
-        """As `is_trainable`."""
+        """Always True: see `is_trainable`."""
         return True
 
 
@@ -88,5 +90,5 @@ def attach_quantizer(model: nn.Module) -> None:
     if not isinstance(model, PreTrainedModel):
         raise BadInputError(f"model: got a {type(model).__name__}, expected a PreTrainedModel of transformers")
     used = used_tables(model)
-    model.hf_quantizer = EdgeEmbedQuantizer(EdgeEmbedConfig())
+    model.hf_quantizer = EdgeEmbedQuantizer(EdgeEmbedConfig())  # type: ignore[assignment]  # no module
     forget_ties(model, [layer for each in used for layer in each.layers])

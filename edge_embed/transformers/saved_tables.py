@@ -83,6 +83,7 @@ def _table_of(module: nn.Module) -> tuple[CompressedEmbedding, Tensor | None] | 
 
 def _check(name: str, table: CompressedEmbedding) -> None:
     if isinstance(table, Bag):
-        raise BadInputError(f"{name}: got a {type(table).__name__}, expected a layer of rows: write it by edge_embed.save")
+        expected = "expected a layer of rows: write the model with edge_embed.save"
+        raise BadInputError(f"{name}: got a {type(table).__name__}, {expected}")
     if not table.frozen:
         raise BadInputError(f"{name}: got a trainable {type(table).__name__}, expected a frozen layer: call freeze()")

@@ -32,7 +32,7 @@ class Uses(nn.Module):
 @pytest.fixture(scope="module")
 def model() -> Uses:
     torch.manual_seed(0)
-    return Uses().eval()  # type: ignore[no-any-return]
+    return Uses().eval()
 
 
 @pytest.fixture(scope="module")
@@ -93,5 +93,5 @@ def test_loaded_module_refuses_other_inputs(path: Path, inputs: int, named: dict
 
 
 def test_load_of_folder_names_from_pretrained(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="from_pretrained after `import edge_embed.transformers`"):
+    with pytest.raises(BadInputError, match=r"from_pretrained after `import edge_embed\.transformers`"):
         edge_embed.load(tmp_path)
