@@ -98,3 +98,12 @@ def test_written_configuration_names_library_in_folder(tmp_path: Path, built: Pa
     config = json.loads((tmp_path / "small" / "genai_config.json").read_text())
     name = config["model"]["decoder"]["session_options"]["custom_ops_library"]
     assert (tmp_path / "small" / name).read_bytes() == get_library_path().read_bytes()
+
+
+@pytest.mark.parametrize("name", ["llama-tied-int4", "phi3-tied-int4", "qwen3-untied-fp32", "gemma3-untied-fp32"])
+def test_compressed_folder_of_builder_is_validated(tmp_path: Path, built: Path, name: str) -> None:
+    compress(built / name, tmp_path / "small", library=True)
+    report = workflow.validate(built / name, tmp_path / "small", iterations=2)
+    assert report.passed, report.failures()
+    assert len(report.model.cases) >= 4
+    assert not report.model.left_out

@@ -1,8 +1,8 @@
 """Sizes of decoders that receive the keys and values of earlier tokens.
 
     past + sequence      a name with a plus is the sum of the sizes that it names, as optimum names the mask's length
-    total_X_length       past_X_length + sequence_length, as the model builder of ONNX Runtime GenAI names it; X is
-                         ``sequence``, or ``sliding`` for layers with a window
+    total_X_length       past_sequence_length + sequence_length, as the model builder of ONNX Runtime GenAI names it
+    past_sliding_length  length of the buffers of layers with a window, at least that of the window
 
 Attention kernels accept three kinds of calls: a prompt without earlier tokens, one more token, and several more tokens
 of a batch of one.
@@ -15,16 +15,16 @@ from typing import Any
 
 from edge_embed.program.program import ProgramInput, Sizes
 
-_PAST = re.compile(r"past_\w*length|past")
+_PAST = re.compile(r"past_sequence_length|past")
+_BUFFER = re.compile(r"(past|total)_sliding_length")
 _TOTAL = re.compile(r"total_\w*length")
 _NEW = ("sequence_length", "sequence")
+STATE_WIDTHS = (64, 128, 32, 96, 80, 256)  # of keys and values in most decoders
 
 
 def summed(sizes: Sizes) -> dict[str, int]:
-    """Return sizes in which sums have their values, and all kinds of layers receive equally many earlier tokens."""
+    """Return sizes in which sums have their values."""
     found = dict(sizes)
-    if past := _past(sizes):
-        found |= dict.fromkeys(past, found[past[0]])
     for name in sizes:
         if terms := _terms(name, sizes):
             found[name] = sum(int(term) if term.isdigit() else found[term] for term in terms)
@@ -35,6 +35,16 @@ def sums_in(names: Iterable[str]) -> set[str]:
     """Return the names of sizes that are sums of others."""
     every = tuple(names)
     return {name for name in every if _terms(name, every)}
+
+
+def is_cached(names: Iterable[str]) -> bool:
+    """Return whether the sizes are those of a decoder with keys and values of earlier tokens."""
+    return any(_PAST.fullmatch(name) or is_buffer(name) for name in names)
+
+
+def is_buffer(name: str) -> bool:
+    """Return whether a size is the length of a buffer of a layer with a window."""
+    return bool(_BUFFER.fullmatch(name))
 
 
 def cached_steps(sizes: Sizes) -> Iterator[dict[str, int]]:
@@ -48,14 +58,16 @@ def cached_steps(sizes: Sizes) -> Iterator[dict[str, int]]:
 
 
 def with_state_sizes(inputs: Sequence[ProgramInput], example: Sequence[Any]) -> tuple[ProgramInput, ...]:
-    """Return inputs in which the width of keys and values, which a decoder fixes without declaring it, is a number.
+    """Return inputs in which sizes of keys and values that a decoder fixes without declaring them are numbers.
+
+    These are their width, and the length of buffers of layers with a window.
 
     Args:
         inputs: the declared inputs.
         example: inputs that the model runs on.
     """
     names = {size for each in inputs for size in each.shape if isinstance(size, str)}
-    if not _past(names):
+    if not is_cached(names):
         return tuple(inputs)
     of_ids = {size for each in inputs if not each.dtype.is_floating_point for size in each.shape}
     varying = of_ids | set(_past(names)) | sums_in(names)
@@ -75,8 +87,8 @@ def _terms(name: str, names: Iterable[str]) -> list[str]:
     terms = [term.strip() for term in name.split("+")]
     if len(terms) > 1:
         return terms if all(term.isdigit() or term in every for term in terms) else []
-    past, new = _past(every), _new(every)
-    return [past[0], new] if _TOTAL.fullmatch(name) and past and new is not None else []
+    new = _new(every)
+    return [*_past(every)[:1], new] if _TOTAL.fullmatch(name) and new is not None else []
 
 
 def _past(names: Iterable[str]) -> list[str]:

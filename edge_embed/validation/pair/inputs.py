@@ -16,7 +16,7 @@ from edge_embed.exporters.onnx.model_file import dtype_name
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.packed.stored_names import table_of
 from edge_embed.program.program import TEXT, ProgramInput, Sizes
-from edge_embed.validation.pair.cached_sizes import cached_steps, summed, sums_in
+from edge_embed.validation.pair.cached_sizes import STATE_WIDTHS, cached_steps, is_cached, summed, sums_in
 from edge_embed.validation.pair.sizes import combinations
 from edge_embed.validation.pair.texts import Texts
 
@@ -119,6 +119,7 @@ def examples(
     yield drawn({}, sizes)
     yield of_ones(sizes)
     free = tuple(name for name in sizes if name not in totals)
+    likely = (*likely, *STATE_WIDTHS) if is_cached(sizes) else likely
     yield from (drawn(rows, summed({**sizes, **more})) for more in combinations(free, likely))
     yield of_ones(ones)
 

@@ -22,6 +22,7 @@ from edge_embed.report.results.fidelity_promise import Promise, parse_promises
 from edge_embed.report.results.validation import Check
 from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel
+from edge_embed.validation.pair.cached_sizes import is_buffer
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
@@ -60,7 +61,7 @@ class OnnxPair:
     @property
     def run_dense(self) -> Run:
         """A function that runs the compressed graph with the rows of the original."""
-        return session_run(self.twins.dense, [port.name for port in self.rewritten.file.model.graph.output])
+        return session_run(self.twins.dense, _compared_outputs(self.rewritten.file.model))
 
 
 @contextmanager
@@ -105,10 +106,16 @@ def _has_half(rewritten: Rewritten) -> bool:
     return tables or bool(kinds & {TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
+def _compared_outputs(model: ModelProto) -> list[str]:
+    """Return the outputs without buffers of a decoder, which hold undefined numbers behind the last token."""
+    shapes = {value.name: [size.dim_param for size in value.type.tensor_type.shape.dim] for value in model.graph.output}
+    return [name for name, shape in shapes.items() if not any(map(is_buffer, shape))]
+
+
 def _ports(model: ModelProto, tables: Mapping[str, int]) -> Ports:
     functions = [(each.domain, each.name) for each in model.functions if each.domain != DOMAIN]
     walked = onnx.inliner.inline_selected_functions(model, functions) if functions else model
-    outputs = tuple(value.name for value in model.graph.output)
+    outputs = tuple(_compared_outputs(model))
     rows = rows_reached(walked, tables)
     return Ports(declared_inputs(model), outputs, rows, texts_of_onnx(model), sizes_in_onnx(model))
 

@@ -31,6 +31,7 @@ from edge_embed.validation import latency, model_paths, optimized_session, sizes
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.int8_states import int8_tolerances
 from edge_embed.validation.pair.nearness import checked_table
 from edge_embed.validation.pair.onnx_pair import OnnxPair
 from edge_embed.validation.pair.output_changes import changes_of_model
@@ -52,6 +53,9 @@ def validate_onnx_pair(
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one, but a file that was compressed in place has none: remove the option")
     chosen = options.for_weights(half=program.pair.half)
+    if options.atol.default is None:
+        coarse = int8_tolerances(program.pair.rewritten.file.model, program.original)
+        chosen = replace(chosen, atol=replace(chosen.atol, by_output={**coarse, **chosen.atol.by_output}))
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return _PairValidation(program, lowered, path, chosen, progress, Path(folder)).run()
 
