@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from edge_embed.layers.tr import TREmbedding
     from edge_embed.layers.tt import TTEmbedding
     from edge_embed.layers.yogi import Yogi
+    from edge_embed.lowering.layered_module import load
     from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
     from edge_embed.packed.tt import PackedTT
@@ -82,6 +83,7 @@ __all__ = [
     "get_delegate_path",
     "get_library_path",
     "inspect",
+    "load",
     "lower",
     "save",
     "validate",
@@ -122,6 +124,7 @@ _MODULE_OF = {
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
     "inspect": "edge_embed.inspection.inspect",  # needs no torch
+    "load": "edge_embed.lowering.layered_module",
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
     "validate": "edge_embed.workflow",

@@ -1,6 +1,8 @@
 """A model with compressed tables in place of dense ones: a module, or a saved program."""
 
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,7 +55,23 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
     tables = job.chosen(found, numbers, without=_without_lookups(found))
     made_of, reports = job.run(tables)
     made = {table: made_of[table.name] for table in tables if table.name in made_of}
-    return CompressedModule(replaced(model, made), CompressReport(reports, _nbytes(model)))
+    small = replaced(model, made)
+    if not job.plan.trainable:
+        _let_transformers_save(small)
+    return CompressedModule(small, CompressReport(reports, _nbytes(model)))
+
+
+def _let_transformers_save(model: nn.Module) -> None:
+    """Attach the quantiser that ``save_pretrained`` requires, if the model has this method."""
+    if "transformers.modeling_utils" not in sys.modules:  # no class of a model is loaded
+        return
+    from transformers import PreTrainedModel  # noqa: PLC0415
+
+    from edge_embed.transformers.quantizer import attach_quantizer  # noqa: PLC0415
+
+    if isinstance(model, PreTrainedModel) and getattr(model, "hf_quantizer", None) is None:
+        with suppress(BadInputError):  # layers that a folder of transformers cannot have, such as bags
+            attach_quantizer(model)
 
 
 def compress_program(program: Program, job: Job) -> CompressedProgram:

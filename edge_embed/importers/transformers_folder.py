@@ -9,6 +9,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
             of the last position only.
 
     Raises:
-        BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has quantised
-            weights, has no ids as input, or cannot be traced.
+        BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has weights
+            that another library quantised, has no ids as input, or cannot be traced.
         EdgeEmbedError: the library `transformers` is not installed.
     """
     model = load_model(folder)
@@ -108,12 +109,10 @@ def load_model(folder: Path) -> nn.Module:
     if not any(folder.glob("*.safetensors")):
         raise BadInputError(f"has no .safetensors file; other files may run code and are not read: {_AGAIN}")
     stored = check_files(folder)
-    with silence(), _refused(), bounded(stored):
+    with silence(), _refused():
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        if getattr(config, "quantization_config", None) is not None:
-            raise BadInputError(
-                f"{_CONFIG}: got quantised weights, expected floats: give the model before quantisation"
-            )
+        dense = _compressed_numbers(config)
+    with silence(), _refused(), bounded(replace(stored, numbers=stored.numbers + dense)):
         model, loaded = _class_of(transformers, config).from_pretrained(
             folder,
             config=config,
@@ -131,6 +130,25 @@ def load_model(folder: Path) -> nn.Module:
         if isinstance(own, transformers.PreTrainedConfig):
             own.use_cache = False  # a cache from one token to the next is not an output
     return made
+
+
+def _compressed_numbers(config: Any) -> int:
+    """Return the numbers of compressed tables as dense ones, and let transformers load such tables.
+
+    Raises:
+        BadInputError: the weights are quantised by another library, or the tables are not described as they should be.
+    """
+    content = getattr(config, "quantization_config", None)
+    if content is None:
+        return 0
+    from edge_embed.transformers.config import METHOD, EdgeEmbedConfig  # noqa: PLC0415
+    from edge_embed.transformers.quantizer import EdgeEmbedQuantizer  # noqa: F401, PLC0415 - registers itself
+
+    method = content.get("quant_method") if isinstance(content, dict) else content
+    if method != METHOD:
+        raise BadInputError(f"{_CONFIG}: got quantised weights, expected floats: give the model before quantisation")
+    shapes = [table.entry.shape for table in EdgeEmbedConfig(**content).stored_tables().values()]
+    return sum(shape.num_embeddings * shape.embedding_dim for shape in shapes)
 
 
 def _class_of(transformers: Any, config: Any) -> Any:

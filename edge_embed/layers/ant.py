@@ -288,3 +288,8 @@ class ANTEmbedding(CompressedEmbedding):
 def draw(tensor: Tensor, rows: int) -> Tensor:
     """Fill with N(0, 2 / rows); the authors' code uses the absolute value of this for a matrix of so many rows."""
     return nn.init.normal_(tensor, std=math.sqrt(2 / rows))
+
+
+def frozen_layer(packed: PackedANT) -> ANTEmbedding:
+    """Return a frozen layer with a copy of a packed table."""
+    return ANTEmbedding.from_packed(packed)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import dpq
 from edge_embed.ops.operators import TableOperators
@@ -106,3 +107,8 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.value.shape[1]}"
         return f"{shown}, num_groups={self.num_groups}{padding}, frozen=True"
+
+
+def frozen_layer(packed: PackedDPQ) -> CompressedEmbedding:
+    """Return a frozen layer with a copy of a packed table, whatever its rows have."""
+    return (DPQEmbedding if packed.shape.is_plain else ScaledDPQEmbedding).from_packed(packed)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.factorization import checked_numbers
 from edge_embed.layers.tt import TTEmbedding
+from edge_embed.packed.tt import PackedTT
 
 
 class TREmbedding(TTEmbedding):
@@ -55,3 +56,8 @@ class TREmbedding(TTEmbedding):
     def _rank_for(ranks: Sequence[int]) -> Sequence[int]:
         """Return the argument ``rank`` for R_0 ... R_N."""
         return ranks[:-1]
+
+
+def frozen_layer(packed: PackedTT) -> TTEmbedding:
+    """Return a frozen layer with a copy of a packed table, a train or a ring."""
+    return (TTEmbedding if packed.shape.ranks[0] == 1 else TREmbedding).from_packed(packed)

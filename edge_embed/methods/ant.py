@@ -25,6 +25,7 @@ ANT = Method(
     {
         "packed": "edge_embed.packed.ant:PackedANT",
         "operators": "edge_embed.ops.ant_mixture:FORMS",
+        "layers": "edge_embed.layers.ant:frozen_layer",
         "lowering": "edge_embed.lowering.ant:ANT",
         "nodes": "edge_embed.exporters.onnx.nodes.ant:NODES",
         "onnx": "edge_embed.exporters.onnx.ant:METHODS",

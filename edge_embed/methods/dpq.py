@@ -18,6 +18,7 @@ DPQ = Method(
     {
         "packed": "edge_embed.packed.dpq:PackedDPQ",
         "operators": "edge_embed.ops.dpq:FORMS",
+        "layers": "edge_embed.layers.scaled_dpq:frozen_layer",
         "lowering": "edge_embed.lowering.dpq:DPQ",
         "nodes": "edge_embed.exporters.onnx.nodes.dpq:NODES",
         "onnx": "edge_embed.exporters.onnx.dpq:METHODS",

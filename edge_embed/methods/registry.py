@@ -16,6 +16,7 @@ from edge_embed.methods.words import Words
 STAGES: Mapping[str, str] = {
     "packed": "packed form",
     "operators": "torch operators",
+    "layers": "frozen layer",
     "lowering": "lowering",
     "nodes": "schema of ONNX nodes",
     "onnx": "body of ONNX nodes",

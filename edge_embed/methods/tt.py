@@ -17,6 +17,7 @@ TT = Method(
     {
         "packed": "edge_embed.packed.tt:PackedTT",
         "operators": "edge_embed.ops.tt:FORMS",
+        "layers": "edge_embed.layers.tr:frozen_layer",
         "lowering": "edge_embed.lowering.tt:TT",
         "nodes": "edge_embed.exporters.onnx.nodes.tt:NODES",
         "onnx": "edge_embed.exporters.onnx.tt:METHODS",

@@ -71,17 +71,22 @@ def write_manifest(tables: Mapping[str, PackedTable], before: str | None = None)
     entries = {} if before is None else dict(json.loads(before)["tables"])
     for name, table in tables.items():
         _check_name(name)
-        entries[name] = {
-            "method": table.method,
-            "num_embeddings": table.num_embeddings,
-            "embedding_dim": table.embedding_dim,
-            "padding_idx": table.padding_idx,
-            "attributes": table.attributes(),
-            "sha256": {tensor: sha256(array) for tensor, array in table.tensors().items()},
-            "value_type": table.value_type,
-            **_RESERVED,
-        }
+        entries[name] = describe(table)
     return _canonical({"format_version": FORMAT_VERSION, "tables": entries, "sha256": _hash(entries)})
+
+
+def describe(table: PackedTable) -> dict[str, Any]:
+    """Return the entry of a table in a manifest."""
+    return {
+        "method": table.method,
+        "num_embeddings": table.num_embeddings,
+        "embedding_dim": table.embedding_dim,
+        "padding_idx": table.padding_idx,
+        "attributes": table.attributes(),
+        "sha256": {tensor: sha256(array) for tensor, array in table.tensors().items()},
+        "value_type": table.value_type,
+        **_RESERVED,
+    }
 
 
 def parse_manifest(text: str, file_bytes: int) -> Manifest:
@@ -102,10 +107,15 @@ def parse_manifest(text: str, file_bytes: int) -> Manifest:
         raise BadInputError(f"manifest: its hash is {_hash(tables)}, {expected}")
     if not isinstance(tables, dict) or not tables:
         raise BadInputError(f"tables: got {tables!r:.80}, expected an object with at least one table")
-    return Manifest({name: _parse_entry(name, entry) for name, entry in tables.items()}, file_bytes)
+    return Manifest({name: parse_entry(name, entry) for name, entry in tables.items()}, file_bytes)
 
 
-def _parse_entry(name: str, content: Any) -> TableEntry:
+def parse_entry(name: str, content: Any) -> TableEntry:
+    """Return a table as its entry (`describe`) declares it.
+
+    Raises:
+        BadInputError: a key or value is unknown to this version, or impossible.
+    """
     _check_name(name)
     with located(f"table {name!r}"):
         content = _exact_keys(content, _TABLE_KEYS, "entry")
