@@ -453,7 +453,7 @@ def export(
         dynamic_shapes: for a module, as for `save`.
         external_data: onnx: ``auto``, ``always`` or ``never`` store weights in ``<output>.data``.
         memory_megabytes: onnx: session memory in MiB for each use of a table, for speed. By default, lookups of TT use
-            none, and output layers of DPQ use as much as their codes.
+            none. Output layers of DPQ use as much as their codes in one file, and none with external weights.
         tokenizer: onnx: a ``tokenizer.json`` (Hugging Face) to include; the model then accepts ``text``.
         tokenizer_input: name of the input that receives the ids, if several inputs are integers.
         tflite_table: tflite: lookup of DPQ tables: ``byte``; ``pairs``, which is faster and larger; or by default

@@ -95,7 +95,7 @@ def _key_of(lowered: LoweredProgram, more: object) -> str | None:
     return digest.hexdigest()
 
 
-def same_session_measured_once(path: Path, library: Path, feeds: Feeds) -> Fresh:
+def same_session_measured_once(path: Path, library: Path | None, feeds: Feeds) -> Fresh:
     """Call `measure_fresh` once for files of the same bytes and the same inputs."""
     digest = hashlib.sha256(str(library).encode())
     for file in sorted(path.parent.glob(f"{path.name}*")):

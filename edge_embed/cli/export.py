@@ -35,7 +35,8 @@ from edge_embed.cli.output import Output, check_places, output_options
 @click.option(
     "--memory-megabytes",
     type=click.IntRange(min=0),
-    help="Session memory per use of a table. [TT: none; output layers of DPQ: the size of their codes]",
+    help="Session memory per use of a table. [TT: none; output layers of DPQ: the size of their codes, "
+    "or none with external data]",
 )
 @click.option(
     "--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json to include: the model then accepts strings."

@@ -7,7 +7,7 @@ operator library, so that a change of the library is measured too.
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -278,8 +278,7 @@ def _calls(bound: Contender, feeds: Feeds) -> int:
 def _fresh(side: SideModel, feeds: Feeds) -> Side:
     about = (side.name, str(side.exported.path), library_hash(side.library))
     try:
-        found = asdict(measure_fresh(side.exported.path, side.library, feeds))
+        found = measure_fresh(side.exported.path, side.library, feeds)
     except NotRunError as error:
-        found = dict.fromkeys(("resident", "peak", "open_seconds", "first_call_seconds"))
-        return Side(*about, **found, reason=str(error))
-    return Side(*about, **found, reason="")
+        return Side(*about, None, None, None, None, reason=str(error))
+    return Side(*about, found.resident, found.peak, found.open_seconds, found.first_call_seconds, reason="")

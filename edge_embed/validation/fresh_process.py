@@ -27,16 +27,22 @@ class Fresh:
         peak: growth of resident memory to its maximum in that time, in bytes.
         open_seconds: wall time to create the session.
         first_call_seconds: wall time of the first run.
+        private: growth of private memory, in no file, from before the session to after its first run, in bytes.
+        opened_resident: growth of resident memory from before the session to before its first run, in bytes.
+        opened_private: growth of private memory in that time, in bytes.
     """
 
     resident: int
     peak: int
     open_seconds: float
     first_call_seconds: float
+    private: int
+    opened_resident: int
+    opened_private: int
 
 
-def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) -> Fresh:
-    """Run a model once, with an operator library, in a separate process.
+def measure_fresh(path: Path, library: Path | None, feeds: Mapping[str, NDArray[Any]]) -> Fresh:
+    """Run a model once, with an operator library or without one, in a separate process.
 
     Raises:
         NotRunError: the measurement is impossible here, or the process failed or took too long.
@@ -46,6 +52,6 @@ def measure_fresh(path: Path, library: Path, feeds: Mapping[str, NDArray[Any]]) 
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder) / "inputs.npz"
         np.savez(inputs, allow_pickle=False, **{name: without_objects(value) for name, value in feeds.items()})
-        command = script_command(resident_worker.__file__, path, library, inputs)
+        command = script_command(resident_worker.__file__, path, inputs, *([] if library is None else [library]))
         done = run_tool(command, step_limit(), what="the measuring process")
     return Fresh(**json.loads(done.printed))

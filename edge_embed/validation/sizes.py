@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from edge_embed.exporters.onnx.names import MEMORY_BYTES
 from edge_embed.exporters.onnx.session_memory.method import session_bytes as node_session_bytes
+from edge_embed.report.results.session_growth import SessionGrowth
 from edge_embed.report.results.validation import LoadedSize, SizeResult
 from edge_embed.runtime.library import get_library_path
 from edge_embed.targets.target import NotRunError
 from edge_embed.validation.byte_parts import file_parts
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.fresh_process import measure_fresh
-from edge_embed.validation.paths import missing_library
+from edge_embed.validation.paths import CUSTOM, PORTABLE, missing_library
 from edge_embed.validation.tables import Table
 
 _BLOCK_BYTES = 1 << 20
@@ -46,21 +47,22 @@ def measure_sizes(
     dense = sum(dense_bytes(table) for table in tables)
     zipped = sum(deflated_bytes(path) for path in shipped)
     on_step()
-    bytes_resident, reason = resident_bytes(exported.path, feeds)
+    memory = session_growth(exported.path, feeds, CUSTOM), session_growth(exported.path, feeds, PORTABLE)
     on_step()
     return SizeResult(
         files=files,
         dense_equivalent=on_disk - packed + dense,
         on_disk=on_disk,
         zipped=zipped,
-        resident=bytes_resident,
-        resident_reason=reason,
+        resident=memory[0].resident,
+        resident_reason=memory[0].reason,
         initializer_bytes=exported.initializer_bytes(),
         packed_bytes=packed,
         session_bytes=sum(session_bytes(table, exported) for table in tables),
         loaded=loaded,
         parts=file_parts(exported, tables),
         library=None if missing_library() else get_library_path().stat().st_size,
+        memory=memory,
     )
 
 
@@ -88,11 +90,19 @@ def deflated_bytes(path: Path) -> int:
     return total + len(compressor.flush())
 
 
-def resident_bytes(path: Path, feeds: dict[str, NDArray[Any]]) -> tuple[int | None, str]:
-    """Return the growth of a fresh process's resident memory, or the reason why it was not measured."""
-    if reason := missing_library():
-        return None, f"not run: {reason}"
+def session_growth(path: Path, feeds: dict[str, NDArray[Any]], name: str) -> SessionGrowth:
+    """Return the growth of a fresh process's memory, or the reason why it was not measured.
+
+    Args:
+        path: the model.
+        feeds: inputs for one run.
+        name: `CUSTOM` for a session with the operator library, `PORTABLE` for one without it.
+    """
+    has_library = name == CUSTOM
     try:
-        return measure_fresh(path, get_library_path(), feeds).resident, ""
+        if has_library and (reason := missing_library()):
+            raise NotRunError(reason)
+        found = measure_fresh(path, get_library_path() if has_library else None, feeds)
     except NotRunError as error:
-        return None, f"not run: {error}"
+        return SessionGrowth(name, None, None, None, None, f"not run: {error}")
+    return SessionGrowth(name, found.opened_private, found.opened_resident, found.private, found.resident, "")

@@ -26,7 +26,9 @@ ROWS, FROZEN_ROWS, DIM = 600, 620, 48  # the smallest size at which every table 
 @pytest.fixture(autouse=True)
 def _memory_of_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the process that measures memory; test_size.py, which tests it, overrides this fixture."""
-    monkeypatch.setattr(sizes, "measure_fresh", lambda path, library, feeds: Fresh(1 << 20, 1 << 20, 0.1, 0.1))
+    monkeypatch.setattr(
+        sizes, "measure_fresh", lambda path, library, feeds: Fresh(1 << 20, 1 << 20, 0.1, 0.1, 1 << 20, 0, 0)
+    )
 
 
 class NextWord(nn.Module):

@@ -2,6 +2,8 @@
 
 import io
 import zlib
+from dataclasses import asdict
+from itertools import product
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from rich.console import Console
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
+from edge_embed.report.views.markdown.validation import validation_markdown
 from edge_embed.validation import resident_worker
 from edge_embed.validation.sizes import deflated_bytes
 
@@ -54,6 +57,26 @@ def test_resident_memory_is_that_of_a_session(inline):
     assert sizes.resident_reason == ""
     assert 100_000 < sizes.resident < 100_000_000  # a session of onnxruntime takes some megabytes
     assert resident_worker.resident_bytes() > 10_000_000
+
+
+@pytest.mark.skipif(not resident_worker.STATUS.exists(), reason="memory is read from /proc")
+def test_memory_of_sessions_is_reported_for_library_and_body(inline):
+    report = inline.validate()
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(report.render())
+    views = console.export_text(), validation_markdown(report)
+    assert [(growth.path, growth.reason) for growth in report.sizes.memory] == [
+        ("custom op", ""),
+        ("portable body", ""),
+    ]
+    assert report.sizes.memory[0].resident == report.sizes.resident
+    assert list(report.to_json()["sizes"]["memory"]) == [asdict(growth) for growth in report.sizes.memory]
+    for growth in report.sizes.memory:
+        assert 0 < growth.opened_private <= growth.opened_resident
+        assert growth.private < growth.resident  # code of the runtime is in files
+        assert growth.opened_resident <= growth.resident
+        for view, number in product(views, growth.figures()):
+            assert number in view
 
 
 def test_deflated_bytes_streams_files_of_any_size(tmp_path):

@@ -68,8 +68,8 @@ def export_onnx(
         path: the file to write; external weights go to ``<path>.data`` beside it.
         external_data: ``auto`` keeps one file up to 128 MB of weights.
         force: overwrite existing files; the weights file of a replaced model is removed with it.
-        memory_megabytes: session memory of each node, in MiB; None selects the default: nothing for rows of TT, and as
-            much as the codes for output layers of DPQ.
+        memory_megabytes: session memory of each node, in MiB; None selects the default: nothing for rows of TT, and for
+            output layers of DPQ nothing with external weights, and as much as the codes in one file.
         tokenizer: a tokenizer to put in front of the inputs that it replaces.
         on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
 
@@ -85,6 +85,8 @@ def export_onnx(
     if tokenizer is not None:
         fuse_tokenizer(model, tokenizer)
     external = goes_external(model, external_data)
+    if external and memory_megabytes is None:  # a mapped table stays the only copy
+        _limit_memory(lowered, model, 0)
     with new_model(path, external, force) as temporary:
         write_model(model, *temporary)
         on_written(temporary[0])

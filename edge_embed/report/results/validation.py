@@ -12,6 +12,7 @@ from edge_embed.errors import ParityError
 from edge_embed.methods.words import method_words
 from edge_embed.report.results.byte_parts import SizePart
 from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.session_growth import SessionGrowth
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.targets import Evidence, TargetTimes
 
@@ -227,6 +228,7 @@ class SizeResult:
         parts: parts of the files, by table and kind; they add up to ``on_disk``.
         library: bytes of the operator library, for TFLite of the delegate; None if there is none.
         original: size of the file that was compressed in place; None if there is none.
+        memory: memory of a session with the operator library and of one without it; empty for TFLite.
     """
 
     files: Mapping[str, int]
@@ -242,6 +244,7 @@ class SizeResult:
     parts: tuple[SizePart, ...]
     library: int | None
     original: OriginalSize | None = None
+    memory: tuple[SessionGrowth, ...] = ()
 
 
 @dataclass(frozen=True)

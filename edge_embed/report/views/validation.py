@@ -1,6 +1,6 @@
 """View of a validation report on the terminal: parity by path, sizes, latency, targets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Column
@@ -21,6 +21,8 @@ from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.targets import target_table
 from edge_embed.report.views.words import Line, cell, folded_lines, line, plain
 
+MEMORY_TITLE = "Memory of a session: growth of a fresh process in bytes"
+MEMORY_COLUMNS = ("session", "private, opened", "private, first call", "resident, opened", "resident, first call")
 CHANGE_TITLE = "Effect of compression: compressed file beside the original (informational)"
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
 _LATENCY_TITLE = "Latency: time of the operator or TFLite lookup / time of the peer (below 1: faster), 95 % interval"
@@ -104,7 +106,18 @@ def _sizes(sizes: SizeResult, tables: tuple[TableResult, ...]) -> RenderableType
     for table in tables:
         numbers = (f"{table.dense_bytes:,}", f"{table.packed_bytes:,}", f"{table.compression_ratio:.1f}x")
         by_table.add_row(cell(table.name), *numbers)
-    return Group("", total, by_table, _parts(sizes.parts))
+    return Group("", total, *_memory(sizes), by_table, _parts(sizes.parts))
+
+
+def _memory(sizes: SizeResult) -> Iterator[FoldedTable]:
+    if not sizes.memory:
+        return
+    shown = FoldedTable(*MEMORY_COLUMNS, title=MEMORY_TITLE, title_justify="left")
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for growth in sizes.memory:
+        shown.add_row(growth.path, *growth.figures())
+    yield shown
 
 
 def _parts(parts: Iterable[SizePart]) -> FoldedTable:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
+from edge_embed.compression.onnx.session_memory import use_no_session_memory, uses_no_session_memory
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
@@ -81,6 +82,8 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     promises = parse_promises(text)
     rewritten = rewrite(original, compressed, tables, promises)
     model = rewritten.file.model
+    if uses_no_session_memory(exported.proto):  # its weights are external
+        use_no_session_memory(model)
     tensors = {stored_name(name, key) for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}

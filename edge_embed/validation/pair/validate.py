@@ -27,7 +27,7 @@ from edge_embed.report.results.validation import (
     ValidationReport,
 )
 from edge_embed.steps import limit_steps
-from edge_embed.validation import latency, model_paths, optimized_session, sizes
+from edge_embed.validation import latency, model_paths, optimized_session, paths, sizes
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
@@ -120,7 +120,7 @@ class _PairValidation(Validation):
     def _sizes(self, case: ModelCase, loaded: tuple[LoadedSize, ...]) -> SizeResult:
         files = {path.name: path.stat().st_size for path in self._pair.original_files}
         zipped = sum(map(sizes.deflated_bytes, self._pair.original_files))
-        resident, _ = sizes.resident_bytes(self._pair.original, case.feeds(self._program))
+        resident = sizes.session_growth(self._pair.original, case.feeds(self._program), paths.CUSTOM).resident
         original = OriginalSize(files, sum(files.values()), zipped, resident)
         return replace(super()._sizes(case, loaded), original=original)
 

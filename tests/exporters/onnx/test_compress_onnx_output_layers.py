@@ -1,14 +1,18 @@
 """Untied output layers of ONNX files: listed with their sizes, and compressed when they are named."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import NodeProto
 from onnx.helper import make_node
 
 import edge_embed
+from edge_embed.compression.onnx import write
 from edge_embed.errors import BadInputError
+from edge_embed.validation.options import ValidationOptions
 
 from .test_compress_onnx_tools import COLUMNS, ROWS, W, compress, exact, gather, same, written
 
@@ -75,3 +79,25 @@ def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
         compress(made, tmp_path)
     feeds = {"ids": np.array([3, 0, 149])}
     assert same(made, tmp_path, feeds, modules=["w", "w_1"]) == ["w", "w_1"]
+
+
+@pytest.mark.parametrize("is_external", [True, False])
+@pytest.mark.parametrize("wanted", [{"method": "dpq", "num_codes": 16, "num_groups": 4}, {"method": "rows", "bits": 4}])
+def test_output_layer_with_external_weights_has_no_copy_in_sessions(
+    wanted: dict[str, Any], is_external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "AUTO_THRESHOLD", 1000 if is_external else 1 << 30)
+    head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
+    source = tmp_path / "source.onnx"
+    onnx.save(written([gather("w", "rows"), *head], {"w": W}), source)
+    small = edge_embed.compress(source, output=tmp_path / "small.onnx", **wanted).model
+    made = onnx.load(small, load_external_data=False)
+    of_rows = (body.node for body in made.functions if "Scaled" in body.name)
+    limits = [
+        [item.i for item in node.attribute if item.name == "memory_bytes"]
+        for nodes in (made.graph.node, *of_rows)
+        for node in nodes
+        if node.op_type in ("DPQLogits", "DPQScaledLogits")
+    ]
+    assert limits == (1 + (wanted["method"] == "rows")) * [[0] if is_external else []]
+    assert edge_embed.validate(source, small, options=ValidationOptions(iterations=0)).passed

@@ -18,9 +18,11 @@ from edge_embed.exporters.onnx.session_memory.tt import merged_bytes
 from edge_embed.fitting.order import by_frequency
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.inspection.render import render_file
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.report.views.exported import table_cells
 from edge_embed.validation.validate import ValidationOptions, validate_export
 
+from .bodies import dpq, scaled
 from .conftest import export_model
 
 N, D = 300, 24
@@ -130,6 +132,27 @@ def test_memory_option_leaves_default_bytes_and_is_repeatable(exported, tmp_path
         written.append((tmp_path / name).read_bytes())
     assert written[0] == exported.path.with_name("model.onnx").read_bytes()
     assert written[0] != written[1] == written[2] == exported.path.read_bytes()
+
+
+def inner_limits(path) -> list[tuple[str, list[int]]]:
+    """Return the limits of session memory in nodes that bodies of scaled tables call."""
+    bodies = [body for body in onnx.load(path).functions if "Scaled" in body.name]
+    nodes = [node for body in bodies for node in body.node if node.domain == "edge_embed"]
+    return [(node.op_type, [item.i for item in node.attribute if item.name == "memory_bytes"]) for node in nodes]
+
+
+@pytest.mark.parametrize(("external", "megabytes", "limits"), [
+    ("never", None, []), ("always", None, [0]), ("always", 1, [1 << 20]),
+])  # fmt: skip
+def test_output_layers_with_external_weights_have_no_copy_by_default(external, megabytes, limits, tmp_path):
+    plain = dpq(N, 16, 12, D // 12, dtype="int8")
+    heads = Heads([edge_embed.DPQEmbedding.from_packed(plain), ScaledDPQEmbedding(scaled(plain, unused=0))])
+    path = tmp_path / "model.onnx"
+    file = export_onnx(edge_embed.lower(heads, torch.randn(2, D)), path, external, memory_megabytes=megabytes)
+    assert of_nodes(path) == [("DPQLogits", limits), ("DPQScaledLogits", limits)]
+    assert inner_limits(path) == [("DPQLogits", limits)]
+    assert session_bytes_of(file) == session_bytes_of(inspect_file(path))
+    assert set(session_bytes_of(file).values()) == {0 if limits == [0] else 19 * 2 * 64}
 
 
 def test_paths_with_memory_give_same_rows(exported):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from edge_embed.report.results.validation import OutputChange, SizeResult, Status
-from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE
+from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE, MEMORY_COLUMNS, MEMORY_TITLE
 from edge_embed.report.views.words import plain
 
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}
@@ -61,6 +61,12 @@ def size_table(sizes: SizeResult, grown: Mapping[str, int]) -> str:
     columns = ("size", "bytes", "since the baseline")[: 3 if grown else 2]
     cells = ([text(name), f"{now:,}", _grown(grown.get(name))] for name, now in rows.items())
     return table(columns, (row[: len(columns)] for row in cells))
+
+
+def memory_table(sizes: SizeResult) -> list[str]:
+    """Return the growth of the memory of a process by a session; none if it was not measured."""
+    rows = [[text(growth.path), *growth.figures()] for growth in sizes.memory if growth.resident is not None]
+    return [text(MEMORY_TITLE), table(MEMORY_COLUMNS, rows)] if rows else []
 
 
 def change_table(changes: Sequence[OutputChange]) -> list[str]:

@@ -8,6 +8,7 @@ from edge_embed.report.views.markdown.blocks import (
     change_table,
     footnote,
     join,
+    memory_table,
     outcomes,
     passed,
     size_table,
@@ -29,6 +30,7 @@ def _blocks(report: ValidationReport) -> Iterator[str]:
     yield _tables(report.tables)
     yield from change_table(report.model.changes)
     yield size_table(report.sizes, {})
+    yield from memory_table(report.sizes)
     if measured := [result for result in report.latency.results if result.ratio is not None]:
         yield _latency(measured)
     if report.targets:
