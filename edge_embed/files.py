@@ -163,7 +163,8 @@ def check_new_folder(target: Path, mark: str, force: bool) -> None:
     if not target.parent.is_dir():
         raise BadInputError(f"{target}: {target.parent} is not an existing directory; create it first")
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
-        raise BadInputError(f"{target}: is not a folder, expected the path of a new folder")
+        kind = "is a link" if target.is_symlink() else "is not a folder"
+        raise BadInputError(f"{target}: {kind}, expected the path of a new folder")
     if target.exists() and not force:
         raise _exists(target)
     if target.exists() and not (target / mark).is_file():  # everything in it would be lost

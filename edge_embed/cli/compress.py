@@ -85,7 +85,7 @@ def _size_options(command: Command) -> Command:
     help="ONNX and TFLite: skip opening the new file in its runtime.",
 )
 @click.option("--no-library", is_flag=True, help="GenAI folders: omit the operator library; portable bodies run.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file or GenAI folder.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file, or replace a GenAI folder as a whole.")
 @model_options
 @output_options
 def compress(

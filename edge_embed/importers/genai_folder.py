@@ -12,7 +12,7 @@ from edge_embed.input_file import check_regular, path_beside
 GENAI_CONFIG = "genai_config.json"
 GENAI_VERSIONS = "0.18"
 _PARTS = ("model", "search", "engine")
-_MOST_JSON = 64 << 20
+_MOST_JSON, _MOST_TOKENIZER = 64 << 20, 256 << 20
 _TOKENIZER = "tokenizer.json"
 _EXPECTED = f"as the model builder of onnxruntime-genai {GENAI_VERSIONS} writes it"
 
@@ -40,8 +40,11 @@ class GenaiFolder:
     def names(self, part: str) -> list[str]:
         """Return the names that the configuration gives the ``inputs`` or ``outputs`` of the decoder."""
         layers = self.decoder.get("num_hidden_layers", 0)
-        spelled = [name for name in _object(self.decoder, part).values() if isinstance(name, str)]
-        return [each for name in spelled for each in ([name % at for at in range(layers)] if "%d" in name else [name])]
+        spelled = [name for name in self.decoder.get(part, {}).values() if isinstance(name, str)]
+        of_layers = (
+            [name.replace("%d", str(at)) for at in range(layers)] if "%d" in name else [name] for name in spelled
+        )
+        return [name for names in of_layers for name in names]
 
 
 def is_genai(path: Path) -> bool:
@@ -69,7 +72,8 @@ def read_genai(folder: Path) -> GenaiFolder:
         config = read_json_object(folder / GENAI_CONFIG, _MOST_JSON, "the configuration of ONNX Runtime GenAI")
         with located(GENAI_CONFIG):
             model = _decoder_file(folder, config)
-            _check_ids(folder, config["model"])
+            rows = _rows(config["model"])
+        _check_ids(folder, rows)
         return GenaiFolder(folder, config, model)
 
 
@@ -82,6 +86,8 @@ def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
     decoder = _object(model, "decoder")
     if "pipeline" in decoder:
         raise BadInputError(f"got a decoder in several files (pipeline), expected one filename, {_EXPECTED}")
+    for part in ("session_options", "inputs", "outputs"):
+        _object(decoder, part)
     name, layers = decoder.get("filename"), decoder.get("num_hidden_layers", 0)
     if not isinstance(name, str) or os.path.basename(name) != name:
         raise BadInputError(f"model.decoder.filename: got {name!r:.80}, expected the name of an ONNX file, {_EXPECTED}")
@@ -93,23 +99,29 @@ def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
     return path
 
 
-def _check_ids(folder: Path, model: dict[str, Any]) -> None:
-    """Raise for a tokenizer with ids that the model has no row for."""
+def _rows(model: dict[str, Any]) -> int:
     rows = model.get("vocab_size")
     if not isinstance(rows, int) or rows < 1:
         raise BadInputError(f"model.vocab_size: got {rows!r:.80}, expected the number of rows, {_EXPECTED}")
+    return rows
+
+
+def _check_ids(folder: Path, rows: int) -> None:
+    """Raise for a tokenizer with ids that the model has no row for."""
     path = folder / _TOKENIZER
     if not path.exists():  # a tokenizer of another form
         return
-    content = read_json_object(path, _MOST_JSON * 4, "a tokenizer")
-    vocabulary = _object(content, "model").get("vocab") or {}
-    ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else [len(vocabulary) - 1]
-    ids += [token.get("id") for token in content.get("added_tokens") or () if isinstance(token, dict)]
+    content = read_json_object(path, _MOST_TOKENIZER, "a tokenizer")
+    model, added = content.get("model"), content.get("added_tokens")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else []
+    ids += [len(vocabulary) - 1] if isinstance(vocabulary, list) else []
+    ids += [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
     largest = max((at for at in ids if isinstance(at, int)), default=-1)
     if largest >= rows:
         raise BadInputError(
-            f"model.vocab_size: got {rows} rows, expected more than the largest id {largest} of {_TOKENIZER}: "
-            "take the tokenizer of this model"
+            f"{GENAI_CONFIG}: model.vocab_size: got {rows} rows, expected more than the largest id {largest:.6g} of "
+            f"{_TOKENIZER}: use the tokenizer of this model"
         )
 
 

@@ -83,6 +83,7 @@ def load(folder: Path) -> Any:
     return transformers.AutoModelForCausalLM.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_saved_model_in_new_process_computes_and_generates_equally(tmp_path: Path) -> None:
     made = {
         "llama": saved(lambda: llama(tie_word_embeddings=True), tmp_path / "llama", **DPQ),

@@ -126,6 +126,16 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         "inputs: got 'position_ids', which model.onnx lacks",
     ),
     "inputs of no object": (decoder(inputs=[1]), "inputs: got [1], expected an object"),
+    "session options of no object": (decoder(session_options=None), "session_options: got None, expected an object"),
+    "names with several numbers": (
+        changed(lambda config: config["model"]["decoder"]["inputs"].update(past_key_names="%d.%d%s")),
+        "got '0.0%s', which model.onnx lacks",
+    ),
+    "no number of rows": (changed(lambda config: config["model"].update(vocab_size=None)), "vocab_size: got None"),
+    "a tokenizer of another model": (
+        lambda folder: (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": [3, {"id": 10**30}]})),
+        f"got {ROWS} rows, expected more than the largest id 1e+30",
+    ),
     "fewer rows": (changed(lambda config: config["model"].update(vocab_size=ROWS - 1)), f"largest id {ROWS - 1}"),
     "more rows": (
         changed(lambda config: config["model"].update(vocab_size=ROWS + 1)),
@@ -142,8 +152,19 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a cut model": (lambda folder: (folder / "model.onnx").write_bytes(b"\x08"), "model.onnx: is"),
     "cut weights": (lambda folder: (folder / "model.onnx.data").write_bytes(b"\0"), "model.onnx"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: got no regular file"),
-    "a linked folder": (lambda folder: (folder / "link").symlink_to("/"), "link: got no regular file"),
+    "a linked folder": (lambda folder: (folder / "link").symlink_to("."), "link: got no regular file"),
+    "a link to a folder elsewhere": (lambda folder: (folder / "link").symlink_to("/"), "file 'link': is outside"),
+    "a link to a file elsewhere": (lambda folder: (folder / "link").symlink_to(__file__), "file 'link': is outside"),
 }
+
+
+@pytest.mark.parametrize(
+    "content", [{"added_tokens": 5}, {"model": None}, {"model": {"vocab": 3}}, {"model": {"vocab": [["a", 0.5]]}}]
+)
+def test_tokenizer_of_unknown_form_is_copied(tmp_path: Path, folder: Path, content: dict[str, Any]) -> None:
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    compress(folder, tmp_path / "small", open=False)
+    assert json.loads((tmp_path / "small" / "tokenizer.json").read_text()) == content
 
 
 class TestMistakes:
@@ -178,6 +199,15 @@ class TestMistakes:
         with pytest.raises(EdgeEmbedError, match=r"got a folder without genai_config\.json"):
             compress(folder, tmp_path / "papers", force=True)
         assert (tmp_path / "papers" / "thesis.txt").read_text() == "years"
+
+    def test_link_as_output_is_named(self, tmp_path: Path, folder: Path) -> None:
+        (tmp_path / "small").symlink_to(tmp_path)
+        with pytest.raises(EdgeEmbedError, match=r"overlaps .* read by this command"):
+            compress(folder, tmp_path / "small", force=True)
+        (tmp_path / "other").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "other")
+        with pytest.raises(EdgeEmbedError, match="link: is a link, expected the path of a new folder"):
+            compress(folder, tmp_path / "link", force=True)
 
     @pytest.mark.parametrize("output", ["dense", "dense/small", "."])
     def test_output_that_touches_input_is_refused(self, tmp_path: Path, folder: Path, output: str) -> None:

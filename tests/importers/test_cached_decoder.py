@@ -95,7 +95,8 @@ def step_of(program: Program) -> Step:
     return step
 
 
-@pytest.mark.parametrize("make", [llama, pytest.param(gpt2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [llama, gpt2])
 def test_decoder_with_padded_prompts_generates_tokens_of_transformers(make: Callable[[], Any], tmp_path: Path) -> None:
     model = saved(make, tmp_path)
     program = workflow.load(tmp_path)

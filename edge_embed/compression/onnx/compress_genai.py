@@ -23,6 +23,7 @@ from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.files import check_folder, check_new_folder, new_folder
 from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
+from edge_embed.input_file import path_beside
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.runtime.library import get_library_path
 
@@ -139,7 +140,7 @@ def _with_library(folder: GenaiFolder, library: Path | None) -> str:
 
 
 def _kept_files(folder: Path, replaced: Sequence[Path]) -> list[Path]:
-    """Return the files that are copied, in subfolders too; links are followed."""
+    """Return the files that are copied, in subfolders too; links within the folder are followed."""
     left_out = {os.path.realpath(path) for path in replaced} | {os.path.realpath(folder / GENAI_CONFIG)}
     found = []
     for root, folders, names in os.walk(folder):
@@ -147,6 +148,7 @@ def _kept_files(folder: Path, replaced: Sequence[Path]) -> list[Path]:
         for path in (Path(root) / name for name in (*names, *links)):
             if os.path.realpath(path) in left_out or path.name == REPORT:
                 continue
+            path_beside(folder, str(path.relative_to(folder)), "file")
             if not path.is_file():
                 raise BadInputError(f"{path.name}: got no regular file, expected one, or a subfolder that is no link")
             found.append(path)
