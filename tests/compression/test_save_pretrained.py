@@ -196,6 +196,7 @@ def _change(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_saved_folder_is_program_with_equal_results(folder: Path) -> None:
     program = workflow.load(folder, cache=False)
     logits = load(folder)(IDS, attention_mask=torch.ones_like(IDS)).logits

@@ -105,6 +105,7 @@ def test_decoder_with_padded_prompts_generates_tokens_of_transformers(make: Call
     assert len({token for row in found for token in row}) > 8
 
 
+@pytest.mark.slow
 def test_decoder_has_names_of_optimum_also_after_rewriting(tmp_path: Path) -> None:
     saved(llama, tmp_path / "model")
     program = rewrite_program(workflow.load(tmp_path / "model"), tmp_path / "model.pt")
