@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edge_embed.errors import BadInputError
+from edge_embed.program.size_sums import PLUS
 
 EXTRA = "edge_embed.json"
 EXTRA_VERSION = 1
@@ -55,8 +56,10 @@ def read_extra(content: Mapping[str, Any]) -> Extra:
     dimensions = _mapping(content.get("dimensions", {}), "dimensions")
     for names in dimensions.values():
         for name in _mapping(names, "dimensions").values():
-            if not is_name(name) or not all(term.isidentifier() for term in name.split(" + ")):
-                raise BadInputError(f"dimensions: got the name {name!r:.80}, expected an identifier")
+            if not is_name(name) or not all(term.isidentifier() for term in name.split(PLUS)):
+                raise BadInputError(
+                    f"dimensions: got the name {name!r:.80}, expected an identifier, or a sum of identifiers"
+                )
     outputs = _strings(content.get("outputs", []), "outputs")
     for name in outputs:
         if not is_name(name):

@@ -1,26 +1,10 @@
 """Memory of exporting a large table, as a multiple of the packed bytes."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 LIMITS = {"trained": 6.0, "frozen": 4.0}  # times the packed bytes
 ROWS = 250_000
 SMALL = 6 << 20  # allowance of every export, as the cores of TT have only a few MB
-
-
-@pytest.fixture(scope="module")
-def export_cost() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("export_cost", Path(__file__).with_name("export_cost.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look up their module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow

@@ -1,10 +1,5 @@
 """Memory that sessions of mapped tables add to a process, as multiples of the packed bytes."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 from edge_embed.validation import resident_worker
@@ -13,17 +8,6 @@ pytestmark = pytest.mark.skipif(not resident_worker.STATUS.exists(), reason="mem
 
 MOST_PRIVATE, MOST_RESIDENT, MOST_OF_BODY = 0.05, 1.15, 1.5  # times the packed bytes
 OUTPUT = 1 << 20  # bytes of 256 rows
-
-
-@pytest.fixture(scope="module")
-def session_growth() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("session_growth", Path(__file__).with_name("session_growth.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look up their module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("method", ["dpq, 4 bits", pytest.param("rows, 4 bits", marks=pytest.mark.slow)])

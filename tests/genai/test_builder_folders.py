@@ -1,6 +1,5 @@
 """Folders that the model builder writes are compressed, and generate in unmodified ONNX Runtime GenAI."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from edge_embed import workflow
-from edge_embed.runtime.library import get_library_path
+from edge_embed.validation.pair.validate import DENSE
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is missing: pip install 'edge-embed[genai]'")
@@ -93,13 +92,6 @@ def test_native_operators_run_in_genai(tmp_path: Path, built: Path) -> None:
     assert "bogus" in runs["small"].stderr
 
 
-def test_written_configuration_names_library_in_folder(tmp_path: Path, built: Path) -> None:
-    compress(built / "qwen3-tied-int4", tmp_path / "small", library=True)
-    config = json.loads((tmp_path / "small" / "genai_config.json").read_text())
-    name = config["model"]["decoder"]["session_options"]["custom_ops_library"]
-    assert (tmp_path / "small" / name).read_bytes() == get_library_path().read_bytes()
-
-
 @pytest.mark.parametrize("name", ["llama-tied-int4", "phi3-tied-int4", "qwen3-untied-fp32", "gemma3-untied-fp32"])
 def test_compressed_folder_of_builder_is_validated(tmp_path: Path, built: Path, name: str) -> None:
     compress(built / name, tmp_path / "small", library=True)
@@ -107,3 +99,5 @@ def test_compressed_folder_of_builder_is_validated(tmp_path: Path, built: Path, 
     assert report.passed, report.failures()
     assert len(report.model.cases) >= 4
     assert not report.model.left_out
+    (dense,) = (path for path in report.model.paths if path.name == DENSE)
+    assert max(output.max_abs_error for output in dense.outputs) < 1e-4  # the original's rows: only sums differ

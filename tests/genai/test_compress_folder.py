@@ -66,7 +66,8 @@ class TestWrittenFolder:
         expected = copy.deepcopy(CONFIG)
         expected["model"]["decoder"]["session_options"]["custom_ops_library"] = edge_embed.get_library_path().name
         assert config_in(tmp_path / "small") == expected
-        assert (tmp_path / "small" / edge_embed.get_library_path().name).is_file()
+        library = edge_embed.get_library_path()
+        assert (tmp_path / "small" / library.name).read_bytes() == library.read_bytes()
 
     def test_folder_without_library_has_unchanged_configuration(self, tmp_path: Path, folder: Path) -> None:
         compress(folder, tmp_path / "small", library=False)

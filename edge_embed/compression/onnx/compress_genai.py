@@ -5,18 +5,18 @@ which is mapped and not copied. The operator library lies beside it, and ``custo
 names it. Without the library the portable bodies of the operators run.
 """
 
+import copy
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from onnx import ModelProto
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_foreign
-from edge_embed.compression.onnx.foreign_model import ForeignModel, read_foreign
+from edge_embed.compression.onnx.foreign_model import read_foreign
 from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.errors import BadInputError, located
@@ -67,33 +67,24 @@ def compress_genai(
 
     def write() -> CompressReport:
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
-            report = _write(folder, file, temporary, kept, on_written, CompressReport(reports, 0))
+            _copy(kept, folder.path, temporary)
             if library is not None:
                 shutil.copyfile(library, temporary / library.name)
             (temporary / GENAI_CONFIG).write_text(config, encoding="utf-8")
+            written = write_foreign(file, temporary / folder.model.name, False, on_written, is_external=True)
+            dense_bytes, written_bytes = (sum(part.stat().st_size for part in each) for each in (file.files, written))
+            report = CompressReport(reports, dense_bytes, written_bytes)
+            (temporary / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
             return report
 
     return CompressedFile(output, job.processes.same(write))
 
 
-def _write(
-    folder: GenaiFolder,
-    file: ForeignModel,
-    output: Path,
-    kept: Sequence[Path],
-    on_written: OnWritten,
-    report: CompressReport,
-) -> CompressReport:
-    """Write the ONNX file, the files that do not change, and the report with the sizes of both ONNX files."""
-    dense_bytes = sum(part.stat().st_size for part in file.files)
-    for path in kept:
-        copy = output / path.relative_to(folder.path)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
-    written = write_foreign(file, output / folder.model.name, False, on_written, is_external=True)
-    report = replace(report, dense_bytes=dense_bytes, written_bytes=sum(part.stat().st_size for part in written))
-    (output / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
-    return report
+def _copy(files: Iterable[Path], folder: Path, output: Path) -> None:
+    for path in files:
+        place = output / path.relative_to(folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
 
 
 def _check_output(folder: Path, output: Path, force: bool) -> None:
@@ -126,7 +117,7 @@ def _check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
 
 def _with_library(folder: GenaiFolder, library: Path | None) -> str:
     """Return the configuration with the operator library."""
-    config = json.loads(json.dumps(folder.config))
+    config = copy.deepcopy(folder.config)
     options = config["model"]["decoder"].setdefault("session_options", {})
     other = options.get(_LIBRARY)
     if library is not None:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from edge_embed.program.program import Program
-
-_PLUS = " + "
+from edge_embed.program.size_sums import PLUS
 
 
 def rename_dimensions(model: ir.Model, program: Program) -> None:
@@ -19,10 +18,10 @@ def rename_dimensions(model: ir.Model, program: Program) -> None:
         for size, name in zip(value.shape or (), declared.shape, strict=True):
             if isinstance(size, ir.SymbolicDim) and isinstance(name, str):
                 names[str(size.value)] = name
-    sums = {frozenset(name.split(_PLUS)): name for name in names.values()}
+    sums = {frozenset(name.split(PLUS)): name for name in names.values()}
 
     def named(size: str) -> str | None:
-        return names.get(size) or sums.get(frozenset(names.get(term, "") for term in size.split(_PLUS)))
+        return names.get(size) or sums.get(frozenset(names.get(term, "") for term in size.split(PLUS)))
 
     for value in values_of(model):
         if value.shape is not None:  # a new one, because several values may share one, which would then be frozen

@@ -10,6 +10,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE
 from edge_embed.program.program import Program, Sizes, spelled_sizes
+from edge_embed.program.size_sums import summed
 
 _LARGEST = 2**31 - 1  # sizes are 32-bit numbers
 _MOST_BYTES = 1 << 28  # of an input, because a model is run at every size
@@ -32,17 +33,10 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
     varied = [name for name, several in sizes.items() if len(several) > 1]
     signatures: dict[str, Sizes] = {}
     for combination in product(*sizes.values()):
-        chosen = _summed(dict(zip(sizes, combination, strict=True)), wanted)
+        chosen = summed(dict(zip(sizes, combination, strict=True)), requested=wanted)
         signatures["_".join(f"{name}_{chosen[name]}" for name in varied) or ONLY_SIGNATURE] = chosen
         _check_run(program, chosen)
     return signatures
-
-
-def _summed(sizes: dict[str, int], wanted: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return sizes in which dimensions such as ``past + new`` are the sums of others, unless they are requested."""
-    terms = {name: name.split(" + ") for name in sizes if name not in wanted}
-    sums = {name: parts for name, parts in terms.items() if len(parts) > 1 and sizes.keys() >= set(parts)}
-    return sizes | {name: sum(sizes[part] for part in parts) for name, parts in sums.items()}
 
 
 def not_at(sizes: Sizes, error: Exception) -> BadInputError:

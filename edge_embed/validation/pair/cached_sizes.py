@@ -9,10 +9,11 @@ of a batch of one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from edge_embed.program import size_sums
 from edge_embed.program.program import ProgramInput, Sizes
 
 _PAST = re.compile(r"past_sequence_length|past")
@@ -24,11 +25,7 @@ STATE_WIDTHS = (64, 128, 32, 96, 80, 256)  # of keys and values in most decoders
 
 def summed(sizes: Sizes) -> dict[str, int]:
     """Return sizes in which sums have their values."""
-    found = dict(sizes)
-    for name in sizes:
-        if terms := _terms(name, sizes):
-            found[name] = sum(int(term) if term.isdigit() else found[term] for term in terms)
-    return found
+    return size_sums.summed(sizes, _terms)
 
 
 def sums_in(names: Iterable[str]) -> set[str]:
@@ -81,19 +78,17 @@ def _fixed(size: int | str, example: int, varying: set[int | str]) -> int | str:
     return size if size in varying else int(example)
 
 
-def _terms(name: str, names: Iterable[str]) -> list[str]:
+def _terms(name: str, names: Collection[str]) -> list[str]:
     """Return the sizes that a size is the sum of, or none."""
-    every = set(names)
-    terms = [term.strip() for term in name.split("+")]
-    if len(terms) > 1:
-        return terms if all(term.isdigit() or term in every for term in terms) else []
-    new = _new(every)
-    return [*_past(every)[:1], new] if _TOTAL.fullmatch(name) and new is not None else []
+    new = _new(names)
+    if _TOTAL.fullmatch(name) and new is not None:
+        return [*_past(names)[:1], new]
+    return size_sums.named_terms(name, names)
 
 
 def _past(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if _PAST.fullmatch(name))
 
 
-def _new(names: Iterable[str] | Mapping[str, int]) -> str | None:
+def _new(names: Collection[str]) -> str | None:
     return next((name for name in _NEW if name in names), None)

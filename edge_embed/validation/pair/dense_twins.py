@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto, TensorProto, helper
 from torch import Tensor
@@ -23,6 +24,7 @@ from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.stored_names import stored_name, table_of
+from edge_embed.validation.pair.float_states import compute_in_float
 from edge_embed.validation.pair.rewritten_original import Rewritten
 
 _ROWS_AT_ONCE = 4096
@@ -34,7 +36,7 @@ class DenseTwins:
 
     Attributes:
         reconstructed: file with the rows that the packed tables represent.
-        dense: file with the rows of the original.
+        dense: file with the rows of the original, which computes in float32 (`float_states`).
     """
 
     reconstructed: Path
@@ -57,15 +59,20 @@ def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
     twins = DenseTwins(folder / "reconstructed.onnx", folder / "dense.onnx")
     write_foreign(rewritten.file, twins.dense, force=True)
     kept = len(model.graph.initializer)
+    stored_kinds = {name: np.dtype(stored.plain.row_type) for name, stored in tables.items()}
+    own_kinds = {name: _own_kind(rewritten.dense[name], kind) for name, kind in stored_kinds.items()}
+    kinds = {twins.reconstructed: stored_kinds, twins.dense: own_kinds}
     for path in (twins.reconstructed, twins.dense):
+        if path == twins.dense:
+            compute_in_float(model)
         for number, (name, stored) in enumerate(tables.items()):
             data = folder / f"{path.stem}.{number}"
             with data.open("wb") as file:
                 for begin in range(0, stored.plain.num_embeddings, _ROWS_AT_ONCE):
                     ids = np.arange(begin, min(begin + _ROWS_AT_ONCE, stored.plain.num_embeddings))
                     rows = stored.plain.rows(ids) if path == twins.reconstructed else _own(rewritten, name, ids)
-                    file.write(rows.astype(np.dtype(stored.plain.row_type).newbyteorder("<")).tobytes())
-            model.graph.initializer.append(_external(name, stored, data))
+                    file.write(rows.astype(kinds[path][name].newbyteorder("<")).tobytes())
+            model.graph.initializer.append(_external(name, stored, kinds[path][name], data))
         path.write_bytes(model.SerializeToString())
         del model.graph.initializer[kept:]
     return twins
@@ -79,9 +86,14 @@ def _own(rewritten: Rewritten, name: str, ids: NDArray[np.int64]) -> NDArray[Any
     return rows if rotation is None else rows @ np.linalg.inv(rotation.astype(np.float64))
 
 
-def _external(name: str, stored: Stored, data: Path) -> TensorProto:
+def _own_kind(weight: Tensor, stored: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the original's rows: wider than that of the packed rows if a cast to it follows them."""
+    return np.dtype(np.float32) if weight.dtype == torch.float32 else stored
+
+
+def _external(name: str, stored: Stored, dtype: np.dtype[Any], data: Path) -> TensorProto:
     sizes = stored.plain.num_embeddings, stored.plain.embedding_dim
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(stored.plain.row_type))
+    kind = helper.np_dtype_to_tensor_dtype(dtype)
     tensor = TensorProto(name=_rows_name(name), dims=sizes, data_type=kind, data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=data.name)
     return tensor

@@ -25,6 +25,7 @@ from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.cached_sizes import is_buffer
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
+from edge_embed.validation.pair.float_states import write_in_float
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
@@ -49,6 +50,7 @@ class OnnxPair:
         structure: checks of the rest of the compressed file against a new compression.
         twins: the original with dense rows in its tables.
         half: whether its numbers include float16 or bfloat16.
+        run_original: function that runs the original, without rounding of its states to 8 bits.
     """
 
     original: Path
@@ -58,10 +60,11 @@ class OnnxPair:
     structure: tuple[Check, ...]
     twins: DenseTwins
     half: bool
+    run_original: Run
 
     @property
     def run_dense(self) -> Run:
-        """A function that runs the compressed graph with the rows of the original."""
+        """A function that runs the compressed graph with the rows of the original, without this rounding."""
         return session_run(self.twins.dense, _compared_outputs(self.rewritten.file.model))
 
 
@@ -94,9 +97,11 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     files = rewritten.file.files
     with tempfile.TemporaryDirectory() as folder:
         twins = write_twins(rewritten, Path(folder))
-        pair = OnnxPair(original, files, rewritten, promises, structure, twins, half)
         run = partial(session_run, names=ports.output_names)
-        yield pair_program(ports, uses, rewritten.tables, (original, run(original)), run(twins.reconstructed), pair)
+        exact, run_original = write_in_float(original, Path(folder)), run(original)
+        run_exact = run_original if exact == original else run(exact)
+        pair = OnnxPair(original, files, rewritten, promises, structure, twins, half, run_exact)
+        yield pair_program(ports, uses, rewritten.tables, (original, run_original), run(twins.reconstructed), pair)
 
 
 def _has_half(rewritten: Rewritten) -> bool:

@@ -31,7 +31,6 @@ from edge_embed.validation import latency, model_paths, optimized_session, paths
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
-from edge_embed.validation.pair.int8_states import int8_tolerances
 from edge_embed.validation.pair.nearness import checked_table
 from edge_embed.validation.pair.onnx_pair import OnnxPair
 from edge_embed.validation.pair.output_changes import changes_of_model
@@ -53,9 +52,6 @@ def validate_onnx_pair(
     if options.tokenizer is not None:
         raise BadInputError("tokenizer: got one, but a file that was compressed in place has none: remove the option")
     chosen = options.for_weights(half=program.pair.half)
-    if options.atol.default is None:
-        coarse = int8_tolerances(program.pair.rewritten.file.model, program.original)
-        chosen = replace(chosen, atol=replace(chosen.atol, by_output={**coarse, **chosen.atol.by_output}))
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return _PairValidation(program, lowered, path, chosen, progress, Path(folder)).run()
 
@@ -100,8 +96,8 @@ class _PairValidation(Validation):
         from_texts: tuple[PathResult, ...],
     ) -> ModelResult:
         steps = Steps(self._progress, "whole model", 3)
-        original = [replace(case, outputs=self._dense.run(*case.inputs)) for case in cases]
-        names, run = self._program.output_names, self._pair.run_dense
+        names, run, run_original = self._program.output_names, self._pair.run_dense, self._pair.run_original
+        original = [replace(case, outputs=tuple(run_original(case.feeds(self._program)))) for case in cases]
         reconstructed = replace(model_paths.training_form(self._lowered, cases, self._options), name=RECONSTRUCTED)
         dense = model_paths.run_path(
             DENSE, lambda: lambda case: run(case.feeds(self._program)), names, original, self._options
