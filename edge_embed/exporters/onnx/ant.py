@@ -6,9 +6,9 @@
 The nonzeros of all ids are concatenated. From one entry to the next, the position in the table rises by 1, and jumps
 at the start of a row; the place in the dense transform [B, A] rises by A there. Such steps are scattered to the starts
 of rows and accumulated, so that no step needs the row of an entry. Entries are gathered, scattered to the transform and
-multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32, or in float64
-if a row of the batch has more than 64: a running float32 sum of products of one sign would lose a digit. A row is cut
-after A entries, and anchor ids are clamped. ``Gather`` refuses offsets beyond the entries and ids from n on. Negative
+multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32. If a row of the
+batch has more than 64, they are summed in blocks of 64 anchors: one running sum of products of one sign would lose a
+digit. float64 is not used, because onnxruntime-web for WebGPU has no kernel for it. A row is cut after A entries, and anchor ids are clamped. ``Gather`` refuses offsets beyond the entries and ids from n on. Negative
 ids, which would count from the end, are mapped beyond the last offset.
 
 For many ids the entries are gathered with ``GatherElements``, which copies numbers and takes a seventh of the time of
@@ -122,11 +122,29 @@ _BODY = """
   short = Constant <value_int: int = 64> ()
   is_long = Greater (longest, short)
   sums = If (is_long) <
-    then_branch = in_float64 () => (rounded_sums) {
-      transform_64 = Cast <to: int = 11> (transform)
-      anchors_64 = Cast <to: int = 11> (used_anchors)
-      sums_64 = MatMul (transform_64, anchors_64)
-      rounded_sums = Cast <to: int = 1> (sums_64)
+    then_branch = in_blocks () => (block_sums) {
+      last_1d = Constant <value_ints: ints = [-1]> ()
+      always = Cast <to: int = 9> (one)
+      last_block = Div (last_anchor, short)
+      num_blocks = Add (last_block, one)
+      dim = Shape <start: int = 1, end: int = 2> (anchors)
+      sums_shape = Concat <axis: int = 0> (ids_shape, dim)
+      sums_shape_now = Add (sums_shape, nothing_1d)
+      no_sums = Expand (no_weight, sums_shape_now)
+      block_sums = Loop (num_blocks, always, no_sums) <
+        body = one_block (int64 at, bool continue, before) => (bool more, sum) {
+          more = Identity (continue)
+          begin = Mul (at, short)
+          stop = Add (begin, short)
+          begin_1d = Unsqueeze (begin, axis_0)
+          stop_1d = Unsqueeze (stop, axis_0)
+          block_weights = Slice (transform, begin_1d, stop_1d, last_1d)
+          block_anchors = Slice (used_anchors, begin_1d, stop_1d, axis_0)
+          block_anchors_32 = Cast <to: int = 1> (block_anchors)
+          products = MatMul (block_weights, block_anchors_32)
+          sum = Add (before, products)
+        }
+      >
     },
     else_branch = in_float32 () => (sums_32) {
       anchors_32 = Cast <to: int = 1> (used_anchors)

@@ -99,17 +99,47 @@ _BODY = """
       maxima = Where (empty, no_count, some_maxima)
     }},
     else_branch = total () => (quotients) {{
-      wide_terms = Cast <to: int = 11> (terms)
-      wide_zero = Cast <to: int = 11> (no_count)
-      zero_rows = Expand (wide_zero, sums_shape)
-      sums_and_padding = ScatterElements <axis: int = 0, reduction: string = "add"> (zero_rows, targets, wide_terms)
-      sums = Slice (sums_and_padding, first_1d, last_1d, axis_0)
+      term_sizes = ReduceL1 <keepdims: int = 0> (terms, one_1d)
+      sizes_and_padding = ScatterElements <axis: int = 0, reduction: string = "add"> (no_counts, target_1d, term_sizes)
+      log_sizes = Log (sizes_and_padding)
+      log_2 = Constant <value: tensor = float {{0.6931472}}> ()
+      powers = Div (log_sizes, log_2)
+      whole_powers = Ceil (powers)
+      most_bits = Constant <value: tensor = float {{60.0}}> ()
+      bits = Sub (most_bits, whole_powers)
+      largest_power = Constant <value: tensor = float {{126.0}}> ()
+      safe_bits = Min (bits, largest_power)
+      base = Constant <value: tensor = float {{2.0}}> ()
+      units_and_padding = Pow (base, safe_bits)
+      size = ReduceSum <keepdims: int = 1> (sizes_and_padding, axis_0)
+      difference = Sub (size, size)
+      is_finite = Equal (difference, no_count)
       at_least_one = Max (counts_column, single)
       is_mean = Equal (mode, one)
       divisor = Where (is_mean, at_least_one, single)
-      wide_divisor = Cast <to: int = 11> (divisor)
-      wide_quotients = Div (sums, wide_divisor)
-      quotients = Cast <to: int = 1> (wide_quotients)
+      quotients = If (is_finite) <
+        then_branch = as_integers () => (exact_quotients) {{
+          term_units = Gather (units_and_padding, target_1d)
+          term_units_column = Reshape (term_units, column)
+          scaled = Mul (terms, term_units_column)
+          integers = Cast <to: int = 7> (scaled)
+          zero_integers = Expand (zero, sums_shape)
+          integer_sums = ScatterElements <axis: int = 0, reduction: string = "add"> (zero_integers, targets, integers)
+          bag_integers = Slice (integer_sums, first_1d, last_1d, axis_0)
+          integer_divisor = Cast <to: int = 7> (divisor)
+          integer_quotients = Div (bag_integers, integer_divisor)
+          rounded = Cast <to: int = 1> (integer_quotients)
+          units = Slice (units_and_padding, first_1d, last_1d, axis_0)
+          units_column = Reshape (units, column)
+          exact_quotients = Div (rounded, units_column)
+        }},
+        else_branch = as_floats () => (float_quotients) {{
+          zero_rows = Expand (no_count, sums_shape)
+          sums_and_padding = ScatterElements <axis: int = 0, reduction: string = "add"> (zero_rows, targets, terms)
+          sums = Slice (sums_and_padding, first_1d, last_1d, axis_0)
+          float_quotients = Div (sums, divisor)
+        }}
+      >
     }}
   >
   bags = CastLike (reduced, looked_up)
