@@ -16,6 +16,7 @@ from edge_embed.targets.target import Target
 from edge_embed.targets.tflite.runtimes import LITERT, TFLITE_RUNTIME
 from edge_embed.targets.web.browser import Browser
 from edge_embed.targets.web.node import Node
+from edge_embed.targets.web.webgpu import BrowserWebGpu
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ KINDS: dict[str, Kind] = {
     "reference": Kind("the reference evaluator of the onnx package", lambda _: Reference()),
     "node": Kind("onnxruntime-web (WebAssembly) under Node.js: the portable bodies", lambda _: Node()),
     "browser": Kind("onnxruntime-web (WebAssembly) in headless Chromium: the portable bodies", lambda _: Browser()),
+    "browser-webgpu": Kind(
+        "onnxruntime-web with WebGPU in headless Chromium: the portable bodies, on a GPU or emulated",
+        lambda _: BrowserWebGpu(),
+    ),
     "litert": Kind("LiteRT, the runtime of TFLite files", lambda _: LITERT, reads=("tflite",)),
     "tflite-runtime": Kind(
         "the last version of LiteRT under its old name", lambda _: TFLITE_RUNTIME, reads=("tflite",)

@@ -15,7 +15,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.report.results.targets import Problem, TargetTimes
+from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 from edge_embed.runtime.library import installed_program
 from edge_embed.targets.process import run_program
 from edge_embed.targets.target import Feeds, NotRunError, RunFailedError, RunOptions, TargetRun
@@ -44,10 +44,12 @@ class Ran:
     Attributes:
         versions: versions of the software that ran, besides ONNX Runtime.
         counters: figures that were counted from outside.
+        evidence: kind of evidence, where only the run shows it; None for that of the target.
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 class Place(Protocol):
@@ -98,10 +100,10 @@ class RunnerModel:
         # Apart from its times, a result holds texts (versions) and whole numbers (counters).
         versions = {name: value for name, value in result.items() if isinstance(value, str)}
         versions.update(ran.versions)
-        if not self.place.times_mean_something:
-            return TargetRun(outputs, versions, counters=ran.counters)
+        if not self.place.times_mean_something or ran.evidence == "executed-emulated":
+            return TargetRun(outputs, versions, counters=ran.counters, evidence=ran.evidence)
         counters = {name: value for name, value in result.items() if isinstance(value, int)}
-        return TargetRun(outputs, versions, _times(result), {**counters, **ran.counters})
+        return TargetRun(outputs, versions, _times(result), {**counters, **ran.counters}, ran.evidence)
 
     def _outputs(self, path: Path) -> list[NDArray[Any]]:
         tensors = read_tensors(path)

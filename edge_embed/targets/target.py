@@ -77,12 +77,14 @@ class TargetRun:
         versions: versions of what ran: runtime, processor, browser.
         times: None if time has no meaning, as under an emulator.
         counters: whole numbers that repeat exactly or nearly: bytes of memory, instructions, copies.
+        evidence: kind of evidence, where only the run shows it; None for that of the target.
     """
 
     outputs: Sequence[Sequence[NDArray[Any]]]
     versions: Mapping[str, str]
     times: TargetTimes | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
 
 class Prepared(Protocol):

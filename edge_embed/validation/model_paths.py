@@ -187,8 +187,9 @@ def compare_target(
 
     path = run_path(target.name, opener, subject.program.output_names, cases, options)
     run = ran[0] if ran else TargetRun((), {})
+    evidence = run.evidence or target.evidence
     return TargetResult(
-        path.name, path.status, path.detail, path.outputs, target.evidence, run.versions, run.times, run.counters
+        path.name, path.status, path.detail, path.outputs, evidence, run.versions, run.times, run.counters
     )
 
 

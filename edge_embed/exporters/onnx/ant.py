@@ -6,10 +6,11 @@
 The nonzeros of all ids are concatenated. From one entry to the next, the position in the table rises by 1, and jumps
 at the start of a row; the place in the dense transform [B, A] rises by A there. Such steps are scattered to the starts
 of rows and accumulated, so that no step needs the row of an entry. Entries are gathered, scattered to the transform and
-multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32. If a row of the
-batch has more than 64, they are summed in blocks of 64 anchors: one running sum of products of one sign would lose a
-digit. float64 is not used, because onnxruntime-web for WebGPU has no kernel for it. A row is cut after A entries, and anchor ids are clamped. ``Gather`` refuses offsets beyond the entries and ids from n on. Negative
-ids, which would count from the end, are mapped beyond the last offset.
+multiplied with the anchors: memory is B times A for any length of a row. Products are summed in float32, and by blocks
+of 64 anchors if a row of the batch has more than 64 entries: one running sum of products of one sign would lose a
+digit. float64 is avoided, because onnxruntime-web has no kernels for it in its build for WebGPU. A row is cut after A
+entries, and anchor ids are clamped. ``Gather`` refuses offsets beyond the entries and ids from n on. Negative ids,
+which would count from the end, are mapped beyond the last offset.
 
 For many ids the entries are gathered with ``GatherElements``, which copies numbers and takes a seventh of the time of
 ``Gather``, which copies pieces. For few ids ``Gather`` is used, because ``GatherElements`` of onnx's reference

@@ -2,11 +2,16 @@
 
     ids [N], offsets int64 [B + 1], sample_weights [N], <tensors>  ->  bags [B, d]
 
-Rows are looked up by the method's own node and scattered to the row of their bag, element by element. ``ScatterND``
-would scatter whole rows, but ONNX Runtime runs it on several threads, which lose terms of the same bag. Rows are summed
-in float64: a running float32 sum would lose more than a digit in a bag of some hundred rows. Ids equal to
-``padding_idx`` go to an additional row behind the last bag, which is dropped: they are neither added, nor counted, nor
-part of the maximum. Offsets that do not run from 0 to N, or decrease, are counted. That count is an index into one
+Rows are looked up by the method's own node. Sums are differences of running sums over all rows, at the ends and begins
+of the bags. They are exact, because they are sums of integers: the rows of a bag are multiplied with a power of two so
+that all sums together fit into 60 bits, and cut to integers of 64 bits. A running float32 sum would lose more than a
+digit in a bag of some hundred rows, and onnxruntime-web has no kernels for float64 in its build for WebGPU. If a row is
+not finite, or the sums are too large, they are scattered in float32. Maxima are scattered to the row of their bag,
+element by element. ``ScatterND`` would scatter whole rows, but ONNX Runtime runs it on several threads, which lose
+terms of the same bag. Ids equal to ``padding_idx`` belong to an additional bag behind the last one, which is dropped:
+they are multiplied with 0, not counted, and not part of the maximum.
+
+Offsets that do not run from 0 to N, or decrease, are counted. That count is an index into one
 element, and ``Gather`` refuses any index but 0. The result, the 0 ``nothing_1d``, is added to the sizes of buffers, so
 that no session keeps them if shapes are static.
 """
@@ -17,7 +22,8 @@ from typing import Any
 MODES = ("sum", "mean", "max")
 
 # begun: [N], bags that begin at or before a position; target: [N, 1] and targets: [N, d], bag of a position
-# sums and bags: [B (+ 1), d]
+# limits: [B + 1], bounds of the sums of a bag times the number of bags; units: [B], factors of its rows
+# running_sums: [N + 1, d]; sums and bags: [B (+ 1), d]
 _BODY = """
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()

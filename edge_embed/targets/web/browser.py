@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +13,12 @@ from edge_embed.targets.process import run_program
 from edge_embed.targets.runner import Ran, RunnerModel
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions, Subject, Tokenizer
 from edge_embed.targets.web.job import WebPlace, write_job
-from edge_embed.targets.web.package import BROWSER_ENTRY, ENGINE, SCRIPTS, fetch_runtime, runtime_lacks
+from edge_embed.targets.web.package import SCRIPTS, WASM, Build, fetch_runtime, runtime_lacks
 from edge_embed.targets.web.server import JobServer
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = [
     "--headless=new",
-    "--disable-gpu",
     "--disable-dev-shm-usage",  # /dev/shm is small in containers
     # Only our page is loaded: no first run, no updates, and no host name is resolved but that of this machine.
     *"--no-first-run --no-default-browser-check --disable-background-networking --disable-component-update".split(),
@@ -30,17 +29,30 @@ _FLAGS = [
     # The browser ends when the other end of this pipe is closed, and thus with this process, even if that is killed.
     "--remote-debugging-pipe",
 ]
+_WITHOUT_GPU = ("--disable-gpu",)
 _WITH_PIPE = ["sh", "-c", 'exec "$@" 3<&0 4>/dev/null', "sh"]  # requests come from 3, answers go to 4
 
 
+@dataclass(frozen=True)
 class Tab(WebPlace):
-    """A page of a browser that is started for it."""
+    """A page of a browser that is started for it.
+
+    Attributes:
+        build: build of onnxruntime-web.
+        provider: execution provider.
+        flags: flags of the browser, besides those of every page.
+    """
+
+    build: Build = WASM
+    provider: str = "wasm"
+    flags: Sequence[str] = _WITHOUT_GPU
 
     def execute(self, folder: Path, options: RunOptions) -> Ran:
         """Start the browser, wait until the job ends, and end the browser."""
-        names = write_job(folder, self.subject, options)
-        files = {name: SCRIPTS / name for name in ("page.html", "page.mjs", "job.mjs", "tensors.mjs")}
-        files |= {name: self.runtime / name for name in (BROWSER_ENTRY, ENGINE)}
+        names = write_job(folder, self.subject, options, self.provider)
+        files = {name: SCRIPTS / name for name in ("page.html", "page.mjs", "job.mjs", "gpu.mjs", "tensors.mjs")}
+        files |= {"ort.mjs": self.runtime / self.build.browser_entry}
+        files |= {self.build.engine: self.runtime / self.build.engine}
         files |= {name: folder / name for name in names}
         results = {f"{name[:-3]}.out" for name in names if name.endswith(".in")} | {"result.json"}
         with (
@@ -55,7 +67,7 @@ class Tab(WebPlace):
     def _browse(self, server: JobServer, profile: str, time_limit: float) -> None:
         try:
             run_program(
-                [*_WITH_PIPE, *_command(profile), server.url],
+                [*_WITH_PIPE, *_command(profile, self.flags), server.url],
                 time_limit,
                 what="the browser",
                 # Files outside of its profile (sockets, certificates) go there too.
@@ -76,13 +88,18 @@ def _place() -> str:
     return place if len(place) < 30 else "/tmp"
 
 
-def _command(profile: str) -> list[str]:
+def _command(profile: str, flags: Sequence[str]) -> list[str]:
     root = ["--no-sandbox"] if os.geteuid() == 0 else []  # root has no sandbox
-    return [_program() or _PROGRAMS[0], *_FLAGS, *root, f"--user-data-dir={profile}"]
+    return [_program() or _PROGRAMS[0], *_FLAGS, *flags, *root, f"--user-data-dir={profile}"]
 
 
 def _program() -> str | None:
     return next(filter(None, map(shutil.which, _PROGRAMS)), None)
+
+
+def browser_lacks() -> list[Problem]:
+    """List Chromium if it is missing."""
+    return [] if _program() else [Problem("chromium is not found", "apt-get install chromium")]
 
 
 @dataclass(frozen=True)
@@ -95,8 +112,7 @@ class Browser:
 
     def lacks(self) -> list[Problem]:
         """List Chromium if it is missing, and npm if the runtime is not in the cache."""
-        missing = [] if _program() else [Problem("chromium is not found", "apt-get install chromium")]
-        return [*missing, *runtime_lacks()]
+        return [*browser_lacks(), *runtime_lacks()]
 
     @contextmanager
     def prepare(self, subject: Subject, options: RunOptions) -> Iterator[RunnerModel]:

@@ -1,5 +1,6 @@
 // A model on all cases of a folder, the same under Node.js and in a browser: made once, called, timed.
 
+import { findGpu } from "./gpu.mjs";
 import { readTensors, writeTensors } from "./tensors.mjs";
 
 // What the engine allocates, which it does not tell itself.
@@ -34,8 +35,10 @@ async function run(ort, folder, platform) {
   const cases = [];
   for (let number = 0; number < job.cases; ++number) cases.push(feeds(ort, await folder.read(`${number}.in`)));
 
-  const options = { executionProviders: ["wasm"], externalData, logSeverityLevel: 4 };
-  const [create, session] = await timed(() => ort.InferenceSession.create(model, options));
+  const gpu = job.provider === "webgpu" ? await findGpu() : undefined;
+  const options = { executionProviders: [job.provider], externalData, logSeverityLevel: 4 };
+  const create = (enableProfiling) => ort.InferenceSession.create(model, { ...options, enableProfiling });
+  const [creation, session] = await timed(() => create(Boolean(gpu?.emulated))); // the times of an emulator say nothing
   const [first, outputs] = await timed(() => session.run(cases[0]));
   const calls = [];
   for (let left = job.iterations; left > 0; --left) calls.push((await timed(() => session.run(cases[0])))[0]);
@@ -43,9 +46,11 @@ async function run(ort, folder, platform) {
   for (let number = 1; number < cases.length; ++number) {
     await folder.write(`${number}.out`, written(await session.run(cases[number])));
   }
+  const found = gpu ? await gpu.watched(session, create, cases) : {};
   const heap = memories.reduce((total, memory) => total + memory.buffer.byteLength, 0);
+  const times = { create: creation, first, calls };
   const versions = { "onnxruntime-web": ort.env.versions.web, ...platform };
-  await folder.write("result.json", JSON.stringify({ ...versions, create, first, calls, wasm_heap_bytes: heap }));
+  await folder.write("result.json", JSON.stringify({ ...versions, ...found, ...times, wasm_heap_bytes: heap }));
 }
 
 function feeds(ort, bytes) {

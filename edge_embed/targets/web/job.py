@@ -21,7 +21,7 @@ class WebPlace:
     times_mean_something: bool = True
 
 
-def write_job(folder: Path, subject: Subject, options: RunOptions) -> list[str]:
+def write_job(folder: Path, subject: Subject, options: RunOptions, provider: str = "wasm") -> list[str]:
     """Add to a folder of cases (``0.in``, ``1.in``, ...) the other files that the scripts read.
 
     Returns:
@@ -35,6 +35,6 @@ def write_job(folder: Path, subject: Subject, options: RunOptions) -> list[str]:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(beside / name)
     job = {"model": subject.model.name, "data": data, "cases": len(cases)}
-    job |= {"iterations": options.iterations, "threads": options.threads}
+    job |= {"iterations": options.iterations, "threads": options.threads, "provider": provider}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     return ["job.json", *cases, *(f"subject/{name}" for name in (subject.model.name, *data))]

@@ -16,4 +16,4 @@ const folder = {
 
 // The answer never ends. It breaks when this tab crashes, and so tells the server; it is held, or it would be collected.
 globalThis.alive = fetch("alive").then((response) => response.body.getReader().read());
-await runJob(import("./ort.wasm.bundle.min.mjs"), folder, { browser: navigator.userAgent });
+await runJob(import("./ort.mjs"), folder, { browser: navigator.userAgent });
