@@ -2,9 +2,10 @@
 
     weight [n, d], ids [N], offsets [B] or [B + 1]  ->  bags [B, d]
 
-torch's exporter writes a loop over the bags, whose names and order differ from one process to the next. Here rows
-are scattered to the row of their bag, as in `edge_embed.exporters.onnx.bag`: rows of padding go behind the last bag,
-and sums are computed in float64. ``Gather`` refuses offsets that do not begin at 0, decrease, or exceed the number of
+torch's exporter writes a loop over the bags, whose names and order differ from one process to the next. Here sums are
+differences of running sums of integers, and maxima are scattered to the row of their bag, as in
+`edge_embed.exporters.onnx.bag`. Rows of padding belong to a bag behind the last one. A bag with a row that is not
+finite has sums that are NaN. ``Gather`` refuses offsets that do not begin at 0, decrease, or exceed the number of
 ids.
 """
 
@@ -17,7 +18,7 @@ from onnxscript import opset18
 
 op: Any = opset18  # its annotations lack lists of constants and the result of Concat
 
-_FLOAT, _DOUBLE, _INT64 = (int(kind) for kind in (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64))
+_FLOAT, _INT64 = int(ir.DataType.FLOAT), int(ir.DataType.INT64)
 _MEAN, _MAX = 1, 2
 
 
@@ -46,7 +47,7 @@ def _bag(
     rows = op.Gather(weight, indices)
     if per_sample_weights is not None:
         rows = op.Mul(rows, op.Unsqueeze(per_sample_weights, [1]))
-    return op.CastLike(_reduced(rows, target, places, mode), weight), *(op.Identity(offsets) for _ in range(3))
+    return op.CastLike(_reduced(rows, target, begin, places, mode), weight), *(op.Identity(offsets) for _ in range(3))
 
 
 def _nothing(begin: Any, count: Any) -> Any:
@@ -65,7 +66,7 @@ def _targets(begin: Any, count: Any, places: Any) -> Any:
     return op.Sub(begun, [1])
 
 
-def _reduced(rows: Any, target: Any, places: Any, mode: int) -> Any:
+def _reduced(rows: Any, target: Any, begin: Any, places: Any, mode: int) -> Any:
     """Reduce rows [N, d] to [B, d]; empty bags are zero."""
     targets = op.Expand(op.Unsqueeze(target, [1]), op.Shape(rows))
     counts_shape = op.Add(places, [1])
@@ -79,12 +80,31 @@ def _reduced(rows: Any, target: Any, places: Any, mode: int) -> Any:
         most = op.ScatterElements(lowest, targets, op.Cast(rows, to=_FLOAT), axis=0, reduction="max")
         zero = op.Constant(value_float=0.0)
         return op.Where(op.Equal(counts, zero), zero, op.Slice(most, [0], places, [0]))
-    zeros = op.Expand(op.Cast(op.Constant(value_float=0.0), to=_DOUBLE), shape)
-    summed = op.ScatterElements(zeros, targets, op.Cast(rows, to=_DOUBLE), axis=0, reduction="add")
-    sums = op.Slice(summed, [0], places, [0])
-    if mode == _MEAN:
-        sums = op.Div(sums, op.Cast(op.Max(counts, op.Constant(value_float=1.0)), to=_DOUBLE))
-    return op.Cast(sums, to=_FLOAT)
+    return _sums(op.Cast(rows, to=_FLOAT), target, begin, places, counts if mode == _MEAN else None)
+
+
+def _sums(rows: Any, target: Any, begin: Any, places: Any, counts: Any) -> Any:
+    """Return sums [B, d] of float32 rows, or means; the bodies of compressed bags are computed in the same way."""
+    sizes = op.ReduceL1(rows, [1], keepdims=0)
+    none = op.Expand(op.Constant(value_float=0.0), op.Add(places, [1]))
+    limits = op.ScatterElements(none, target, sizes, axis=0, reduction="add")
+    limits = op.Mul(op.Slice(limits, [0], places, [0]), op.Cast(op.Add(places, [1]), to=_FLOAT))
+    powers = op.Ceil(op.Div(op.Log(limits), op.Constant(value_float=0.6931472)))
+    bits = op.Min(op.Sub(op.Constant(value_float=60.0), powers), op.Constant(value_float=126.0))
+    not_finite = op.Sub(limits, limits)  # NaN, else 0
+    units = op.Add(op.Pow(op.Constant(value_float=2.0), bits), not_finite)  # [B]
+    padded_units = op.Concat(units, op.Constant(value_floats=[0.0]), axis=0)
+    scaled = op.Mul(rows, op.Unsqueeze(op.Gather(padded_units, target), [1]))
+    zero_row = op.Expand(
+        op.Constant(value_float=0.0), op.Concat(op.Constant(value_ints=[1]), op.Shape(rows, start=1), axis=0)
+    )
+    integers = op.Cast(op.Concat(zero_row, scaled, axis=0), to=_INT64)
+    running = op.CumSum(integers, op.Constant(value_int=0))  # [N + 1, d]
+    end = op.Concat(op.Slice(begin, [1], [2**63 - 1], [0]), op.Shape(target), axis=0)
+    sums = op.Sub(op.Gather(running, end), op.Gather(running, begin))
+    if counts is not None:
+        sums = op.Div(sums, op.Cast(op.Max(counts, op.Constant(value_float=1.0)), to=_INT64))
+    return op.Div(op.Cast(sums, to=_FLOAT), op.Unsqueeze(units, [1]))
 
 
 _ATEN = torch.ops.aten

@@ -51,6 +51,42 @@ def test_bag_bodies_match_packed_form(method, data):
         assert_close(got, *expected, way)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bag_bodies_of_many_rows_are_rounded_once(mode):
+    packed = dpq()
+    offsets = [0, 3000, 3005]
+    ids = ids_of(packed, (3005,))
+    feeds = bag_feeds(packed, ids, offsets)
+    expected, _ = bag(packed, ids, np.array(offsets), mode)
+    for way, got in results(bag_model(packed, feeds, mode), feeds).items():
+        assert np.all(np.abs(got - expected) <= 0.51 * np.spacing(np.abs(got))), way
+
+
+def test_bag_bodies_of_distant_magnitudes_keep_precision():
+    packed = dpq()
+    ids, offsets = ids_of(packed, (600,)), np.array([0, 300, 600])
+    weights = np.repeat(np.float32([1e-20, 1e20]), 300)
+    feeds = bag_feeds(packed, ids, offsets, weights)
+    expected, _ = bag(packed, ids, offsets, "sum", weights)
+    for way, got in results(bag_model(packed, feeds, "sum", weights), feeds).items():
+        np.testing.assert_allclose(got, expected, 1e-5, err_msg=way)  # products are rounded to float32 before the sum
+
+
+@pytest.mark.parametrize("weight", [np.inf, -np.inf, np.nan, 3e38], ids=str)
+def test_bag_bodies_with_infinite_sums_return_them(weight):
+    packed = dpq(padding_idx=None)
+    ids, offsets = np.array([1, 1, 1, 4, 5]), np.array([0, 3, 5])
+    weights = np.float32([weight] * 3 + [1, 1])
+    feeds = bag_feeds(packed, ids, offsets, weights)
+    rows = packed.rows_float64(ids)
+    with np.errstate(over="ignore"):
+        expected = [(3 * float(weight) * rows[0]).astype(np.float32), (rows[3] + rows[4]).astype(np.float32)]
+    large = np.abs(rows[0]) > 0.5  # the others may stay finite
+    for way, got in results(bag_model(packed, feeds, "sum", weights), feeds).items():
+        np.testing.assert_array_equal(got[0][large], expected[0][large], way)
+        np.testing.assert_allclose(got[1], expected[1], 1e-6, err_msg=way)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("method", TABLES)
 def test_bag_bodies_of_padding_only_give_zero(method, mode):

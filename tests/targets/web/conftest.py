@@ -113,15 +113,18 @@ class Half(nn.Module):
 
 
 class Classifier(nn.Module):
+    """Bags of a compressed table and of a dense one."""
+
     def __init__(self):
         super().__init__()
         self.words = ANTEmbeddingBag(500, 24, 10, mode="mean", padding_idx=0)
+        self.others = nn.EmbeddingBag(500, 24, mode="sum")
         self.classes = nn.Linear(24, 4)
         with torch.no_grad():
             self.words.transform.copy_(torch.rand(500, 10) * (torch.rand(500, 10) < 0.3))
 
     def forward(self, ids):
-        return self.classes(self.words(ids))
+        return self.classes(self.words(ids) + self.others(ids))
 
 
 class Suggestions(nn.Module):
@@ -142,7 +145,7 @@ MODELS = {
     "DPQ and GRU, external data": (Tagger, (IDS,), "always"),
     "values in float16": (HalfTagger, (IDS,), "never"),
     "float16 throughout": (Half, (IDS, torch.tensor(1.5, dtype=torch.float16)), "never"),
-    "bags of ANT": (Classifier, (IDS,), "never"),
+    "bags of ANT and a dense table": (Classifier, (IDS,), "never"),
     "TT, tied head, top-k": (Suggestions, (IDS,), "never"),
 }
 

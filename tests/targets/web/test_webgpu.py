@@ -108,7 +108,7 @@ class TestParity:
         assert (ran.evidence == "executed-emulated") == ("swiftshader" in ran.versions["adapter"])
         assert (ran.times is None) == (ran.evidence == "executed-emulated")
 
-    @pytest.mark.parametrize("name", [name for name in MODELS if "16" not in name])
+    @pytest.mark.parametrize("name", [name for name in MODELS if "16" not in name and name != "DPQ and GRU"])
     def test_outputs_of_model_match_training_form(self, webgpu, subjects, name, request):
         subject = subjects(name)
         temporary = request.getfixturevalue("temporary")  # late: torch's files do not count
