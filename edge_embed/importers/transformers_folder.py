@@ -6,8 +6,7 @@ The class is the one that the configuration names. The inputs are ``input_ids`` 
 """
 
 import inspect
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +19,14 @@ from torch.export import Dim
 from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.importers.cached_decoder import CachedForm, with_cache
 from edge_embed.importers.folder_left_out import folder_left_out
+from edge_embed.importers.tokenizer_ids import check_ids
+from edge_embed.importers.transformers_loaded import check_loaded
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
 from edge_embed.report.results.model_source import SourceFacts
 
-_LOG = logging.getLogger(__name__)
-_SHOWN = 5  # names
 _CONFIG = "config.json"
 _EXAMPLE = (2, 8)  # ids
 _IDS = "input_ids"
@@ -107,6 +106,8 @@ def load_model(folder: Path) -> nn.Module:
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
     if not any(folder.glob("*.safetensors")):
+        if graphs := sorted(path.name for path in folder.glob("*.onnx")):
+            raise BadInputError(f"has no .safetensors file, but {graphs[0]:.80}: give that file, or {_AGAIN}")
         raise BadInputError(f"has no .safetensors file; other files may run code and are not read: {_AGAIN}")
     stored = check_files(folder)
     with silence(), _refused():
@@ -123,7 +124,10 @@ def load_model(folder: Path) -> nn.Module:
             ignore_mismatched_sizes=True,  # its own error refers to a report
             output_loading_info=True,
         )
-    _check_loaded(folder, type(model).__name__, loaded)
+    check_loaded(folder, model, loaded, stored.integers)
+    rows = getattr(model.config.get_text_config(), "vocab_size", None)
+    if isinstance(rows, int):
+        check_ids(folder, rows, f"{_CONFIG}: vocab_size")
     made: nn.Module = model
     for module in made.modules():
         own = getattr(module, "config", None)
@@ -162,22 +166,12 @@ def _class_of(transformers: Any, config: Any) -> Any:
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
         expected = f"expected a class of transformers {transformers.__version__}"
         raise BadInputError(f"{_CONFIG}: got the model class {name:.100}, {expected}: {_OWN}")
+    if found.config_class is not None and not isinstance(config, found.config_class):
+        raise BadInputError(
+            f"{_CONFIG}: got the model class {name:.100} of model_type {found.config_class.model_type!r:.80}, but "
+            f"model_type {config.model_type!r:.80}: {_AGAIN}"
+        )
     return found
-
-
-def _check_loaded(folder: Path, name: str, loaded: Mapping[str, Any]) -> None:
-    """Raise for a model with random parts; warn about unused parts of the folder."""
-    for key, got, expected in sorted(loaded["mismatched_keys"]):
-        raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
-    if lacking := sorted(loaded["missing_keys"]):
-        raise BadInputError(f"weights are missing: {_listed(lacking)}: {_AGAIN}")
-    if unused := sorted(loaded["unexpected_keys"]):
-        _LOG.warning("%s: %s does not use %s, which are left out", folder, name, _listed(unused))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _examples(model: Any) -> dict[str, Tensor]:

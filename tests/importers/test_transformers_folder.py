@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import edge_embed
@@ -186,8 +187,11 @@ def test_inspect_lists_tables_with_bytes_in_folder(tmp_path: Path) -> None:
 def test_weights_without_place_in_model_are_named_in_log(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    load_foreign(changed(folder, tmp_path / "model", num_hidden_layers=0))
-    assert "BertModel does not use encoder.layer.0.attention" in caplog.text
+    path = changed(folder, tmp_path / "model")
+    weights = load_file(path / "model.safetensors")
+    save_file({**weights, "extra.weight": torch.ones(3)}, path / "model.safetensors", metadata={"format": "pt"})
+    load_foreign(path)
+    assert "BertModel does not use extra.weight, which are left out" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "."])

@@ -1,5 +1,6 @@
 """Compression of the dense tables of an ONNX file in place."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.model_file import damaged
-from edge_embed.exporters.onnx.names import FIDELITY_KEY
+from edge_embed.exporters.onnx.names import FIDELITY_KEY, MANIFEST_KEY
 from edge_embed.exporters.onnx.storage import weights_file
 from edge_embed.files import check_output
+from edge_embed.packed.manifest import parse_manifest
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.results.fidelity_promise import promises_of, write_promises
+
+_SHOWN = 3
 
 
 def compress_onnx(
@@ -52,14 +56,28 @@ def compress_onnx(
     return CompressedFile(output, CompressReport(reports, dense_bytes, written_bytes))
 
 
-def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...]:
-    """Change a model in memory, without writing it; arguments and errors are those of `compress_onnx`."""
+def compress_foreign(
+    file: ForeignModel, job: Job, check: Callable[[Sequence[OnnxTable]], None] = lambda tables: None
+) -> tuple[CompressedTable, ...]:
+    """Change a model in memory, without writing it.
+
+    Args:
+        file: a model that was read.
+        job: as for `compress_onnx`.
+        check: called with the dense tables before the first is compressed.
+
+    Raises:
+        BadInputError: as `compress_onnx`, or from ``check``.
+        SizeError: as `compress_onnx`.
+        ParityError: as `compress_onnx`.
+    """
     with damaged(file.path):
         raise_opset(file)
         found = dense_tables(file)
+        check(found)
         labels = {table.name for table in found}
         job = job.renamed({table.constant: table.name for table in found if table.constant not in labels})
-        without = "" if any(table.looks_up for table in found) else largest_constants(file)
+        without = "" if any(table.looks_up for table in found) else _packed(file) or largest_constants(file)
         wanted = job.chosen(found, file.numbers, without=without)
         tables = [_read(table) for table in in_company(wanted, job.names)]
     fitted, reports = job.run(tables)
@@ -69,6 +87,14 @@ def compress_foreign(file: ForeignModel, job: Job) -> tuple[CompressedTable, ...
         promises = promises_of(reports, names)
         set_metadata(file.model, FIDELITY_KEY, write_promises(promises, metadata_of(file.model, FIDELITY_KEY)))
     return reports
+
+
+def _packed(file: ForeignModel) -> str:
+    """Return a sentence for a file whose tables are compressed already; empty for other files."""
+    text = metadata_of(file.model, MANIFEST_KEY)
+    names = [] if text is None else [*parse_manifest(text, 0).tables]
+    shown = ", ".join(f"{name!r:.80}" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"got {shown} compressed already, expected dense rows: give the original model" if names else ""
 
 
 def _read(table: OnnxTable) -> OnnxTable:

@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-
-from onnx import ModelProto
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_foreign
 from edge_embed.compression.onnx.foreign_model import read_foreign
+from edge_embed.compression.onnx.genai_agreement import check_agreement, check_rows
 from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.errors import BadInputError, located
@@ -60,10 +60,10 @@ def compress_genai(
     library = get_library_path() if has_library else None
     file = read_foreign(folder.model)
     with located(str(folder.path)):
-        _check_agreement(folder, file.model)
+        check_agreement(folder, file.model)
         config = _with_library(folder, library)
         kept = _kept_files(folder.path, file.files)
-    reports = compress_foreign(file, job)
+    reports = compress_foreign(file, job, partial(check_rows, folder))
 
     def write() -> CompressReport:
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
@@ -93,26 +93,6 @@ def _check_output(folder: Path, output: Path, force: bool) -> None:
         raise BadInputError(f"{output}: overlaps {folder}, which is read by this command: choose another path")
     check_new_folder(output.absolute(), GENAI_CONFIG, force)
     check_folder(output.absolute().parent, output)
-
-
-def _check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
-    """Raise for a configuration of another ONNX file."""
-    for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
-        there = {value.name for value in values}
-        if lacking := [name for name in folder.names(part) if name not in there]:
-            raise BadInputError(
-                f"{GENAI_CONFIG}: {part}: got {lacking[0]!r:.80}, which {folder.model.name} lacks: expected the "
-                "configuration of this ONNX file"
-            )
-    logits = folder.decoder.get("outputs", {}).get("logits", "logits")
-    rows = folder.config["model"]["vocab_size"]
-    for value in model.graph.output:
-        last = value.type.tensor_type.shape.dim[-1:]
-        if value.name == logits and last and last[0].HasField("dim_value") and last[0].dim_value != rows:
-            raise BadInputError(
-                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {last[0].dim_value} columns of {logits} in "
-                f"{folder.model.name}"
-            )
 
 
 def _with_library(folder: GenaiFolder, library: Path | None) -> str:
