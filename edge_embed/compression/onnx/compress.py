@@ -1,5 +1,6 @@
 """Compression of the dense tables of an ONNX file in place."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from edge_embed.compression.onnx.foreign_model import ForeignModel, read_foreign
 from edge_embed.compression.onnx.largest_constants import largest_constants
 from edge_embed.compression.onnx.opset import raise_opset
 from edge_embed.compression.onnx.replace import metadata_of, replace_tables, set_metadata
+from edge_embed.compression.onnx.session_memory import limit_session_memory
 from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.exporters.exported import OnWritten, keep_unopened
@@ -21,11 +23,17 @@ from edge_embed.packed.manifest import parse_manifest
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.results.fidelity_promise import promises_of, write_promises
 
+_LOG = logging.getLogger(__name__)
 _SHOWN = 3
 
 
 def compress_onnx(
-    path: Path, job: Job, output: Path, force: bool = False, on_written: OnWritten = keep_unopened
+    path: Path,
+    job: Job,
+    output: Path,
+    force: bool = False,
+    on_written: OnWritten = keep_unopened,
+    memory_bytes: int | None = None,
 ) -> CompressedFile:
     """Write an ONNX file with packed tables in place of dense ones; the rest of the file does not change.
 
@@ -37,6 +45,7 @@ def compress_onnx(
         output: the file to write; the first of the job's processes writes it.
         force: overwrite existing files.
         on_written: called with the path of the complete file before it gets its name; an error leaves nothing.
+        memory_bytes: session memory for each use of a new table; None selects the default, as for an export.
 
     Raises:
         BadInputError: the file is damaged, its operator set cannot be raised, or no table can be replaced.
@@ -46,7 +55,7 @@ def compress_onnx(
     """
     file = read_foreign(path)
     job.processes.first(lambda: check_output([output, weights_file(output)], file.files, force))
-    reports = compress_foreign(file, job)
+    reports = compress_foreign(file, job, memory_bytes)
 
     def write() -> list[int]:
         written = write_foreign(file, output, force, on_written)
@@ -57,13 +66,17 @@ def compress_onnx(
 
 
 def compress_foreign(
-    file: ForeignModel, job: Job, check: Callable[[Sequence[OnnxTable]], None] = lambda tables: None
+    file: ForeignModel,
+    job: Job,
+    memory_bytes: int | None = None,
+    check: Callable[[Sequence[OnnxTable]], None] = lambda tables: None,
 ) -> tuple[CompressedTable, ...]:
     """Change a model in memory, without writing it.
 
     Args:
         file: a model that was read.
         job: as for `compress_onnx`.
+        memory_bytes: as for `compress_onnx`.
         check: called with the dense tables before the first is compressed.
 
     Raises:
@@ -84,6 +97,8 @@ def compress_foreign(
     with damaged(file.path):
         made = {table: fitted[table.name].stored(table.rotates) for table in tables if table.name in fitted}
         names = replace_tables(file.model, file.opset, made)
+        if memory_bytes is not None and not limit_session_memory(file.model, memory_bytes) and memory_bytes:
+            _LOG.warning("memory_megabytes: no new table uses session memory")
         promises = promises_of(reports, names)
         set_metadata(file.model, FIDELITY_KEY, write_promises(promises, metadata_of(file.model, FIDELITY_KEY)))
     return reports

@@ -38,6 +38,7 @@ def compress_genai(
     force: bool = False,
     on_written: OnWritten = keep_unopened,
     has_library: bool = True,
+    memory_bytes: int | None = None,
 ) -> CompressedFile:
     """Write a folder with packed tables in place of the dense ones of the decoder.
 
@@ -48,6 +49,7 @@ def compress_genai(
         force: replace an existing folder of this kind.
         on_written: called with the path of the complete ONNX file; an error leaves nothing.
         has_library: whether the folder gets the operator library of this machine.
+        memory_bytes: as for `compress_onnx`.
 
     Raises:
         BadInputError: as `compress_onnx`, or the configuration and the ONNX file disagree, or the folder has another
@@ -63,7 +65,7 @@ def compress_genai(
         check_agreement(folder, file.model)
         config = _with_library(folder, library)
         kept = _kept_files(folder.path, file.files)
-    reports = compress_foreign(file, job, partial(check_rows, folder))
+    reports = compress_foreign(file, job, memory_bytes, partial(check_rows, folder))
 
     def write() -> CompressReport:
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
