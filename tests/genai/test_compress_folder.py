@@ -90,6 +90,14 @@ class TestWrittenFolder:
         )
         assert report.passed, report.failures()
 
+    def test_given_session_memory_replaces_none(self, tmp_path: Path, folder: Path) -> None:
+        wanted: dict[str, Any] = {"method": "dpq", "num_codes": 16, "num_groups": 4}
+        for name, given, expected in (("none", None, 0), ("some", 2, 2 << 20)):
+            workflow.compress(folder, output=tmp_path / name, memory_megabytes=given, **wanted)
+            model = onnx.load(tmp_path / name / "model.onnx", load_external_data=False)
+            limits = [item.i for node in model.graph.node for item in node.attribute if item.name == "memory_bytes"]
+            assert limits == [expected]
+
     def test_compressed_folder_is_not_compressed_again(self, tmp_path: Path, folder: Path) -> None:
         workflow.compress(folder, output=tmp_path / "first", modules=["words"], **SIZES)
         with pytest.raises(
