@@ -9,6 +9,7 @@ import pytest
 
 from edge_embed.errors import BadInputError
 from edge_embed.importers.genai_folder import DECODERS, is_genai, read_genai
+from edge_embed.program.file_kind import check_runtime_file
 
 from .folders import CONFIG, ROWS, TOKENIZER, made_folder
 
@@ -133,3 +134,10 @@ def test_types_are_those_of_the_runtime(folder: Path) -> None:
     write_config(folder, {"type": "martian"})
     with pytest.raises(RuntimeError, match="Unsupported model_type"):
         genai.Model(str(folder))
+
+
+def test_configuration_in_place_of_its_folder_is_named(folder: Path) -> None:
+    with pytest.raises(
+        BadInputError, match="is the configuration of an ONNX Runtime GenAI model: give the folder that"
+    ):
+        check_runtime_file(folder / "genai_config.json")
