@@ -150,7 +150,7 @@ __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reade
 
 // Multiplies the rows begin .. end-1 with all states.
 struct LogitsCall {
-  HeadInput input;
+  LogitsInput input;
   size_t begin, end;
   LogitsOutput logits;
 };

@@ -102,7 +102,7 @@ size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups
 
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
-uint64_t HeadWork(const Table& table) {
+uint64_t LogitsWork(const Table& table) {
   const uint64_t groups = static_cast<uint64_t>(table.num_groups);
   return table.bits == 4 ? groups / 8 + 1 : groups;  // codes of four bits are added several at a time
 }
@@ -120,7 +120,7 @@ ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin,
 template Size ScratchDoubles(const dpq::Table&);
 template ee_status BagReference(const dpq::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
-template ee_status LogitsReference(const dpq::Table&, const HeadInput&, size_t, size_t, const LogitsOutput&,
+template ee_status LogitsReference(const dpq::Table&, const LogitsInput&, size_t, size_t, const LogitsOutput&,
                                    double*, size_t*);
 
 }  // namespace edge_embed
