@@ -30,11 +30,11 @@ void ForGroups(const Table& table, size_t id, const Use& use) {
   const size_t groups = static_cast<size_t>(table.num_groups), bits = static_cast<size_t>(table.bits);
   const size_t last_code = static_cast<size_t>(table.num_codes) - 1;
   const size_t vector_bytes = static_cast<size_t>(table.group_width) * SizeOf(table.value_type);
-  const size_t book_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
+  const size_t codebook_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
   for (size_t group = 0; group < groups; ++group) {
     size_t code = CodeAt(row, group, bits);
     if (code > last_code) code = last_code;  // the code of a damaged table stays inside its own group
-    use(group, values + group * book_bytes + code * vector_bytes);
+    use(group, values + group * codebook_bytes + code * vector_bytes);
   }
 }
 
