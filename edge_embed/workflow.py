@@ -354,9 +354,7 @@ def _check_memory(model: object, megabytes: int) -> None:
     """Raise for session memory of a model whose session has none, or of an impossible size."""
     check_count("memory_megabytes", megabytes, least=0, most=MAX_SIZE >> 20)
     if not (isinstance(model, str | PathLike) and (is_genai(Path(model)) or is_onnx_file(Path(model)))):
-        raise BadInputError(
-            "memory_megabytes: got a value, expected an ONNX file or a GenAI folder: give it to export"
-        )
+        raise BadInputError("memory_megabytes: got a value, expected an ONNX file or a GenAI folder: give it to export")
 
 
 def _in_place(
