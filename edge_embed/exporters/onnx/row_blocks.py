@@ -55,7 +55,8 @@ class Scores:
 
     Attributes:
         before: nodes before the loop, from ``states`` and the numbers of rows and states.
-        block: nodes inside it, from ``row_ids``. ``{row_scores}`` stands for nodes that compute ``row_scores`` from rows.
+        block: nodes inside it, from ``row_ids``; ``{row_scores}`` stands for nodes that compute ``row_scores`` from
+            the rows of the block.
         result: name of the logits in float32, [M, block].
     """
 
