@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.importers.cached_decoder import CachedForm, with_cache
+from edge_embed.importers.cached_decoder import with_cache
+from edge_embed.importers.cached_encoder_decoder import with_encoder_cache
+from edge_embed.importers.cached_form import CachedForm
 from edge_embed.importers.folder_left_out import folder_left_out
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
@@ -65,17 +67,23 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
         raise BadInputError(f"{type(model).__name__} has no input {_IDS}, expected a text model: {_OWN}")
     examples = {name: example for name, example in _examples(model).items() if name in accepted}
     with _refused():
-        cached = with_cache(model.eval(), examples[_IDS]) if cache else None
+        cached = _cached(model.eval(), examples) if cache else None
     program = _without_cache(model, examples) if cached is None else _with_cache(model, cached)
     program.source = folder
     program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
 
 
+def _cached(model: Any, examples: Mapping[str, Tensor]) -> CachedForm | None:
+    if model.config.is_encoder_decoder:
+        return with_encoder_cache(model, examples)
+    return with_cache(model, examples[_IDS])
+
+
 def _with_cache(model: nn.Module, form: CachedForm) -> Program:
     dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in form.dimensions.items()}
     try:
-        return capture_program(
+        program = capture_program(
             model,
             form.examples,
             dynamic,
@@ -85,6 +93,8 @@ def _with_cache(model: nn.Module, form: CachedForm) -> Program:
         )
     except BadInputError as error:
         raise BadInputError(f"{error}; without keys and values as inputs it may work: give --no-cache") from error
+    form.check(program)
+    return program
 
 
 def _without_cache(model: nn.Module, examples: dict[str, Tensor]) -> Program:
