@@ -8,7 +8,8 @@ Other names are those of optimum too: ``attention_mask`` over earlier and new to
 ``decoder_input_ids``, ``past_key_values.0.decoder.key``. The only logits are those of the last position.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -25,10 +26,10 @@ from edge_embed.importers.cached_form import (
     pairs_in,
     with_named_arguments,
 )
+from edge_embed.program.encoder_lengths import PAST_SOURCE, PAST_TARGET, SOURCE, TARGET
 from edge_embed.program.program import Program
+from edge_embed.program.size_sums import PLUS
 
-_SOURCE, _PAST_SOURCE = "encoder_sequence_length", "past_encoder_sequence_length"
-_NEW, _PAST = "decoder_sequence_length", "past_decoder_sequence_length"
 _IDS, _MASK, _DECODER_IDS = "input_ids", "attention_mask", "decoder_input_ids"
 _PAST_TOKENS = 5  # of the example's source
 _PAST_NEW = 2  # of its decoder
@@ -50,31 +51,26 @@ def with_encoder_cache(model: Any, examples: Mapping[str, Tensor]) -> CachedForm
     if not model.can_generate():
         return None
     ids, new = examples[_IDS], examples[_DECODER_IDS]
-    try:
-        with torch.no_grad():
-            past = _past(model, ids[:, :_PAST_TOKENS], new[:, :_PAST_NEW])
-            mask = torch.ones_like(ids)
-            mask[-1, -2:] = 0  # padding
-            given = {_IDS: ids, _MASK: mask, _DECODER_IDS: new}
-            expected = model(**given).logits[:, -1:]
-    except BadInputError:
-        raise
-    except Exception as error:  # of any code of the library
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise BadInputError(f"{_kind(model)} fails with keys and values of earlier tokens ({reason}): {_REMEDY}") from error
+    with torch.no_grad(), _refused(model):
+        past = _past(model, ids[:, :_PAST_TOKENS], new[:, :_PAST_NEW])
+        mask = torch.ones_like(ids)
+        mask[-1, -2:] = 0  # padding
+        given = {_IDS: ids, _MASK: mask, _DECODER_IDS: new}
+        expected = model(**given).logits[:, -1:]
     states = {
         f"{at}.{part}.{which}": State(state, length)
         for at, layer in enumerate(past)
-        for part, length, pair in zip(("decoder", "encoder"), (_PAST, _PAST_SOURCE), layer, strict=True)
+        for part, length, pair in zip(("decoder", "encoder"), (PAST_TARGET, PAST_SOURCE), layer, strict=True)
         for which, state in zip(PARTS, pair, strict=True)
     }
 
     def check(program: Program) -> None:
-        _check_steps(program, given, expected, _kind(model))
+        with _refused(model):
+            _check_steps(program, given, expected)
 
     form = cached_form(
         {_IDS: ids[:, _PAST_TOKENS:], _MASK: torch.ones_like(ids), _DECODER_IDS: new[:, _PAST_NEW:]},
-        {_IDS: _SOURCE, _MASK: f"{_PAST_SOURCE} + {_SOURCE}", _DECODER_IDS: _NEW},
+        {_IDS: SOURCE, _MASK: f"{PAST_SOURCE}{PLUS}{SOURCE}", _DECODER_IDS: TARGET},
         states,
         check,
     )
@@ -82,29 +78,31 @@ def with_encoder_cache(model: Any, examples: Mapping[str, Tensor]) -> CachedForm
     return form
 
 
-def _kind(model: Any) -> str:
-    return type(model).__name__
+@contextmanager
+def _refused(model: Any) -> Iterator[None]:
+    """Name the model and the remedy in an error; the library raises errors of any kind."""
+    try:
+        yield
+    except Exception as error:
+        reason = error if isinstance(error, BadInputError) else f"got {type(error).__name__}: {one_line(error)}"
+        kind = f"{type(model).__name__} with keys and values of earlier tokens"
+        raise BadInputError(f"{kind}: {reason}; {_REMEDY}") from error
 
 
-def _past(model: Any, ids: Tensor, new: Tensor) -> list[tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
+def _past(model: Any, ids: Tensor, new: Tensor) -> list[Pairs]:
     """Return the keys and values of decoder and encoder of each layer for some ids."""
     from transformers import cache_utils  # noqa: PLC0415
 
     cache = _empty_cache()
-    found = getattr(model(input_ids=ids, decoder_input_ids=new, past_key_values=cache, use_cache=True), "past_key_values", None)
-    both: tuple[Pairs, ...] = ()
+    outputs = model(input_ids=ids, decoder_input_ids=new, past_key_values=cache, use_cache=True)
+    found = getattr(outputs, "past_key_values", None)
+    both: list[Pairs] = []
     if type(found) is cache_utils.EncoderDecoderCache:
-        both = tuple(pairs_in(each) for each in (found.self_attention_cache, found.cross_attention_cache))
-    if not both or not both[0] or len(both[0]) != len(both[1]):
-        raise BadInputError(
-            f"{_kind(model)}: got {_found(found, both)}, expected keys and values of decoder and encoder in each layer: "
-            f"{_REMEDY}"
-        )
-    return list(zip(*both, strict=True))
-
-
-def _found(cache: Any, both: tuple[Pairs, ...]) -> str:
-    return " and ".join(f"{len(pairs)} layers" for pairs in both) or f"a cache of type {type(cache).__name__}"
+        both = [pairs_in(each) for each in (found.self_attention_cache, found.cross_attention_cache)]
+    if not any(both) or len(both[0]) != len(both[1]):
+        got = " and ".join(f"{len(pairs)} layers" for pairs in both) or f"a {type(found).__name__}"
+        raise BadInputError(f"got {got} as past_key_values, expected those of decoder and encoder in each layer")
+    return [*zip(*both, strict=True)]
 
 
 def _empty_cache() -> Any:
@@ -122,7 +120,9 @@ def _forward(model: Any) -> Any:
         cache = _empty_cache()
         cache.self_attention_cache = filled([state for at, state in enumerate(states) if at % _OF_A_LAYER < len(PARTS)])
         # Layers append the keys and values of the new source to those of the earlier one.
-        cache.cross_attention_cache = filled([state for at, state in enumerate(states) if at % _OF_A_LAYER >= len(PARTS)])
+        cache.cross_attention_cache = filled(
+            [state for at, state in enumerate(states) if at % _OF_A_LAYER >= len(PARTS)]
+        )
         source = encoder(input_ids=ids, attention_mask=mask[:, mask.shape[1] - ids.shape[1] :])
         found = forward(
             encoder_outputs=source,
@@ -142,7 +142,7 @@ def _added(mask: Tensor, states: Tensor) -> Tensor:
     return (1 - mask[:, None, None, :].to(states.dtype)) * torch.finfo(states.dtype).min
 
 
-def _check_steps(program: Program, given: Mapping[str, Tensor], expected: Tensor, kind: str) -> None:
+def _check_steps(program: Program, given: Mapping[str, Tensor], expected: Tensor) -> None:
     """Raise if two calls, the second without a source, do not give the logits of one call without a cache."""
     ids, mask, new = given[_IDS], given[_MASK], given[_DECODER_IDS]
     empty = [state[:, :, :0] for state in program.example_inputs[len(given) :]]
@@ -150,5 +150,5 @@ def _check_steps(program: Program, given: Mapping[str, Tensor], expected: Tensor
     logits, *_ = program.run(ids[:, :0], mask, new[:, _PAST_NEW:], *states)
     most = _TOLERANCE * float(expected.abs().max())
     if not (difference := float((logits - expected).abs().max())) <= most:
-        got = f"logits that differ by {difference:.3g} from those without keys and values"
-        raise BadInputError(f"{kind}: got {got}, expected at most {most:.3g}: {_REMEDY}")
+        got = f"logits that differ by {difference:.3g} from those of one call"
+        raise BadInputError(f"got {got}, expected at most {most:.3g}")
