@@ -84,7 +84,7 @@ def _refused(model: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = error if isinstance(error, BadInputError) else f"got {type(error).__name__}: {one_line(error)}"
+        reason = error if isinstance(error, BadInputError) else f"got {one_line(error)}"
         kind = f"{type(model).__name__} with keys and values of earlier tokens"
         raise BadInputError(f"{kind}: {reason}; {_REMEDY}") from error
 

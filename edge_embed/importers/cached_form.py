@@ -36,7 +36,7 @@ class CachedForm:
 
 @dataclass(frozen=True)
 class State:
-    """Keys or values of one layer: an example [batch, heads, length, size] and the name of the length."""
+    """Keys or values of one layer: an example [batch, h, length, size] and the name of the length."""
 
     example: Tensor
     length: str

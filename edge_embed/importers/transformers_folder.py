@@ -1,8 +1,8 @@
 """Folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
 
 The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
-``decoder_input_ids`` for an encoder with a decoder; decoders with keys and values also have those of earlier tokens
-(`edge_embed.importers.cached_decoder`). Weights become float32, which every runtime supports.
+``decoder_input_ids`` for an encoder with a decoder; models that generate also have keys and values of earlier tokens
+(`edge_embed.importers.cached_decoder`, `edge_embed.importers.cached_encoder_decoder`). Weights become float32, which every runtime supports.
 """
 
 import inspect
@@ -53,12 +53,13 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
 
     Args:
         folder: the folder.
-        cache: whether a decoder that keeps keys and values gets those of earlier tokens as inputs, and returns logits
+        cache: whether a model that keeps keys and values gets those of earlier tokens as inputs, and returns logits
             of the last position only.
 
     Raises:
         BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has weights
-            that another library quantised, has no ids as input, or cannot be traced.
+            that another library quantised, has no ids as input, or cannot be traced. Also: with ``cache``, an encoder
+            with a decoder keeps other states.
         EdgeEmbedError: the library `transformers` is not installed.
     """
     model = load_model(folder)

@@ -26,7 +26,7 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
 
     Raises:
         BadInputError: there is no such dimension, a size is below 1 or beyond the limit of the format, or the program
-            does not run at it, or it needs sizes of 0.
+            does not run at it. Also: the program needs sizes of 0.
     """
     example = program.example_sizes
     if PAST_SOURCE in example:
