@@ -2,8 +2,8 @@
 
 The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
 ``decoder_input_ids`` for an encoder with a decoder; models that generate also have keys and values of earlier tokens
-(`edge_embed.importers.cached_decoder`, `edge_embed.importers.cached_encoder_decoder`). Weights become float32, which every
-runtime supports.
+(`edge_embed.importers.cached_decoder`, `edge_embed.importers.cached_encoder_decoder`). Weights become float32,
+which every runtime supports.
 """
 
 import inspect
