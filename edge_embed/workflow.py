@@ -137,8 +137,9 @@ def load(
         weights: path of the weights in a checkpoint, such as ``ema.module``, if several sets fit.
         tables: for safetensors and npz with several tables and without a factory: name of the table to read.
         reading: for word vectors: whether rows begin with tokens, and the handling of broken and repeated tokens.
-        cache: for the folder of a decoder: keys and values of earlier tokens are inputs, those of all tokens are
-            outputs, and logits are those of the last position. False selects logits of all positions, without them.
+        cache: for the folder of a model that generates, with or without an encoder: keys and values of earlier tokens
+            are inputs, those of all tokens are outputs, and logits are those of the last position. False selects
+            logits of all positions, without them.
 
     Raises:
         BadInputError: the file is damaged, hostile or not a model, or the module cannot be traced.

@@ -1,8 +1,9 @@
 """Folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
 
 The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
-``decoder_input_ids`` for an encoder with a decoder; decoders with keys and values also have those of earlier tokens
-(`edge_embed.importers.cached_decoder`). Weights become float32, which every runtime supports.
+``decoder_input_ids`` for an encoder with a decoder; models that generate also have keys and values of earlier tokens
+(`edge_embed.importers.cached_decoder`, `edge_embed.importers.cached_encoder_decoder`). Weights become float32,
+which every runtime supports.
 """
 
 import inspect
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.importers.cached_decoder import CachedForm, with_cache
+from edge_embed.importers.cached_decoder import with_cache
+from edge_embed.importers.cached_encoder_decoder import with_encoder_cache
+from edge_embed.importers.cached_form import CachedForm
 from edge_embed.importers.folder_left_out import folder_left_out
 from edge_embed.importers.tokenizer_ids import check_ids
 from edge_embed.importers.transformers_loaded import check_loaded
@@ -50,12 +53,13 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
 
     Args:
         folder: the folder.
-        cache: whether a decoder that keeps keys and values gets those of earlier tokens as inputs, and returns logits
+        cache: whether a model that keeps keys and values gets those of earlier tokens as inputs, and returns logits
             of the last position only.
 
     Raises:
         BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has weights
-            that another library quantised, has no ids as input, or cannot be traced.
+            that another library quantised, has no ids as input, or cannot be traced. Also: with ``cache``, an encoder
+            with a decoder keeps other states.
         EdgeEmbedError: the library `transformers` is not installed.
     """
     model = load_model(folder)
@@ -64,17 +68,23 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
         raise BadInputError(f"{type(model).__name__} has no input {_IDS}, expected a text model: {_OWN}")
     examples = {name: example for name, example in _examples(model).items() if name in accepted}
     with _refused():
-        cached = with_cache(model.eval(), examples[_IDS]) if cache else None
+        cached = _cached(model.eval(), examples) if cache else None
     program = _without_cache(model, examples) if cached is None else _with_cache(model, cached)
     program.source = folder
     program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
 
 
+def _cached(model: Any, examples: Mapping[str, Tensor]) -> CachedForm | None:
+    if model.config.is_encoder_decoder:
+        return with_encoder_cache(model, examples)
+    return with_cache(model, examples[_IDS])
+
+
 def _with_cache(model: nn.Module, form: CachedForm) -> Program:
     dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in form.dimensions.items()}
     try:
-        return capture_program(
+        program = capture_program(
             model,
             form.examples,
             dynamic,
@@ -84,6 +94,8 @@ def _with_cache(model: nn.Module, form: CachedForm) -> Program:
         )
     except BadInputError as error:
         raise BadInputError(f"{error}; without keys and values as inputs it may work: give --no-cache") from error
+    form.check(program)
+    return program
 
 
 def _without_cache(model: nn.Module, examples: dict[str, Tensor]) -> Program:

@@ -82,7 +82,7 @@ def test_program_outputs_equal_those_of_module(
 ) -> None:
     module = saved(make, tmp_path)
     inputs = {"input_ids": IDS, "attention_mask": MASK, **more}
-    program = workflow.load(tmp_path, cache=make is not llama)
+    program = workflow.load(tmp_path, cache=False)
     shapes = {given.name: given.shape for given in program.inputs}
     assert shapes["input_ids"] == shapes["attention_mask"] == ("batch", "sequence")
     assert shapes.keys() == inputs.keys()
