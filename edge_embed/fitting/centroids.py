@@ -27,6 +27,11 @@ from edge_embed.fitting.processes import Arrays
 # but moves centroids to the few outlying rows: the mean cosine of one of those tables fell from .916 to .909.
 # 100 iterations or five runs give the same within the differences between seeds, .0001 of the mean cosine.
 ITERATIONS = 50
+# Three runs on a quarter of many sub-vectors, of which the best continues on all, take 0.55 of the time of three runs
+# on all. With 600 sub-vectors a code, of the tables of a language model and of CBOW, the squared error is 0.96 to 1.005
+# times as large, over three seeds: the best centroids get more iterations.
+_MANY, _MANY_PER_CODE = 1 << 15, 64
+_PART = 4
 # For a million rows and K = 256: 65,536 rows leave 1.3 % more squared error than 262,144, and 131,072 leave 0.4 %.
 _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
@@ -183,23 +188,41 @@ def _by_k_means(
     seed: np.random.SeedSequence,
 ) -> NDArray[np.float32]:
     """Return centroids [K, s] of points [m, s] with m > K."""
+    mean = np.average(points, 0, weights)
+    centred = (points - mean).astype(np.float32)
+    number = int(seed.generate_state(1)[0] >> 1)  # an int of C
+    if runs == 1 or len(points) <= max(_MANY, _MANY_PER_CODE * num_codes):
+        return (_train(centred, weights, num_codes, runs, number) + mean).astype(np.float32)
+    some = np.random.default_rng(seed).choice(len(points), len(points) // _PART, replace=False)
+    first = _train(centred[some], weights[some], num_codes, runs, number)
+    return (_train(centred, weights, num_codes, 1, number, first) + mean).astype(np.float32)
+
+
+def _train(
+    points: NDArray[np.float32],
+    weights: NDArray[np.float64],
+    num_codes: int,
+    runs: int,
+    seed: int,
+    first: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """Return centroids of points, from random ones or from ``first``."""
     import faiss  # noqa: PLC0415
 
-    mean = np.average(points, 0, weights)
     search = faiss.Kmeans(
         points.shape[1],
         num_codes,
         niter=ITERATIONS,
         nredo=runs,
-        seed=int(seed.generate_state(1)[0] >> 1),  # an int of C
+        seed=seed,
         min_points_per_centroid=1,  # faiss warns below 39 points and samples above 256
         max_points_per_centroid=len(points),
     )
     # With a mean weight below 1, faiss would search for a cluster to split forever.
     relative = np.maximum(weights / weights.mean(), _LEAST_WEIGHT).astype(np.float32)
-    search.train((points - mean).astype(np.float32), weights=relative)
+    search.train(points, weights=relative, init_centroids=first)
     found: NDArray[np.float32] = search.centroids  # type: ignore[assignment]  # set by train()
-    return (found + mean).astype(np.float32)
+    return found
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from edge_embed.importers.json_object import read_json_object
 from edge_embed.input_file import check_regular, path_beside
 
 GENAI_CONFIG = "genai_config.json"
+CUSTOM_OPS_LIBRARY = "custom_ops_library"  # of the session options
 GENAI_VERSIONS = "0.18"
 _PARTS = ("model", "search", "engine")
 _MOST_JSON, _MOST_TOKENIZER = 64 << 20, 256 << 20
