@@ -21,6 +21,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import Arrays
+from edge_embed.fitting.setting import OnGroup
 
 # Measured on the embeddings of two language models and on synthetic families of rows: twice the 25 iterations of faiss
 # lower the squared error by half a percent, three runs in place of one by .4 to 9 % more. k-means++ lowers it further,
@@ -68,6 +69,7 @@ def find_centroids(
     runs: int,
     seed: int,
     kept: Kept,
+    on_group: OnGroup = lambda done, total: None,
 ) -> Tensor:
     """Find the centroids of each group of columns, or of all groups together.
 
@@ -81,6 +83,7 @@ def find_centroids(
         runs: number of runs of k-means; the best result is used.
         seed: random seed, at least 0.
         kept: store of finished groups.
+        on_group: called with the number of finished groups, and of all, after each group.
 
     Returns:
         float32 [D, K, s], or [1, K, s] if shared, of rows times ``scale``. If there are at most K different
@@ -101,12 +104,20 @@ def find_centroids(
         return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]))
 
     def of_groups(groups: Sequence[int]) -> Arrays:
+        found = []
         with fast_search(), _workers(len(groups)) as pool:
-            return {"value": np.stack(list(pool.map(of_group, groups)))}
+            for one in pool.map(of_group, groups):
+                found.append(one)
+                others = groups[0] // _TOGETHER * _TOGETHER  # in earlier parts
+                on_group(min(tables, others + len(found) * table.processes.size), tables)
+        return {"value": np.stack(found)}
 
     parts = [range(begin, min(begin + _TOGETHER, tables)) for begin in range(0, tables, _TOGETHER)]
     joined = table.processes.joined
-    found = [kept(f"centroids {part.start}", partial(joined, part, of_groups))["value"] for part in parts]
+    found = []
+    for part in parts:
+        found.append(kept(f"centroids {part.start}", partial(joined, part, of_groups))["value"])
+        on_group(part.stop, tables)  # a stored part calls no `of_groups`
     return torch.from_numpy(np.concatenate(found))
 
 
@@ -191,7 +202,8 @@ def _by_k_means(
     mean = np.average(points, 0, weights)
     centred = (points - mean).astype(np.float32)
     number = int(seed.generate_state(1)[0] >> 1)  # an int of C
-    if runs == 1 or len(points) <= max(_MANY, _MANY_PER_CODE * num_codes):
+    is_even = weights.max() <= _PART * weights.mean()  # a part lacks most of the few rows that count
+    if runs == 1 or not is_even or len(points) <= max(_MANY, _MANY_PER_CODE * num_codes):
         return (_train(centred, weights, num_codes, runs, number) + mean).astype(np.float32)
     some = np.random.default_rng(seed).choice(len(points), len(points) // _PART, replace=False)
     first = _train(centred[some], weights[some], num_codes, runs, number)

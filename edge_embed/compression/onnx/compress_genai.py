@@ -65,6 +65,7 @@ def compress_genai(
     reports = compress_foreign(file, job)
 
     def write() -> CompressReport:
+        job.progress("writing", 0, 1)
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
             _copy(kept, folder.path, temporary)
             if library is not None:
