@@ -29,7 +29,7 @@ class Decoder:
     ) -> None:
         import onnxruntime_genai  # noqa: PLC0415
 
-        self._genai = onnxruntime_genai
+        self._genai, self._window = onnxruntime_genai, folder.window
         linked = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         config: dict[str, Any] = json.loads(json.dumps(folder.config))
         options = config["model"]["decoder"].setdefault("session_options", {})
@@ -52,8 +52,9 @@ class Decoder:
             ) from error
 
     def generator(self, length: int) -> Any:
-        """Return a generator of exactly ``length`` tokens, with the prompt."""
+        """Return a generator of at least ``length`` tokens, with the prompt."""
         given = self._genai.GeneratorParams(self._model)
+        length = max(length, self._window)  # the runtime refuses a shorter cache
         given.set_search_options(max_length=length, min_length=length, do_sample=False)
         return self._genai.Generator(self._model, given)
 

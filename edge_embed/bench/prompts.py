@@ -13,6 +13,7 @@ from edge_embed.validation.pair.cached_sizes import cached_steps, is_buffer
 from edge_embed.validation.pair.inputs import declared_inputs, is_flag
 
 _IDS = "input_ids"
+_STATE_RANK = 4
 
 
 def prompt_feeds(folder: GenaiFolder, model: ModelProto, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -25,9 +26,14 @@ def prompt_feeds(folder: GenaiFolder, model: ModelProto, ids: NDArray[np.int64])
     """
     inputs = declared_inputs(model)
     names = {size for each in inputs for size in each.shape if isinstance(size, str)}
-    sliding = folder.decoder.get("sliding_window")
-    window = sliding.get("window_size", len(ids)) if isinstance(sliding, dict) else len(ids)
-    sizes = {name: 1 if "batch" in name else window if is_buffer(name) else len(ids) for name in names}
+    buffer = max(folder.window, len(ids))
+    sizes = {name: 1 if "batch" in name else buffer if is_buffer(name) else len(ids) for name in names}
+    for each in inputs:
+        if each.dtype.is_floating_point and len(each.shape) == _STATE_RANK:  # [batch, heads, past, width]
+            for axis, name in ((1, "num_key_value_heads"), (3, "head_size")):
+                size, known = each.shape[axis], folder.decoder.get(name)
+                if isinstance(size, str) and isinstance(known, int):
+                    sizes[size] = known
     sizes = next(cached_steps(sizes), sizes)  # the first step has no earlier tokens
     name_of_ids = folder.decoder.get("inputs", {}).get(_IDS, _IDS)
 

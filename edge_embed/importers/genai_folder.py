@@ -38,6 +38,13 @@ class GenaiFolder:
         found: dict[str, Any] = self.config["model"]["decoder"]
         return found
 
+    @property
+    def window(self) -> int:
+        """Return the length of the attention window of some layers, or 0."""
+        sliding = self.decoder.get("sliding_window")
+        size = sliding.get("window_size") if isinstance(sliding, dict) else None
+        return size if isinstance(size, int) else 0
+
     def names(self, part: str) -> list[str]:
         """Return the names that the configuration gives the ``inputs`` or ``outputs`` of the decoder."""
         layers = self.decoder.get("num_hidden_layers", 0)
