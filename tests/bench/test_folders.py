@@ -5,18 +5,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from onnx import TensorProto, helper
 
 import edge_embed
 from edge_embed import workflow
 from edge_embed.bench.folders import BODY, LIBRARY, FolderGrid, bench_folders
+from edge_embed.bench.prompts import prompt_feeds
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
+from edge_embed.importers.genai_folder import read_genai
 from edge_embed.validation import resident_worker
 
 from ..error_line import error_line
-from ..genai.folders import CONFIG, made_folder
+from ..genai.folders import CONFIG, DIM, made_folder
 
 TINY = FolderGrid(rounds=2, prompt_tokens=3, new_tokens=2)
 
@@ -53,6 +57,24 @@ def test_compressed_folder_is_measured_with_library_and_body_beside_dense_one(fo
     for text in (LIBRARY, BODY, "private", "prompt of 3 tokens", "with 2 tokens"):
         assert text in " ".join(shown.split()), text
     assert json.loads(json.dumps(report.to_json()))["sessions"][2]["operators"] == BODY
+
+
+def test_prompt_fills_buffers_and_widths_that_file_does_not_declare(folders: tuple[Path, Path]) -> None:
+    """The model builder writes Gemma3 so."""
+    folder = read_genai(folders[0])
+    folder.decoder["sliding_window"] = {"window_size": 64}
+    ids, kind = ["batch_size", "sequence_length"], TensorProto.INT64
+    state = ["batch_size", 1, "past_sliding_length", "kv_cache_dim"]
+    inputs = [helper.make_tensor_value_info(name, kind, ids) for name in ("input_ids", "position_ids")]
+    inputs += [helper.make_tensor_value_info("attention_mask", kind, ["batch_size", "total_sequence_length"])]
+    inputs += [helper.make_tensor_value_info("past_key_values.0.key", TensorProto.FLOAT16, state)]
+    model = helper.make_model(helper.make_graph([], "decoder", inputs, []))
+    feeds = prompt_feeds(folder, model, np.array([7, 5, 6]))
+    assert feeds["input_ids"].tolist() == [[7, 5, 6]]
+    assert feeds["position_ids"].tolist() == [[0, 1, 2]]
+    assert feeds["attention_mask"].tolist() == [[1, 1, 1]]
+    states = feeds["past_key_values.0.key"]
+    assert (states.shape, states.dtype, states.any()) == ((1, 1, 64, DIM), np.float16, False)
 
 
 def with_config(folder: Path, change: dict[str, Any]) -> Path:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from edge_embed import workflow
-from edge_embed.bench.folders import FolderGrid, bench_folders
 from edge_embed.validation.pair.validate import DENSE
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
@@ -102,11 +101,3 @@ def test_compressed_folder_of_builder_is_validated(tmp_path: Path, built: Path, 
     assert not report.model.left_out
     (dense,) = (path for path in report.model.paths if path.name == DENSE)
     assert max(output.max_abs_error for output in dense.outputs) < 1e-4  # the original's rows: only sums differ
-
-
-def test_folders_of_builder_are_measured(built: Path) -> None:
-    for shape in ("gemma3", "phi3"):  # with a window, and without
-        folders = [built / f"{shape}-{form}" for form in ("tied-fp32", "tied-fp16", "tied-int4")]
-        report = bench_folders(folders, FolderGrid(rounds=2, prompt_tokens=5, new_tokens=2))
-        assert [one.folder for one in report.sessions] == list(map(str, folders))
-        assert not [one.memory.reason for one in report.sessions if one.memory.reason]
