@@ -37,12 +37,14 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
         "bench model.onnx",
         "bench --method dpq,tt --use rows --rows 100000 --dim 256 --batch 1,4096",
         "bench --use compress --method dpq --rows 27000 --dim 128",
-        "bench --preset heads --plot plots",
+        "bench --preset output-layer --plot plots",
         "bench chat-fp32 chat-int4 chat-small",
     ),
 )
 @click.argument("files", type=FILE, nargs=-1, metavar="[FILE | FOLDER FOLDER...]")
-@click.option("--preset", type=click.Choice(["rows", "heads"]), help="Predefined grid, which the other options change.")
+@click.option(
+    "--preset", type=click.Choice(["lookup", "output-layer"]), help="Predefined grid, which the other options change."
+)
 @_list_option("method", f"{', '.join(_RANDOM)}; for compress also {', '.join(_COMPARED)}.")
 @_list_option(
     "use",

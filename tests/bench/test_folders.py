@@ -110,7 +110,7 @@ def test_folders_without_runtime_are_refused_with_extra(
 
 
 def test_options_of_tables_are_refused_with_folders(folders: tuple[Path, Path]) -> None:
-    for option, value in (("--batch", "3"), ("--preset", "rows"), ("--module", "words")):
+    for option, value in (("--batch", "3"), ("--preset", "lookup"), ("--module", "words")):
         assert error_line(run(*folders, option, value)).startswith(f"{option}: got a value and folders")
     assert error_line(run(*folders, "--threads", "1,2")) == "--threads: got '1,2', expected one number for folders"
     assert error_line(run("--new-tokens", "3")).startswith("--new-tokens: got a value without folders")
