@@ -130,6 +130,7 @@ def compress(
         out.progress() as progress,
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
+        progress(f"reading {model}", 0, 1)
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}

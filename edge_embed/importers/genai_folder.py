@@ -11,6 +11,7 @@ from edge_embed.importers.tokenizer_ids import check_ids
 from edge_embed.input_file import check_regular, path_beside
 
 GENAI_CONFIG = "genai_config.json"
+CUSTOM_OPS_LIBRARY = "custom_ops_library"  # of the session options
 GENAI_VERSIONS = "0.18"
 _PARTS = ("model", "search", "engine")
 _MOST_JSON = 64 << 20
@@ -44,6 +45,13 @@ class GenaiFolder:
         """Return the description of the decoder in the configuration."""
         found: dict[str, Any] = self.config["model"]["decoder"]
         return found
+
+    @property
+    def window(self) -> int:
+        """Return the length of the attention window of some layers, or 0."""
+        sliding = self.decoder.get("sliding_window")
+        size = sliding.get("window_size") if isinstance(sliding, dict) else None
+        return size if isinstance(size, int) else 0
 
     def names(self, part: str) -> list[str]:
         """Return the names that the configuration gives the ``inputs`` or ``outputs`` of the decoder."""

@@ -58,6 +58,7 @@ def compress_onnx(
     reports = compress_foreign(file, job, memory_bytes)
 
     def write() -> list[int]:
+        job.progress("writing", 0, 1)
         written = write_foreign(file, output, force, on_written)
         return [sum(part.stat().st_size for part in files) for files in (file.files, written)]
 

@@ -22,13 +22,12 @@ from edge_embed.compression.programs import CompressedFile
 from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.files import check_folder, check_new_folder, new_folder
-from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
+from edge_embed.importers.genai_folder import CUSTOM_OPS_LIBRARY, GENAI_CONFIG, GenaiFolder
 from edge_embed.input_file import path_beside
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.runtime.library import get_library_path
 
 REPORT = "edge_embed_report.json"
-_LIBRARY = "custom_ops_library"
 
 
 def compress_genai(
@@ -68,6 +67,7 @@ def compress_genai(
     reports = compress_foreign(file, job, memory_bytes, partial(check_rows, folder))
 
     def write() -> CompressReport:
+        job.progress("writing", 0, 1)
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
             _copy(kept, folder.path, temporary)
             if library is not None:
@@ -101,14 +101,14 @@ def _with_library(folder: GenaiFolder, library: Path | None) -> str:
     """Return the configuration with the operator library."""
     config = copy.deepcopy(folder.config)
     options = config["model"]["decoder"].setdefault("session_options", {})
-    other = options.get(_LIBRARY)
+    other = options.get(CUSTOM_OPS_LIBRARY)
     if library is not None:
         if other not in (None, library.name):
             raise BadInputError(
-                f"{GENAI_CONFIG}: {_LIBRARY}: got {other!r:.80}, expected none, because a session loads one library: "
-                "leave ours out with --no-library (library=False)"
+                f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {other!r:.80}, expected none, because a session loads one "
+                "library: leave ours out with --no-library (library=False)"
             )
-        options[_LIBRARY] = library.name
+        options[CUSTOM_OPS_LIBRARY] = library.name
     return json.dumps(config, indent=4) + "\n"
 
 
