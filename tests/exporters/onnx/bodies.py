@@ -52,7 +52,7 @@ def scaled(packed, unused=1, count=3):
         codes[packed.padding_idx] = 0
     scales = random.uniform(0, 2, count).astype(np.float32)
     rows = {"row_scale_codes": codes, "row_scales": scales} if count else {}
-    return replace(packed, unused_columns=min(unused, packed.shape.sub_dim - 1), **rows)
+    return replace(packed, unused_columns=min(unused, packed.shape.group_width - 1), **rows)
 
 
 def ordered(packed):
@@ -109,8 +109,11 @@ def model_of(nodes: list[Any], feeds: dict[str, Any], outputs: dict[str, tuple[A
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, functions=list(functions.values()))
 
 
-def session(model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "") -> ort.InferenceSession:
+def session(
+    model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "", profile: str = ""
+) -> ort.InferenceSession:
     options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = bool(profile), profile
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")
