@@ -11,9 +11,9 @@ element by element. ``ScatterND`` would scatter whole rows, but ONNX Runtime run
 terms of the same bag. Ids equal to ``padding_idx`` belong to an additional bag behind the last one, which is dropped:
 they are multiplied with 0, not counted, and not part of the maximum.
 
-Offsets that do not run from 0 to N, or decrease, are counted. That count is an index into one
-element, and ``Gather`` refuses any index but 0. The result, the 0 ``nothing_1d``, is added to the sizes of buffers, so
-that no session keeps them if shapes are static.
+Offsets that do not run from 0 to N, or decrease, are counted. That count is an index into one element, and ``Gather``
+refuses any index but 0. The result, the 0 ``nothing_1d``, is added to the sizes of buffers, so that no session keeps
+them if shapes are static.
 """
 
 from typing import Any

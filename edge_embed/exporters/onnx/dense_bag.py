@@ -68,14 +68,14 @@ def _targets(begin: Any, count: Any, places: Any) -> Any:
 
 def _reduced(rows: Any, target: Any, begin: Any, places: Any, mode: int) -> Any:
     """Reduce rows [N, d] to [B, d]; empty bags are zero."""
-    targets = op.Expand(op.Unsqueeze(target, [1]), op.Shape(rows))
     counts_shape = op.Add(places, [1])
     ones = op.Expand(op.Constant(value_float=1.0), op.Shape(target))
     none = op.Expand(op.Constant(value_float=0.0), counts_shape)
     counted = op.ScatterElements(none, target, ones, axis=0, reduction="add")
     counts = op.Unsqueeze(op.Slice(counted, [0], places, [0]), [1])  # [B, 1]
-    shape = op.Concat(counts_shape, op.Shape(rows, start=1), axis=0)  # [B + 1, d], padding last
     if mode == _MAX:
+        targets = op.Expand(op.Unsqueeze(target, [1]), op.Shape(rows))
+        shape = op.Concat(counts_shape, op.Shape(rows, start=1), axis=0)  # [B + 1, d], padding last
         lowest = op.Expand(op.Constant(value_float=float("-inf")), shape)
         most = op.ScatterElements(lowest, targets, op.Cast(rows, to=_FLOAT), axis=0, reduction="max")
         zero = op.Constant(value_float=0.0)

@@ -11,7 +11,7 @@ export async function findGpu() {
   const emulated = isFallbackAdapter || EMULATORS.test(name);
   const printed = watchConsole();
 
-  // The nodes of all cases. The session is profiled if the GPU is emulated; else one is made for it, to be slower alone.
+  // The nodes of all cases. On a real GPU a second session is profiled, because a profile slows down what it times.
   async function watched(session, create, cases) {
     if (!emulated) {
       session = await create(true);

@@ -59,7 +59,7 @@ class Node:
 
 
 def check_placement(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return how many calls of nodes ran on WebGPU and on the processor, and how many copied between them.
+    """Return how many nodes ran on WebGPU and on the processor, and how many copied between them.
 
     Raises:
         RunFailedError: if the processor ran a claimed node, or WebGPU ran none.

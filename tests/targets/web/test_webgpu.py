@@ -86,7 +86,7 @@ def bags(rows, mode):
 @pytest.mark.slow
 class TestParity:
     @pytest.mark.parametrize("kind", ["float32", "float16"])
-    def test_every_use_of_every_method_matches_definition(self, webgpu, kind, tmp_path):
+    def test_uses_of_every_method_match_definition(self, webgpu, kind, tmp_path):
         model, feeds, expected = all_uses(tables(kind), kind)
         if kind == "float32":
             assert {node.op_type for node in model.graph.node} == set(OPERATORS)
@@ -134,7 +134,7 @@ class TestPlacement:
         Node("MemcpyToHost", ["float"], ["float"], GPU),
     )
 
-    def test_calls_are_counted_by_provider(self):
+    def test_nodes_are_counted_by_provider(self):
         assert check_placement(self.FOUND) == {"webgpu_nodes": 1, "cpu_nodes": 2, "copies": 1}
 
     @pytest.mark.parametrize("op_type", ["MatMul", "Gather"])
