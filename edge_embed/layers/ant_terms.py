@@ -6,7 +6,6 @@
 Source: "Anchor & Transform" (ICLR 2021).
 """
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 

@@ -100,7 +100,7 @@ def onnx_latency(device: str, sizes: Sizes, held: Mapping[str, CompressedEmbeddi
 
 
 def _of(sizes: Sizes) -> str:
-    return f"table {sizes.rows:,} × {sizes.width}"
+    return f"table {sizes.rows:,} by {sizes.width}"
 
 
 def _dense(folder: Path, table: np.ndarray[Any, Any]) -> Path:
