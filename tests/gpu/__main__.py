@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,14 +29,14 @@ TARGETS = {
 PARTS = ("layers", "models", "ids", "latency")
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the chosen parts, write the report, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
     parser.add_argument("--device", choices=TARGETS, default="cuda")
     parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     parser.add_argument("--rows", type=int, default=latency.Sizes.rows, help="rows of the tables that are timed")
     parser.add_argument("--report", type=Path, default=Path("tests/GPU.md"))
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
         print(f"torch {torch.__version__} found no GPU: expected one, with torch built for it", file=sys.stderr)
         return 2
@@ -51,7 +51,9 @@ def main() -> int:
                 found = [Table("A part that ended early", ["error"], [[f"FAILED: {error!s:.300}"]])]
             tables += found
             print(f"{time.perf_counter() - start:6.1f} s", *(each.title for each in found), sep="  ", flush=True)
-            chosen.report.write_text(_report(chosen.device, tables))  # after each part: a later one may end the process
+            chosen.report.write_text(
+                _report(arguments, chosen.device, tables)
+            )  # after each part: a later one may end the process
     failures = sum(each.failures for each in tables)
     print(f"{failures} results failed: {chosen.report}" if failures else f"all results passed: {chosen.report}")
     return int(failures > 0)
@@ -80,8 +82,8 @@ def _latency(device: str, sizes: latency.Sizes, folder: Path) -> list[Table]:
     return found
 
 
-def _report(device: str, tables: list[Table]) -> str:
-    command = f"`python -m tests.gpu {' '.join(sys.argv[1:])}`".replace(" `", "`")
+def _report(arguments: Sequence[str], device: str, tables: list[Table]) -> str:
+    command = f"`{' '.join(('python -m tests.gpu', *arguments))}`"
     text = f"# Checks on a GPU\n\nWritten by {command} on {datetime.date.today():%d %B %Y}.\n\n{_machine(device)}\n"
     return text + "".join(f"\n{each.markdown()}" for each in tables)
 
@@ -103,4 +105,4 @@ def _driver() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -88,7 +88,9 @@ def _error(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
 def training(device: str) -> Table:
     """Train each layer for some steps on both devices, and with bfloat16 autocast on the device."""
     heads = ["layer", "loss on cpu", f"loss on {device}", "with autocast to bfloat16"]
-    return Table("Training: loss after 10 steps", heads, [[name, *_losses(make, device)] for name, make in LAYERS.items()])
+    return Table(
+        "Training: loss after 10 steps", heads, [[name, *_losses(make, device)] for name, make in LAYERS.items()]
+    )
 
 
 def _losses(make: Callable[[], CompressedEmbedding], device: str) -> list[str]:
@@ -107,13 +109,13 @@ def _trained(make: Callable[[], CompressedEmbedding], device: str, autocast: tor
     optimizer: torch.optim.Optimizer = edge_embed.Yogi(layer.parameters(), lr=0.05)
     if isinstance(layer, edge_embed.ANTEmbedding):
         optimizer = edge_embed.ProximalOptimizer(optimizer, layer, 1e-4)
-    head = edge_embed.TiedOutput(layer, bias=True)
+    output = edge_embed.TiedOutput(layer, bias=True)
     ids = (torch.arange(3 * BATCH) * 37 % 500).reshape(BATCH, 3).to(device)
     for _ in range(10):
         optimizer.zero_grad()
         with torch.autocast(device, autocast, enabled=autocast is not None):
             rows = layer(ids) if isinstance(layer, edge_embed.DPQEmbeddingBag) else layer(ids).mean(1)
-            loss = functional.cross_entropy(head(rows), ids[:, 0]) + regularization_loss(layer)
+            loss = functional.cross_entropy(output(rows), ids[:, 0]) + regularization_loss(layer)
         loss.backward()
         optimizer.step()
     assert loss.isfinite(), f"the loss is {loss}"
@@ -204,9 +206,9 @@ def _sampled(device: str) -> str:
     for at in ("cpu", device):
         torch.manual_seed(0)
         chances = log_uniform(ROWS).to(at)
-        head = edge_embed.TiedOutput(LAYERS["TT"]().to(at))
+        output = edge_embed.TiedOutput(LAYERS["TT"]().to(at))
         hidden, targets = torch.ones(3, WIDTH, device=at), torch.tensor([1, -100, 3], device=at)
-        losses.append(float(sampled_softmax_loss(head, hidden, targets, draw(chances, 50), chances).detach()))
+        losses.append(float(sampled_softmax_loss(output, hidden, targets, draw(chances, 50), chances).detach()))
     assert abs(losses[0] - losses[1]) < 1e-3, f"losses {losses}"
     return f"{losses[1]:.5f}, on cpu {losses[0]:.5f}"
 

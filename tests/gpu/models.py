@@ -24,14 +24,14 @@ class Uses(nn.Module):
     def __init__(self, layer: CompressedEmbedding) -> None:
         super().__init__()
         self.layer = layer
-        self.head = edge_embed.TiedOutput(layer)
+        self.output = edge_embed.TiedOutput(layer)
 
     def forward(self, ids: Tensor) -> dict[str, Tensor]:
         """Return one output for each use."""
         rows = CompressedEmbedding.forward(self.layer, ids)
         state = rows.mean(1)
-        values, best = self.head.topk(state, 5)
-        return {"rows": rows, "logits": self.head(state), "values": values, "best": best}
+        values, best = self.output.topk(state, 5)
+        return {"rows": rows, "logits": self.output(state), "values": values, "best": best}
 
 
 class Bags(nn.Module):

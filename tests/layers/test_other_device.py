@@ -36,8 +36,8 @@ def uses(layer: CompressedEmbedding, device: str) -> dict[str, Tensor]:
     """Return the results of each use of a layer, and in training its gradients."""
     ids = IDS.to(device)
     hidden = torch.linspace(-1, 1, 3 * WIDTH).reshape(3, WIDTH).to(device)
-    head = edge_embed.TiedOutput(layer, bias=True)
-    found = {"rows": layer(ids), "logits": head(hidden), "top": head.topk(hidden, 3).values}
+    output = edge_embed.TiedOutput(layer, bias=True)
+    found = {"rows": layer(ids), "logits": output(hidden), "top": output.topk(hidden, 3).values}
     if layer.learns:
         loss = torch.stack([each.square().sum() for each in found.values()]).sum() + regularization_loss(layer)
         loss.backward()
@@ -114,9 +114,9 @@ def compare_sampled() -> None:
     found = []
     for device in ("cpu", "other"):
         torch.manual_seed(0)
-        head = edge_embed.TiedOutput(edge_embed.TTEmbedding(ROWS, WIDTH, rank=3).to(device))
+        output = edge_embed.TiedOutput(edge_embed.TTEmbedding(ROWS, WIDTH, rank=3).to(device))
         sampled = draw(chances.to(device), 7)
-        found += [sampled, sampled_softmax_loss(head, hidden.to(device), targets.to(device), sampled, chances)]
+        found += [sampled, sampled_softmax_loss(output, hidden.to(device), targets.to(device), sampled, chances)]
     for expected, result in zip(found[:2], found[2:], strict=True):
         torch.testing.assert_close(other_device.cpu(result), expected)
 
