@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
     parser.add_argument("--device", choices=TARGETS, default="cuda")
     parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
-    parser.add_argument("--rows", type=int, default=latency.Sizes.rows, help="rows of the tables that are timed")
+    parser.add_argument("--rows", type=int, default=latency.Sizes().rows, help="rows of the tables that are timed")
     parser.add_argument("--report", type=Path, default=Path("tests/GPU.md"))
     chosen = parser.parse_args(arguments)
     if chosen.device == "cuda" and not torch.cuda.is_available():
@@ -83,7 +83,8 @@ def _latency(device: str, sizes: latency.Sizes, folder: Path) -> list[Table]:
 
 
 def _report(arguments: Sequence[str], device: str, tables: list[Table]) -> str:
-    command = f"`{' '.join(('python -m tests.gpu', *arguments))}`"
+    shown = " ".join(("python -m tests.gpu", *arguments)).partition(" --report")[0]
+    command = f"`{shown}`"
     text = f"# Checks on a GPU\n\nWritten by {command} on {datetime.date.today():%d %B %Y}.\n\n{_machine(device)}\n"
     return text + "".join(f"\n{each.markdown()}" for each in tables)
 

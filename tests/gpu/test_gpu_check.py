@@ -1,11 +1,12 @@
 """`make gpu-check` on the processor: its checks run, and what is wrong fails."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.gpu import layers, models
+from tests.gpu import latency, layers, models
 from tests.gpu.__main__ import main
 
 CPU = ("--device", "cpu", "--rows", "700")
@@ -14,6 +15,7 @@ CPU = ("--device", "cpu", "--rows", "700")
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "LAYERS", {name: layers.LAYERS[name] for name in ("TT", "ANT")})
+    monkeypatch.setattr(latency, "Sizes", partial(latency.Sizes, batch=64, rounds=3, seconds=0.1))
     monkeypatch.setattr(models, "MODELS", {"TT bag": models.MODELS["TT bag"]})
 
 
