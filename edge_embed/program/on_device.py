@@ -27,8 +27,8 @@ def _move(node: Node, device: torch.device) -> None:
     def there(value: Any) -> Any:
         return device if isinstance(value, torch.device) else value
 
-    node.args = map_aggregate(node.args, there)  # type: ignore[assignment]
-    node.kwargs = map_aggregate(node.kwargs, there)  # type: ignore[assignment]
+    node.args = map_aggregate(node.args, there)
+    node.kwargs = map_aggregate(node.kwargs, there)
     if _is_factory(node.target):
         node.kwargs = {**node.kwargs, "device": device}
 

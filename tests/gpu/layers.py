@@ -37,8 +37,8 @@ LAYERS: dict[str, Callable[[], CompressedEmbedding]] = {
 
 def parity(device: str) -> Table:
     """Compare lookups, logits and top-k in three states, and the gradients of a step."""
-    heads = ["layer", "training", "gradients", "eval", "frozen", "place of all tensors"]
-    return Table(f"Layers: largest relative error, {device} beside cpu (float32)", heads, [
+    columns = ["layer", "training", "gradients", "eval", "frozen", "place of all tensors"]
+    return Table(f"Layers: largest relative error, {device} beside cpu (float32)", columns, [
         [name, *_compared(make, device)] for name, make in LAYERS.items()
     ])  # fmt: skip
 
@@ -87,9 +87,9 @@ def _error(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
 
 def training(device: str) -> Table:
     """Train each layer for some steps on both devices, and with bfloat16 autocast on the device."""
-    heads = ["layer", "loss on cpu", f"loss on {device}", "with autocast to bfloat16"]
+    columns = ["layer", "loss on cpu", f"loss on {device}", "with autocast to bfloat16"]
     return Table(
-        "Training: loss after 10 steps", heads, [[name, *_losses(make, device)] for name, make in LAYERS.items()]
+        "Training: loss after 10 steps", columns, [[name, *_losses(make, device)] for name, make in LAYERS.items()]
     )
 
 

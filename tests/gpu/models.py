@@ -63,9 +63,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
 
 def targets(names: Sequence[str], folder: Path) -> Table:
     """Validate every model on every target."""
-    heads = ["model", *(column for name in names for column in (name, "call, ms", "copies"))]
+    columns = ["model", *(column for name in names for column in (name, "call, ms", "copies"))]
     rows = [[name, *_validated(name, names, folder)] for name in MODELS]
-    return Table("Exported models on targets: largest error beside the training form", heads, rows)
+    return Table("Exported models on targets: largest error beside the training form", columns, rows)
 
 
 def _validated(name: str, names: Sequence[str], folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ class Table:
 
     Attributes:
         title: what was checked.
-        columns: heads of the columns.
+        columns: names of the columns.
         rows: results as texts; one that begins with FAILED makes the command fail.
     """
 
