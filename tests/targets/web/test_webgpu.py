@@ -1,6 +1,8 @@
 """Every use of every method, and whole models, on WebGPU in Chromium: parity, and where the nodes ran."""
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,7 +13,7 @@ from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.targets.catalog import make_target
 from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions
 from edge_embed.targets.web.package import WEBGPU, fetch_runtime
-from edge_embed.targets.web.webgpu import Node, check_placement
+from edge_embed.targets.web.webgpu import CLAIMED, Node, check_placement
 
 from ...exporters.onnx import bodies
 from .conftest import MODELS, compare, processes, run, small_model
@@ -124,6 +126,13 @@ class TestParity:
         model = small_model(tmp_path / "whole.onnx", [helper.make_node("Neg", ["x"], ["y"])], ends[:1], ends[1:])
         with pytest.raises(RunFailedError, match="got no float32 node that WebGPU has to run"):
             run(webgpu, model, ["y"], {"x": np.ones(1, np.int64)})
+
+
+def test_claimed_operators_are_those_of_page():
+    page = (Path(__file__).parents[3] / "docs/verification/targets.md").read_text(encoding="utf-8")
+    section = page.partition("## Nodes on WebGPU")[2].partition("The result is also")[0]
+    listed = [line for line in section.splitlines() if line.startswith("- ")]
+    assert sorted(re.findall("`([A-Za-z0-9]+)`", " ".join(listed))) == sorted(CLAIMED)
 
 
 class TestPlacement:
