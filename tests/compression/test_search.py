@@ -310,6 +310,7 @@ def test_counts_raise_cosine_of_frequent_rows(method: str) -> None:
     assert cosines[1] > cosines[0]
 
 
+@pytest.mark.slow
 def test_trainable_layers_exclude_integer_rows() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(
@@ -321,6 +322,7 @@ def test_trainable_layers_exclude_integer_rows() -> None:
         assert ("rows" in {trial.method for trial in report.trials}) != trainable
 
 
+@pytest.mark.slow
 def test_tables_of_one_model_have_one_number_of_cores() -> None:
     """An exported file requires one number of cores, so the choice for the first table limits the second."""
     random = torch.Generator().manual_seed(0)

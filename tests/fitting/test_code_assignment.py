@@ -171,6 +171,7 @@ def of_small_margins() -> tuple[np.ndarray, torch.Tensor]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.slow
 def test_rounding_of_any_instruction_set_changes_no_code():
     """Fused and separate roundings are tested; a processor without an instruction set uses its next best one."""
     command = [sys.executable, "-c", _SMALL_MARGINS, "portable", "avx2", "avx512"]

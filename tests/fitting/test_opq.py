@@ -171,6 +171,7 @@ def test_max_bags_are_refused_with_rotation(mode: str, tmp_path: Path) -> None:
         torch.testing.assert_close(found.double(), getattr(rows, mode)(1), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_budget_search_counts_rotation_unless_folded(tmp_path: Path) -> None:
     taken = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)), nn.Linear(16, 2)).eval()
     alone = nn.Sequential(nn.Embedding.from_pretrained(torch.from_numpy(ROWS)))

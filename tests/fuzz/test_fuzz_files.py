@@ -27,6 +27,7 @@ def found_nothing(tmp_path, count, *readers):
     return len(lines)
 
 
+@pytest.mark.slow
 def test_readers_of_small_files_have_no_findings(tmp_path):
     assert found_nothing(tmp_path, 100, *SMALL) == len(SMALL)
 

@@ -121,6 +121,7 @@ def test_decoder_has_names_of_optimum_also_after_rewriting(tmp_path: Path) -> No
     assert "model.embed_tokens.weight" in dict(program.module.named_buffers())
 
 
+@pytest.mark.slow
 def test_decoder_without_cache_returns_logits_of_all_positions(tmp_path: Path) -> None:
     model = saved(llama, tmp_path)
     program = workflow.load(tmp_path, cache=False)
@@ -129,6 +130,7 @@ def test_decoder_without_cache_returns_logits_of_all_positions(tmp_path: Path) -
     torch.testing.assert_close(program.run(ids, torch.ones_like(ids))[0], model(ids).logits)
 
 
+@pytest.mark.slow
 def test_model_without_keys_and_values_is_read_without_cache(tmp_path: Path) -> None:
     torch.manual_seed(0)
     mamba().save_pretrained(tmp_path)

@@ -312,6 +312,7 @@ def with_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [bert, llama])
+@pytest.mark.slow
 def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[[], Any], tmp_path: Path) -> None:
     make().save_pretrained(tmp_path)
     with_tokenizer(tmp_path)

@@ -186,6 +186,7 @@ def test_autocast_training_is_finite(options):
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
+@pytest.mark.slow
 def test_compiled_training_steps_match_plain_steps(options):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2, init_scale=1.0, **(options | {"query_init_scale": 1.0}))

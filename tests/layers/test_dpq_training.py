@@ -104,6 +104,7 @@ def test_centroids_move_to_their_members():
 @pytest.mark.parametrize(
     ("variant", "state", "training"), pairwise(["sx", "vq"], ["trainable", "frozen"], [True, False])
 )
+@pytest.mark.slow
 def test_layer_compiles_as_one_graph(variant, training, state):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, variant, padding_idx=2).train(training)
@@ -128,6 +129,7 @@ def test_layer_compiles_as_one_graph(variant, training, state):
 
 
 @pytest.mark.parametrize("state", ["trainable", "frozen"])
+@pytest.mark.slow
 def test_layer_compiles_with_data_dependent_number_of_ids(state):
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3, padding_idx=2).eval()

@@ -198,6 +198,7 @@ class TestFiles:
             compress(source)
         assert [path.name for path in source.parent.iterdir()] == ["model.onnx"]
 
+    @pytest.mark.slow
     def test_random_damage_is_compressed_or_refused(self, tmp_path: Path) -> None:
         nodes = [look_up(), make_node("Transpose", ["words.weight"], ["t"]), make_node("MatMul", ["rows", "t"], ["l"])]
         tensors = {"words.weight": table(40, 4)}

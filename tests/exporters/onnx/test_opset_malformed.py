@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import AttributeProto, NodeProto, TensorProto, helper, numpy_helper
 
 TABLE = np.random.default_rng(0).normal(size=(400, 16)).astype(np.float32)
@@ -51,6 +52,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_compress_of_malformed_attributes_ends_with_message(tmp_path):
     paths = [file_of(tmp_path / f"{at}.onnx", *NODES[kind]) for at, kind in enumerate(NODES)]
     sound = helper.make_node("Unsqueeze", ["rows"], ["y"], axes=[0])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 from torch import nn
 
@@ -31,6 +32,7 @@ class Language(nn.Module):
         return tuple(nn.functional.linear(states, table.weight) for table in self.words.values())
 
 
+@pytest.mark.slow
 def test_portable_session_of_any_batch_prints_nothing(tmp_path, capfd):
     source = edge_embed.save(Language(), tmp_path / "dense.pt", example_inputs=torch.tensor([[1, 2, 3]]))
     small = tmp_path / "small.pt"

@@ -42,6 +42,7 @@ def whole_numbers(n: int, padding_idx: int | None = None, seed: int = 0) -> Pack
 
 @settings(max_examples=40)
 @given(st.data())
+@pytest.mark.slow
 def test_topk_order_and_ties_are_exact(data):
     n = data.draw(st.sampled_from([1, 2, 7, 40]), "n")
     packed = whole_numbers(n, data.draw(st.sampled_from([None, 0, n - 1]), "padding"), data.draw(st.integers(0, 9)))

@@ -86,6 +86,7 @@ def test_rotated_rows_of_saved_model_stay_dynamic(value_type, shape, tmp_path):
     assert edge_embed.validate(tmp_path / "small.pt", tmp_path / "small.tflite").passed
 
 
+@pytest.mark.slow
 def test_compress_command_finds_setting_and_reports_it(tmp_path):
     rows = np.random.default_rng(6).normal(size=(3000, DIM)).astype(np.float32)
     np.save(tmp_path / "counts.npy", np.arange(3000.0))

@@ -110,6 +110,7 @@ class TestWholeModel:
             (got,) = edge_embed.create_session(path, portable).run(None, {"text": np.array(texts, dtype=object)})
             np.testing.assert_allclose(got, model.eval()(ids, mask).detach(), atol=1e-6)  # a mean of some rows
 
+    @pytest.mark.slow
     def test_export_twice_gives_same_bytes(self, saved: Saved, tmp_path: Path) -> None:
         model, files = Mean(), []
         for name in ("one", "two"):
