@@ -1,7 +1,6 @@
 """Static libraries: the members of an ``ar`` archive, in GNU's and in BSD's format."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from edge_embed.errors import BadInputError
 
@@ -9,22 +8,19 @@ MAGIC = b"!<arch>\n"
 _HEADER = 60
 
 
-def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
+def read_members(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each object file, without symbol tables and name tables.
 
     Raises:
-        BadInputError: if the file is no complete archive.
+        BadInputError: if it is no complete archive.
     """
-    data = path.read_bytes()
-    if not data.startswith(MAGIC):
-        raise BadInputError(f"{path}: got no archive, expected a static library")
     long_names, at = b"", len(MAGIC)
     while at < len(data):
         header = data[at : at + _HEADER]
         size = header[48:58].strip()
         start = at + _HEADER
         if len(header) < _HEADER or not size.isdigit() or start + int(size) > len(data):
-            raise BadInputError(f"{path}: the archive ends within a member: build it again")
+            raise BadInputError("the archive ends within a member: build it again")
         content, name = data[start : start + int(size)], header[:16].rstrip(b" ")
         at = start + int(size) + int(size) % 2
         if name == b"//":

@@ -9,6 +9,7 @@ import lief
 from edge_embed.errors import BadInputError
 from edge_embed.packages.archive import MAGIC, read_members
 from edge_embed.packages.platforms import Format
+from edge_embed.packages.universal import split_slices
 
 _ELF = {lief.ELF.ARCH.X86_64: "x86-64", lief.ELF.ARCH.AARCH64: "arm64", lief.ELF.ARCH.ARM: "arm"}
 _PE = {lief.PE.Header.MACHINE_TYPES.AMD64: "x86-64", lief.PE.Header.MACHINE_TYPES.ARM64: "arm64"}
@@ -30,6 +31,7 @@ class Binary:
         imports: names that it calls in other libraries.
         needed: libraries that the loader must find.
         minimum: oldest system: version of glibc, of macOS or of iOS; empty if the file names none.
+        system: ``MACOS``, ``IOS`` or ``IOSSIMULATOR``; empty in other formats.
         alignment: alignment of its segments in bytes; 0 if the format has none.
         is_signed: whether it has a signature.
     """
@@ -40,6 +42,7 @@ class Binary:
     imports: frozenset[str]
     needed: tuple[str, ...]
     minimum: str = ""
+    system: str = ""
     alignment: int = 0
     is_signed: bool = False
 
@@ -51,18 +54,18 @@ def read_binaries(path: Path) -> list[Binary]:
         BadInputError: if it is no library in a known format.
     """
     lief.logging.disable()  # it prints about parts that it does not know
-    with path.open("rb") as file:
-        start = file.read(len(MAGIC))
-    if start == MAGIC:
-        return [_archive(path)]
-    found = lief.MachO.parse(str(path)) if lief.is_macho(str(path)) else None
-    if found is not None:
-        return [_macho(binary) for binary in found]
-    binary = lief.parse(str(path))
-    if isinstance(binary, lief.ELF.Binary):
-        return [_elf(binary)]
-    if isinstance(binary, lief.PE.Binary):
-        return [_pe(binary)]
+    return [_read(path, data) for data in split_slices(path.read_bytes())]
+
+
+def _read(path: Path, data: bytes) -> Binary:
+    if data.startswith(MAGIC):
+        return _archive(path, data)
+    if data.startswith(b"\x7fELF") and (elf := lief.ELF.parse(data)) is not None:
+        return _elf(elf)
+    if data.startswith(_MACHO_MAGIC) and (macho := _parse_macho(data)) is not None:
+        return _macho(macho)
+    if data.startswith(b"MZ") and (pe := lief.PE.parse(data)) is not None:
+        return _pe(pe)
     raise BadInputError(f"{path}: got no ELF, Mach-O or PE file, expected a library")
 
 
@@ -81,8 +84,13 @@ def _elf(binary: lief.ELF.Binary) -> Binary:
         _names(binary.imported_symbols),
         tuple(str(name) for name in binary.libraries),
         max(versions, key=as_numbers, default=""),
-        min(loaded, default=0),
+        alignment=min(loaded, default=0),
     )
+
+
+def _parse_macho(data: bytes) -> lief.MachO.Binary | None:
+    found = lief.MachO.parse(data)
+    return None if found is None else found.at(0)
 
 
 def _macho(binary: lief.MachO.Binary) -> Binary:
@@ -96,6 +104,7 @@ def _macho(binary: lief.MachO.Binary) -> Binary:
         frozenset(name.removeprefix("_") for name in _names(binary.imported_symbols)),
         tuple(str(library.name) for library in libraries),
         ".".join(str(number) for number in version[:2]),
+        binary.build_version.platform.name if binary.build_version else "",
         is_signed=binary.has_code_signature,
     )
 
@@ -112,23 +121,23 @@ def _pe(binary: lief.PE.Binary) -> Binary:
     )
 
 
-def _archive(path: Path) -> Binary:
+def _archive(path: Path, data: bytes) -> Binary:
     """Return the objects of a static library as one: what one of them calls and another defines is no import."""
-    objects = [_object(name, content) for name, content in read_members(path)]
+    objects = [_object(name, content) for name, content in read_members(data)]
     processors = {part.processor for part in objects}
     if len(processors) != 1:
         raise BadInputError(f"{path}: got objects for {sorted(processors)}, expected those of one processor")
     exports = frozenset().union(*(part.exports for part in objects))
     imports = frozenset().union(*(part.imports for part in objects)) - exports
     oldest = max((part.minimum for part in objects), key=as_numbers)
-    return Binary(objects[0].binary_format, objects[0].processor, exports, imports, (), oldest)
+    return Binary(objects[0].binary_format, objects[0].processor, exports, imports, (), oldest, objects[0].system)
 
 
 def _object(name: str, content: bytes) -> Binary:
-    macho = lief.MachO.parse(content) if content[:4] in _MACHO_MAGIC else None
+    macho = _parse_macho(content) if content.startswith(_MACHO_MAGIC) else None
     if macho is not None:
-        return _macho_object(macho.at(0))
-    elf = lief.ELF.parse(content)
+        return _macho_object(macho)
+    elf = lief.ELF.parse(content) if content.startswith(b"\x7fELF") else None
     if elf is None:
         raise BadInputError(f"{name}: got no ELF or Mach-O object")
     public = [symbol for symbol in elf.symbols if symbol.binding != lief.ELF.Symbol.BINDING.LOCAL]

@@ -64,8 +64,15 @@ def _faults(path: Path, binary: Binary, platform: Platform, build: Build, names:
         yield f"needs {', '.join(others)}"
     if platform.is_freestanding and not is_delegate and (binary.needed or binary.imports):
         yield f"needs {', '.join([*binary.needed, *sorted(binary.imports)])}, expected nothing"
+    if platform.binary_format == "Mach-O" and binary.system != _system(build):
+        yield f"is for {binary.system or 'no system'}, expected {_system(build)}"
     if platform.binary_format == "Mach-O" and build.processor == "arm64" and not is_static and not binary.is_signed:
         yield "has no signature, which macOS requires on arm64"
+
+
+def _system(build: Build) -> str:
+    """Return the name of the system in the file: presets are ``macos``, ``ios-simulator-x64`` and the like."""
+    return "".join(part for part in build.preset.split("-") if part != "x64").upper()
 
 
 def _facts(binary: Binary) -> str:

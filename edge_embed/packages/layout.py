@@ -2,24 +2,17 @@
 
 from pathlib import Path
 
-from edge_embed.packages.checks import check_library
-from edge_embed.packages.package import Work, copy_tree
-from edge_embed.packages.platforms import Build
-
-_LIBRARIES = (".so", ".dylib", ".dll", ".a")
+from edge_embed.packages.android import lay_out_android
+from edge_embed.packages.apple import lay_out_apple
+from edge_embed.packages.work import Details, Work, copy_tree
 
 
-def lay_out(work: Work, folder: Path) -> dict[Path, tuple[str, tuple[Build, ...]]]:
-    """Fill the folder of a package.
-
-    Returns:
-        The libraries in it, each with a line of facts and the builds that it holds.
-    """
-    (build,) = work.trees
-    copy_tree(work.trees[build], folder)
-    return {path: (check_library(path, work.platform, (build,), folder / "include"), (build,)) for path in libraries(folder)}
-
-
-def libraries(folder: Path) -> list[Path]:
-    """Return the libraries in a folder and below."""
-    return sorted(path for path in folder.rglob("*") if path.suffix in _LIBRARIES)
+def lay_out(work: Work, folder: Path) -> Details:
+    """Fill the folder of a package, and inspect its libraries."""
+    if work.platform.name == "android":
+        return lay_out_android(work, folder)
+    if work.platform.binary_format == "Mach-O":
+        return lay_out_apple(work, folder)
+    ((build, tree),) = work.trees.items()
+    copy_tree(tree, folder)
+    return work.check(folder, (build,), folder / "include")

@@ -1,43 +1,23 @@
 """`make_package`: builds, inspects, executes and writes the package of a platform."""
 
 import hashlib
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.files import check_new_folder, new_folder
 from edge_embed.packages.builds import install_tree
 from edge_embed.packages.execution import run_library
+from edge_embed.packages.layout import lay_out
 from edge_embed.packages.platforms import Build, Platform, find_platform
 from edge_embed.packages.toolchain import Toolchain, find_toolchain, missing_tools
+from edge_embed.packages.work import Details, Work
 from edge_embed.report.results.packaged import NotMade, PackagedFile, PackageReport
-from edge_embed.report.results.targets import Evidence, Problem
+from edge_embed.report.results.targets import Problem
 from edge_embed.targets.target import NotRunError
 
 MARK = "PACKAGE.txt"  # identifies folders that --force may replace
-_LIBRARIES = (".so", ".dylib", ".dll", ".a")
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass
-class Work:
-    """State of a package that is being made.
-
-    Attributes:
-        platform: its platform.
-        trees: folder with ``include`` and ``lib`` of each build.
-        ran: how the libraries of a build were executed, and the instruction sets.
-        not_executed: builds that were not executed.
-        not_made: parts that were left out.
-    """
-
-    platform: Platform
-    trees: dict[Build, Path] = field(default_factory=dict)
-    ran: dict[Build, tuple[Evidence, str]] = field(default_factory=dict)
-    not_executed: list[NotMade] = field(default_factory=list)
-    not_made: list[NotMade] = field(default_factory=list)
 
 
 def make_package(name: str, output: Path, *, force: bool, time_limit: float, progress: Progress) -> PackageReport:
@@ -63,8 +43,6 @@ def make_package(name: str, output: Path, *, force: bool, time_limit: float, pro
         _build(work, build, toolchain, time_limit)
     progress(platform.name, len(toolchains), len(toolchains))
     with new_folder(output, MARK, force=force) as folder:
-        from edge_embed.packages.layout import lay_out
-
         details = lay_out(work, folder)
         files = _list_files(work, folder, details)
         names = tuple(dict.fromkeys(toolchain.name for toolchain in toolchains.values()))
@@ -98,7 +76,7 @@ def _build(work: Work, build: Build, toolchain: Toolchain, time_limit: float) ->
         work.not_executed.append(NotMade(build.preset, str(error)))
 
 
-def _list_files(work: Work, folder: Path, details: dict[Path, tuple[str, tuple[Build, ...]]]) -> tuple[PackagedFile, ...]:
+def _list_files(work: Work, folder: Path, details: Details) -> tuple[PackagedFile, ...]:
     files = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         data = path.read_bytes()
@@ -123,8 +101,3 @@ def _mark_text(report: PackageReport) -> str:
     lines = [f"edge-embed package for {report.platform}, built by {' and '.join(report.toolchains)}.", ""]
     lines += [f"{file.sha256}  {file.path}" for file in report.files]
     return "\n".join(lines) + "\n"
-
-
-def copy_tree(tree: Path, folder: Path) -> None:
-    """Copy a tree without the list of hashes of the cache."""
-    shutil.copytree(tree, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".sha256.json"))

@@ -82,6 +82,8 @@ function(edge_embed_freestanding_options target)
   endif()
   if(EDGE_EMBED_ZIG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "arm")  # divides by functions of the compiler's own library
     target_link_options(${target} PRIVATE -nodefaultlibs)
+  elseif(ANDROID AND CMAKE_SYSTEM_PROCESSOR MATCHES "^arm")  # the same with the NDK
+    target_link_options(${target} PRIVATE -nolibc -nostartfiles)
   else()
     target_link_options(${target} PRIVATE -nostdlib)
   endif()

@@ -1,6 +1,7 @@
 # Toolchain file: the compiler of zig, which has headers and libc stubs of other systems, for EDGE_EMBED_ZIG_TARGET.
 # Zig comes from PATH, or from the Python package ziglang.
 set(EDGE_EMBED_ZIG_TARGET "" CACHE STRING "Target of zig, such as x86_64-linux-gnu.2.17")
+set(EDGE_EMBED_ZIG_FLAGS "" CACHE STRING "More flags of zig; it ignores -ffixed-x18, which is -mcpu=generic+reserve_x18 here")
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES EDGE_EMBED_ZIG EDGE_EMBED_ZIG_TARGET EDGE_EMBED_ZIG_FLAGS)
 
 if(NOT EDGE_EMBED_ZIG)
@@ -34,6 +35,7 @@ set(CMAKE_CXX_COMPILER "${EDGE_EMBED_ZIG}" cc)
 set(CMAKE_CXX_COMPILER_ID_TEST_FLAGS_FIRST -c)
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)  # a program would need the libc of each target
 set(CMAKE_CXX_FLAGS_INIT "-target ${EDGE_EMBED_ZIG_TARGET} ${EDGE_EMBED_ZIG_FLAGS}")
+set(CMAKE_CXX_FLAGS_RELEASE_INIT "-g0")  # zig adds debug information, with the paths of this machine
 set(format gnu)
 if(CMAKE_SYSTEM_NAME STREQUAL "Darwin")
   set(format darwin)

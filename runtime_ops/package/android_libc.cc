@@ -1,6 +1,7 @@
-// The names of the functions of Android's libc that the delegate calls, to link with where there is no NDK. The linker
-// notes the name of the library only; its code is never part of a package.
-#define EE_NAME(name) extern "C" __attribute__((visibility("default"))) void name() {}
+// The names of the functions of Android's libc that the delegate calls, to link with where there is no NDK.
+// The linker notes the name of the library only; its code is never part of a package.
+#define EE_NAME(name) \
+  extern "C" __attribute__((visibility("default"))) void name() {}
 EE_NAME(calloc)
 EE_NAME(free)
 EE_NAME(malloc)

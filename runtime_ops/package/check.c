@@ -37,7 +37,8 @@ static int check(const ee_table* table) {
   memset(&bags, 0, sizeof bags);
   bags.offsets = offsets;
   bags.num_bags = 2;
-  for (int i = 0; i < 8; ++i) expected[i] = rows[numbers[i / 4 * 2]][i % 4] + rows[numbers[i / 4 * 2 + 1]][i % 4];
+  for (int i = 0; i < 8; ++i)
+    expected[i] = rows[numbers[i / 4 * 2]][i % 4] + rows[numbers[i / 4 * 2 + 1]][i % 4];
   status = ee_bag(table, &ids, &bags, got, 8 * sizeof(float), scratch, sizeof scratch, &bad);
   if (failed("bag", status, EE_OK) || differs("bag", got, expected, 8)) return 1;
 
@@ -57,7 +58,8 @@ static int check(const ee_table* table) {
     numbers[1] = hostile[i];
     status = ee_gather(table, &ids, got, sizeof got, scratch, sizeof scratch, &bad);
     if (failed("gather of an id that is no row", status, EE_ID_OUT_OF_RANGE)) return 1;
-    if (bad != 1) return printf("gather: got position %d of the id that is no row, expected 1\n", (int)bad), 1;
+    if (bad != 1)
+      return printf("gather: got position %d of the id that is no row, expected 1\n", (int)bad), 1;
   }
   return 0;
 }

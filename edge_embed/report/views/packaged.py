@@ -14,8 +14,7 @@ def render(report: PackageReport) -> RenderableType:
     table.columns[1].justify = "right"
     for file in report.libraries:
         table.add_row(file.path, f"{file.bytes:,}", _proof(file), file.detail)
-    others = len(report.files) - len(list(report.libraries))
-    written = f"wrote {report.folder} ({len(report.files)} files, {others} of them texts), by {_and(report.toolchains)}"
+    written = f"wrote {report.folder} ({len(report.files)} files), built by {_and(report.toolchains)}"
     left = [cell(_line("not executed", part)) for part in report.not_executed]
     left += [cell(_line("not made", part)) for part in report.not_made]
     return Group(table, *left, cell(written))

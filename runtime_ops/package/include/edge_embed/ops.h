@@ -16,7 +16,8 @@ struct OrtStatus;
 /* Adds the operators to session options; `base` is the result of OrtGetApiBase(). Returns null on success.
  * An app that links the library statically calls this function before it creates a session. A shared library
  * can also be registered by its path (RegisterCustomOpsLibrary of ONNX Runtime). */
-EE_API struct OrtStatus* RegisterEdgeEmbedOps(struct OrtSessionOptions* options, const struct OrtApiBase* base);
+EE_API struct OrtStatus* RegisterEdgeEmbedOps(struct OrtSessionOptions* options,
+                                              const struct OrtApiBase* base);
 
 #ifdef __cplusplus
 }
