@@ -87,6 +87,7 @@ function(edge_embed_freestanding_options target)
   else()
     target_link_options(${target} PRIVATE -nostdlib)
   endif()
+  target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)  # Android's page size
 endfunction()
 
 # Link options of every library that apps load.
@@ -97,8 +98,10 @@ function(edge_embed_link_options target)
   elseif(APPLE)
     target_link_options(${target} PRIVATE LINKER:-dead_strip $<$<CONFIG:Release>:-s>)
   else()
-    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed LINKER:-z,max-page-size=16384
-                                          $<$<CONFIG:Release>:LINKER:-s>)  # pages: of Android and of arm64 Linux
+    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed $<$<CONFIG:Release>:LINKER:-s>)
+    if(EDGE_EMBED_PACKAGE)  # the largest pages of Android and of arm64 Linux
+      target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)
+    endif()
     if(NOT EDGE_EMBED_ZIG)  # whose linker lacks the option
       # Code and constant data share pages: separate pages would add 8 kB to the file.
       target_link_options(${target} PRIVATE LINKER:-z,noseparate-code)
