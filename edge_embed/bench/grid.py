@@ -203,9 +203,13 @@ class Grid:
 
 PRESETS: Mapping[str, Grid] = {
     # Lookups in a table that fits into the caches and in one that does not, with warm and cold caches.
-    "rows": Grid(("dpq",), use=("rows", "kernel"), rows=(30_000, 1_000_000), ids=("uniform",), cache=("warm", "cold")),
+    "lookup": Grid(
+        ("dpq",), use=("rows", "kernel"), rows=(30_000, 1_000_000), ids=("uniform",), cache=("warm", "cold")
+    ),
     # Output layers of a small and of a large vocabulary.
-    "heads": Grid(("dpq",), use=("logits", "topk"), rows=(32_768, 268_000), dim=(512,), groups=(64,), batch=(1, 8)),
+    "output-layer": Grid(
+        ("dpq",), use=("logits", "topk"), rows=(32_768, 268_000), dim=(512,), groups=(64,), batch=(1, 8)
+    ),
 }
 
 

@@ -34,11 +34,13 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
         "bench model.onnx",
         "bench --method dpq,tt --use rows --rows 100000 --dim 256 --batch 1,4096",
         "bench --use compress --method dpq --rows 27000 --dim 128",
-        "bench --preset heads --plot plots",
+        "bench --preset output-layer --plot plots",
     ),
 )
 @click.argument("file", type=FILE, required=False)
-@click.option("--preset", type=click.Choice(["rows", "heads"]), help="Predefined grid, which the other options change.")
+@click.option(
+    "--preset", type=click.Choice(["lookup", "output-layer"]), help="Predefined grid, which the other options change."
+)
 @_list_option("method", f"{', '.join(_RANDOM)}; for compress also {', '.join(_COMPARED)}.")
 @_list_option(
     "use",

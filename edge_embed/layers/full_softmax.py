@@ -26,8 +26,8 @@ from edge_embed.layers.tied_output import TiedOutput, checked_batch
 from edge_embed.ops.logits import row_blocks
 
 
-def full_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, penalty: float) -> Tensor:
-    """Return the mean cross entropy of ``head(hidden)`` and ``targets``, a scalar.
+def full_softmax_loss(output_layer: TiedOutput, hidden: Tensor, targets: Tensor, penalty: float) -> Tensor:
+    """Return the mean cross entropy of ``output_layer(hidden)`` and ``targets``, a scalar.
 
     The gradients equal those of ``torch.nn.functional.cross_entropy``, but the gradient of the transform is a sparse
     tensor without the entries that the proximal step would set to zero again. A step then equals the step with all
@@ -38,7 +38,7 @@ def full_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, penalty
     zero.
 
     Args:
-        head: output layer over an `ANTEmbedding`.
+        output_layer: output layer over an `ANTEmbedding`.
         hidden: hidden states ``[*, d]``.
         targets: ids of the right rows, integers ``[*]``; states with the target -100 are ignored, as in torch's losses.
         penalty: penalty of the `ProximalOptimizer`. Use 0 if some entries are ``unpenalized``: 0 keeps every entry
@@ -48,20 +48,20 @@ def full_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, penalty
         BadInputError: for other shapes or types, a frozen table, a table of another method, or a softmax mixture.
         IdOutOfRangeError: for a target outside the table.
     """
-    hidden, targets = checked_batch(head, hidden, targets)
-    layer, penalty = _checked_layer(head), checked_penalty(penalty)
+    hidden, targets = checked_batch(output_layer, hidden, targets)
+    layer, penalty = _checked_layer(output_layer), checked_penalty(penalty)
     wide = torch.promote_types(hidden.dtype, torch.float32)
     products = (hidden @ layer.anchors.t().to(hidden.dtype)).to(wide)  # [B, A], rows of (A h)^T
-    loss: Tensor = _Loss.apply(products, layer.transform, head.bias, targets, penalty, layer.padding_idx)  # type: ignore[no-untyped-call]
+    loss: Tensor = _Loss.apply(products, layer.transform, output_layer.bias, targets, penalty, layer.padding_idx)  # type: ignore[no-untyped-call]
     return loss
 
 
-def _checked_layer(head: TiedOutput) -> ANTEmbedding:
-    layer = head.embedding
+def _checked_layer(output_layer: TiedOutput) -> ANTEmbedding:
+    layer = output_layer.embedding
     if not isinstance(layer, ANTEmbedding) or (isinstance(layer, ANTMixtureEmbedding) and layer.mixing != "linear"):
         mixing = f" with mixing={layer.mixing!r}" if isinstance(layer, ANTMixtureEmbedding) else ""
         got = f"got an output layer over a {type(layer).__name__}{mixing}"
-        raise BadInputError(f"head: {got}, expected an ANTEmbedding; sampled_softmax_loss supports any table")
+        raise BadInputError(f"output_layer: {got}, expected an ANTEmbedding; sampled_softmax_loss supports any table")
     if layer.frozen:
         raise BadInputError("the layer is frozen and no longer trained: compute this loss before freezing")
     return layer

@@ -6,7 +6,7 @@ t is the right row. S are k other rows, drawn with chances q and with replacemen
 step. The expected argument of the logarithm is the sum over all rows, so the loss nears the full softmax as k grows.
 
     chances = log_uniform(n)                                   or the frequency of each id
-    loss = sampled_softmax_loss(head, hidden, targets, draw(chances, 500), chances)
+    loss = sampled_softmax_loss(output_layer, hidden, targets, draw(chances, 500), chances)
 
 Source: importance sampling, "Adaptive Importance Sampling to Accelerate Training of a Neural Probabilistic Language
 Model" (Bengio and Senecal, 2008). ANT trains large vocabularies with it (appendix H): rows of T are selected by id,
@@ -51,11 +51,13 @@ def draw(chances: Tensor, count: int, generator: torch.Generator | None = None) 
     return torch.searchsorted(total, points.to(total.device), right=True).clamp(max=len(total) - 1)
 
 
-def sampled_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, sampled: Tensor, chances: Tensor) -> Tensor:
+def sampled_softmax_loss(
+    output_layer: TiedOutput, hidden: Tensor, targets: Tensor, sampled: Tensor, chances: Tensor
+) -> Tensor:
     """Return the mean sampled-softmax loss over hidden states, a scalar. Only sampled and right rows get a gradient.
 
     Args:
-        head: the output layer.
+        output_layer: the output layer.
         hidden: hidden states ``[*, d]``.
         targets: ids of the right rows, integers ``[*]``; states with the target -100 are ignored, as in torch's losses.
         sampled: ids of S, integers [k]; an id that equals a target is ignored for it.
@@ -65,15 +67,17 @@ def sampled_softmax_loss(head: TiedOutput, hidden: Tensor, targets: Tensor, samp
         BadInputError: for other shapes or types, or a sampled id whose chance is 0.
         IdOutOfRangeError: for an id outside the table.
     """
-    hidden, targets = checked_batch(head, hidden, targets)
+    hidden, targets = checked_batch(output_layer, hidden, targets)
     sampled = integer_ids(sampled).long().to(targets.device)
-    log_shares = _checked_shares(chances, sampled, head.out_features)  # [k]
-    rows = CompressedEmbedding.forward(head.embedding, torch.cat((targets, sampled)))  # of a bag too: [B + k, d]
+    log_shares = _checked_shares(chances, sampled, output_layer.out_features)  # [k]
+    rows = CompressedEmbedding.forward(
+        output_layer.embedding, torch.cat((targets, sampled))
+    )  # of a bag too: [B + k, d]
     own, others = rows.to(hidden.dtype).split((len(targets), len(sampled)))
     wide = torch.promote_types(hidden.dtype, torch.float32)
     right, wrong = (hidden * own).sum(-1).to(wide), (hidden @ others.t()).to(wide)  # [B], [B, k]
-    if head.bias is not None:
-        right, wrong = right + head.bias[targets], wrong + head.bias[sampled]
+    if output_layer.bias is not None:
+        right, wrong = right + output_layer.bias[targets], wrong + output_layer.bias[sampled]
     wrong = wrong - log_shares.to(wrong)
     wrong = wrong.masked_fill(sampled == targets.unsqueeze(-1), -torch.inf)
     return functional.cross_entropy(torch.cat((right.unsqueeze(-1), wrong), -1), torch.zeros_like(targets))

@@ -82,9 +82,9 @@ class TiedOutput(nn.Module):
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """Return the ``k`` largest logits of each hidden state in descending order.
 
-        The lowest id is first among equal logits. The result equals ``torch.topk(head(hidden), k)``, which leaves the
-        order of ties open. For a table that is frozen or in eval mode, and in the exported file, the logits are never
-        all in memory.
+        The lowest id is first among equal logits. The result equals ``torch.topk(output_layer(hidden), k)``, which
+        leaves the order of ties open. For a table that is frozen or in eval mode, and in the exported file, the logits
+        are never all in memory.
 
         Args:
             hidden: ``[*, d]``.
@@ -100,26 +100,26 @@ class TiedOutput(nn.Module):
         return self.embedding.topk(hidden, k, self.bias)
 
 
-def checked_batch(head: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def checked_batch(output_layer: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return hidden states [B, d] and the right row of each, int64 [B], for a loss of an output layer.
 
     Args:
-        head: the output layer.
+        output_layer: the output layer.
         hidden: ``[*, d]``.
         targets: ids of rows, integers ``[*]``; states with the target -100 are left out, as in torch's losses.
 
     Raises:
-        BadInputError: if ``head`` is not a `TiedOutput`, or for other shapes or types.
+        BadInputError: if ``output_layer`` is not a `TiedOutput`, or for other shapes or types.
         IdOutOfRangeError: for a target outside the table.
     """
-    if not isinstance(head, TiedOutput):
-        raise BadInputError(f"head: got a {type(head).__name__}, expected an edge_embed.TiedOutput")
-    check_hidden(hidden, head.in_features)
+    if not isinstance(output_layer, TiedOutput):
+        raise BadInputError(f"output_layer: got a {type(output_layer).__name__}, expected an edge_embed.TiedOutput")
+    check_hidden(hidden, output_layer.in_features)
     targets = integer_ids(targets).long()
     if targets.shape != hidden.shape[:-1]:
         got = f"got targets {list(targets.shape)} and hidden states {list(hidden.shape)}"
         raise BadInputError(f"{got}, expected one target for each hidden state")
     counts = targets != _IGNORED
     targets = targets[counts]
-    check_id_range(targets, head.out_features)
+    check_id_range(targets, output_layer.out_features)
     return hidden[counts], targets

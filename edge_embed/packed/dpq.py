@@ -180,9 +180,9 @@ class PackedDPQ(PackedTable):
     @property
     def shape(self) -> DPQShape:
         """All sizes."""
-        tables, num_codes, sub_dim = self.values.shape
+        tables, num_codes, group_width = self.values.shape
         shared = tables == 1 and self.num_groups != 1
-        dim = sub_dim * self.num_groups - self.unused_columns
+        dim = group_width * self.num_groups - self.unused_columns
         num_row_scales = 0 if self.row_scales is None else len(self.row_scales)
         sizes = num_codes, self.num_groups, shared, self.value_type, num_row_scales, self.unused_columns
         return DPQShape(len(self.codes), dim, *sizes)
@@ -262,7 +262,7 @@ class PackedDPQ(PackedTable):
         rows: NDArray[Any] = self.values[tables, codes]  # [*ids, D, s]
         if self.value_scales is not None:
             rows = scaled(rows, self.value_scales)
-        rows = rows.reshape(*ids.shape, self.num_groups * self.shape.sub_dim)[..., : self.embedding_dim]
+        rows = rows.reshape(*ids.shape, self.num_groups * self.shape.group_width)[..., : self.embedding_dim]
         if self.row_scale_codes is not None and self.row_scales is not None:
             rows = scaled_rows(rows, self.row_scales[self.row_scale_codes[ids]])
         if self.padding_idx is not None:

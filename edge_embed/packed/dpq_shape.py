@@ -85,7 +85,7 @@ class DPQShape:
         return row_bytes(self.num_groups, self.bits)
 
     @property
-    def sub_dim(self) -> int:
+    def group_width(self) -> int:
         """Width s = (d + u) / D of a group."""
         return (self.embedding_dim + self.unused_columns) // self.num_groups
 
@@ -95,10 +95,10 @@ class DPQShape:
         return 1 if self.shared else self.num_groups
 
     @property
-    def value_bytes(self) -> int:
+    def codebook_bytes(self) -> int:
         """Bytes of the values and of the scales of int8 values."""
         scale_bytes = _SCALE_BYTES if self.value_type == "int8" else 0
-        table_bytes = VALUE_BYTES[self.value_type] * self.num_codes * self.sub_dim + scale_bytes
+        table_bytes = VALUE_BYTES[self.value_type] * self.num_codes * self.group_width + scale_bytes
         return self.num_value_tables * table_bytes
 
     @property
@@ -109,7 +109,7 @@ class DPQShape:
     @property
     def nbytes(self) -> int:
         """Bytes of codes, values and scales."""
-        return self.num_embeddings * self.row_bytes + self.value_bytes + self.row_scale_bytes
+        return self.num_embeddings * self.row_bytes + self.codebook_bytes + self.row_scale_bytes
 
     @property
     def compression_ratio(self) -> float:
@@ -119,7 +119,7 @@ class DPQShape:
         n.
         """
         code_bits = self.num_embeddings * self.num_groups * math.log2(self.num_codes)
-        other_bytes = self.value_bytes + self.row_scale_bytes
+        other_bytes = self.codebook_bytes + self.row_scale_bytes
         return 32 * self.num_embeddings * self.embedding_dim / (code_bits + 8 * other_bytes)
 
     @property
@@ -148,7 +148,7 @@ class DPQShape:
         n, tables = self.num_embeddings, self.num_value_tables
         specs = {
             "codes": TensorSpec("uint8", (n, self.row_bytes)),
-            "values": TensorSpec(self.value_type, (tables, self.num_codes, self.sub_dim)),
+            "values": TensorSpec(self.value_type, (tables, self.num_codes, self.group_width)),
         }
         if self.value_type == "int8":
             specs["value_scales"] = TensorSpec("float32", (tables,))

@@ -28,8 +28,8 @@ constexpr size_t kStatesAtOnce = 16;
 
 template <class Table>
 Size LogitsDoubles(const Table& table) {
-  const Head<Table>& head = ChosenKernels(table).logits;
-  return head.scratch(table) + head.Prepared(table, kStatesAtOnce);
+  const LogitsKernel<Table>& kernel = ChosenKernels(table).logits;
+  return kernel.scratch(table) + kernel.Prepared(table, kStatesAtOnce);
 }
 
 // The scratch of top-k: the prepared data, the scratch of the kernel, and the candidates of some states.

@@ -14,17 +14,17 @@ ee_status Logits(const Table& table, const float* hidden, int64_t batch, const B
   const ee_status fits = CheckBuffers(count, rows, logits, LogitsDoubles(table), scratch);
   if (fits != EE_OK) return fits;
 
-  const auto& head = ChosenKernels(table).logits;
+  const auto& kernel = ChosenKernels(table).logits;
   double* const memory = static_cast<double*>(scratch.data);
-  double* const prepared = memory + head.scratch(table).saturated();
+  double* const prepared = memory + kernel.scratch(table).saturated();
   const size_t columns = Columns(table);
   size_t bad = 0;
   ee_status status = EE_OK;
   for (size_t state = 0; state < count; state += kStatesAtOnce) {
     const size_t states = count - state < kStatesAtOnce ? count - state : kStatesAtOnce;
-    const HeadInput input = head.Prepare(table, hidden + state * columns, states, prepared);
+    const LogitsInput input = kernel.Prepare(table, hidden + state * columns, states, prepared);
     const Output out{static_cast<float*>(logits.data) + state * rows, EE_FLOAT32};
-    status = head.run(table, input, 0, rows, LogitsOutput{out, rows, 0}, memory, &bad);
+    status = kernel.run(table, input, 0, rows, LogitsOutput{out, rows, 0}, memory, &bad);
   }
   return Report(status, bad, bad_row);
 }

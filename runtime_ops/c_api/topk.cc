@@ -14,7 +14,7 @@ ee_status CheckBest(const ee_best& best, Size batch) {
 
 // Writes the candidates of the states from `state` on, in descending order.
 void WriteBest(const TopKInput& input, size_t state, const ee_best& out) {
-  for (size_t b = 0; b < input.head.batch; ++b) {
+  for (size_t b = 0; b < input.logits.batch; ++b) {
     const Best best = input.BestOf(b);
     Sort(best.heap, best.k);
     for (size_t i = 0; i < best.k; ++i) {
@@ -45,7 +45,7 @@ ee_status FindBest(const Table& table, const float* hidden, int64_t batch, const
   size_t bad = 0;
   for (size_t state = 0; state < count && status == EE_OK; state += kStatesAtOnce) {
     const size_t states = count - state < kStatesAtOnce ? count - state : kStatesAtOnce;
-    input.head = kernel.Prepare(table, hidden + state * Columns(table), states, memory);
+    input.logits = kernel.Prepare(table, hidden + state * Columns(table), states, memory);
     for (size_t i = 0; i < states * (k + 1); ++i) input.best[i] = kNone;
     status = kernel.Run(table, input, 0, static_cast<size_t>(table.num_embeddings),
                         memory + parts.own.saturated(), &bad);

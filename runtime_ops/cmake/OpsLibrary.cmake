@@ -24,8 +24,8 @@ set(EDGE_EMBED_C_API_SOURCES c_api/bag.cc c_api/edge_embed.cc c_api/gather.cc c_
     c_api/topk.cc)
 set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc ort/op.cc ort/parallel.cc
     ort/register.cc ort/result.cc ort/topk.cc)
-set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/heads.cc
-    tflite/manifest.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
+set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/manifest.cc
+    tflite/output_layer.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
 foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
   file(GLOB sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")

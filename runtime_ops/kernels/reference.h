@@ -88,7 +88,7 @@ ee_status BagReference(const Table& table, const Ids& ids, const Bags& bags, siz
 }
 
 template <class Table>
-ee_status LogitsReference(const Table& table, const HeadInput& input, size_t begin, size_t end,
+ee_status LogitsReference(const Table& table, const LogitsInput& input, size_t begin, size_t end,
                           const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   const size_t columns = Columns(table);
   double* row = scratch;

@@ -51,14 +51,14 @@ void FinishLogits(const TopKInput& input, const void* logits, size_t first, size
 template <class Table>
 ee_status TopK<Table>::Scan(const Table& table, const TopKInput& input, size_t begin, size_t end,
                             double* scratch, size_t* bad_position) const {
-  const size_t batch = input.head.batch;
+  const size_t batch = input.logits.batch;
   const size_t rows = batch < kBlockLogits ? kBlockLogits / batch : 1;
   float* const finished = reinterpret_cast<float*>(scratch + kBlockDoubles);
   const bool as_they_are = input.type == EE_FLOAT32 && input.bias == nullptr;
   for (size_t first = begin; first < end; first += rows) {
     const size_t count = end - first < rows ? end - first : rows;
     const LogitsOutput logits{{scratch, input.type}, rows, first};
-    const ee_status status = kernels_.logits.run(table, input.head, first, first + count, logits,
+    const ee_status status = kernels_.logits.run(table, input.logits, first, first + count, logits,
                                                  scratch + 2 * kBlockDoubles, bad_position);
     if (status != EE_OK) return status;
     for (size_t b = 0; b < batch; ++b) {

@@ -40,7 +40,7 @@ class TopK {
   Size Prepared(const Table& table, size_t batch) const {
     return own_ != nullptr ? own_->prepared(table, batch) : kernels_.logits.Prepared(table, batch);
   }
-  HeadInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
+  LogitsInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
     if (own_ == nullptr) return kernels_.logits.Prepare(table, hidden, batch, memory);
     own_->prepare(table, hidden, batch, memory);
     return {hidden, batch, memory};

@@ -37,7 +37,7 @@ struct Output {
 };
 
 // Input of an output layer, and the part that its kernel prepared before the first row.
-struct HeadInput {
+struct LogitsInput {
   const float* hidden;  // float32 [batch, d], any alignment
   size_t batch;
   const double* prepared;
@@ -82,7 +82,7 @@ ee_status BagReference(const Table& table, const Ids& ids, const Bags& bags, siz
 
 // Logits of the rows begin .. end-1.
 template <class Table>
-ee_status LogitsReference(const Table& table, const HeadInput& input, size_t begin, size_t end,
+ee_status LogitsReference(const Table& table, const LogitsInput& input, size_t begin, size_t end,
                           const LogitsOutput& logits, double* scratch, size_t* bad_position);
 
 // Scratch of any reference kernel: a row, a sum of rows, and the scratch of the method for a row.

@@ -23,7 +23,7 @@ struct Kernel {
 // never prepares anything. `blocks` returns the bytes of prepacked blocks that the kernel reads
 // (dpq/blocks.h); null: none.
 template <class Table>
-struct Head {
+struct LogitsKernel {
   decltype(LogitsReference<Table>)* run;
   Size (*scratch)(const Table&);
   void (*prepare)(const Table&, const float* hidden, size_t batch, double* prepared) = nullptr;
@@ -34,7 +34,7 @@ struct Head {
     return prepared == nullptr ? Size(0) : prepared(table, batch);
   }
   Size Blocks(const Table& table) const { return blocks == nullptr ? Size(0) : blocks(table); }
-  HeadInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
+  LogitsInput Prepare(const Table& table, const float* hidden, size_t batch, double* memory) const {
     if (prepare != nullptr) prepare(table, hidden, batch, memory);
     return {hidden, batch, memory};
   }
@@ -42,13 +42,13 @@ struct Head {
 
 // Input of top-k (kernels/topk.h).
 struct TopKInput {
-  HeadInput head;
+  LogitsInput logits;
   size_t k;
   const void* bias;  // [n] of `type`, any alignment; null: none
   ee_type type;      // float32 or float16, to which logits are rounded
   Candidate* best;   // [batch, k], then [batch] locks
 
-  Best BestOf(size_t state) const { return {best + state * k, k, best + head.batch * k + state}; }
+  Best BestOf(size_t state) const { return {best + state * k, k, best + logits.batch * k + state}; }
 };
 
 // A kernel that finds candidates without logits, for some tables.
@@ -66,7 +66,7 @@ template <class Table>
 struct Kernels {
   Kernel<Table, decltype(GatherReference<Table>)> gather;
   Kernel<Table, decltype(BagReference<Table>)> bag;
-  Head<Table> logits;
+  LogitsKernel<Table> logits;
   const TopKKernel<Table>* topk = nullptr;
 };
 

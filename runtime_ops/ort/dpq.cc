@@ -36,9 +36,9 @@ struct Dpq {
                               size_t num_tensors, Table* table);
   template <class Use>
   static OrtStatus* Prepare(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
-    return Use::kMakesRows ? nullptr : PrepareHead(info, kernel);
+    return Use::kMakesRows ? nullptr : PrepareOutputLayer(info, kernel);
   }
-  static OrtStatus* PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel);
+  static OrtStatus* PrepareOutputLayer(const OrtKernelInfo* info, TableKernel<Dpq>* kernel);
 };
 
 OrtStatus* CheckAttributes(const Node& node, const Dpq::Attributes& attributes, uint64_t* row_bytes) {
@@ -137,7 +137,7 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
   return CheckTable(node, *table);
 }
 
-OrtStatus* Dpq::PrepareHead(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
+OrtStatus* Dpq::PrepareOutputLayer(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
   dpq::Table& table = kernel->table;
   const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
   uint64_t most_bytes = UINT64_MAX;  // blocks are as large as the codes

@@ -32,7 +32,7 @@ OrtStatus* ForStates(const Node& node, const Table& table, const Kernel& kernel,
     return status;
   for (size_t state = 0; state < hidden.batch; state += kStatesAtOnce) {
     const size_t left = hidden.batch - state, states = left < most ? left : most;
-    const HeadInput input =
+    const LogitsInput input =
         kernel.Prepare(table, hidden.data + state * columns, states, static_cast<double*>(buffer.data()));
     if (OrtStatus* status = some(state, input)) return status;
   }
@@ -70,7 +70,7 @@ struct Logits {
 
     const auto& kernel = ChosenKernels(table).logits;
     FirstError error;
-    const auto some_states = [&](size_t state, const HeadInput& input) {
+    const auto some_states = [&](size_t state, const LogitsInput& input) {
       char* const data = static_cast<char*>(logits.data) + state * rows * SizeOf(type);
       const LogitsOutput out{{data, type}, rows, 0};
       const auto work = [&](size_t begin, size_t end, double* scratch) {
@@ -78,7 +78,7 @@ struct Logits {
         const ee_status status = kernel.run(table, input, begin, end, out, scratch, &bad);
         if (status != EE_OK) error.Note(status, bad);
       };
-      const Size row_work = Size(input.batch) * HeadWork(table);
+      const Size row_work = Size(input.batch) * LogitsWork(table);
       return ForRows(node, context, rows, row_work.saturated(), kernel.scratch(table), work);
     };
     if (OrtStatus* status = ForStates(node, table, kernel, hidden, some_states)) return status;

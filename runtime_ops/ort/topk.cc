@@ -43,7 +43,7 @@ OrtStatus* ReadBias(const Node& node, const TopKAttributes& attributes, const Or
 }
 
 void WriteBest(const TopKInput& input, size_t state, const Output& values, int64_t* ids) {
-  for (size_t b = 0; b < input.head.batch; ++b) {
+  for (size_t b = 0; b < input.logits.batch; ++b) {
     const Best best = input.BestOf(b);
     Sort(best.heap, best.k);
     for (size_t i = 0; i < best.k; ++i) {

@@ -68,15 +68,15 @@ struct BestOf {
     if (OrtStatus* status = best.Allocate(node, Size(most) * (k + 1), sizeof(Candidate))) return status;
     input.best = static_cast<Candidate*>(best.data());
     FirstError error;
-    const auto some_states = [&](size_t state, const HeadInput& head) {
-      input.head = head;
-      for (size_t i = 0; i < head.batch * (k + 1); ++i) input.best[i] = kNone;
+    const auto some_states = [&](size_t state, const LogitsInput& logits) {
+      input.logits = logits;
+      for (size_t i = 0; i < logits.batch * (k + 1); ++i) input.best[i] = kNone;
       const auto work = [&](size_t begin, size_t end, double* scratch) {
         size_t bad = 0;
         const ee_status status = kernel.Run(table, input, begin, end, scratch, &bad);
         if (status != EE_OK) error.Note(status, bad);
       };
-      const Size row_work = Size(head.batch) * HeadWork(table);
+      const Size row_work = Size(logits.batch) * LogitsWork(table);
       OrtStatus* const status = ForRows(node, context, static_cast<size_t>(table.num_embeddings),
                                         row_work.saturated(), kernel.scratch(table), work);
       if (status == nullptr && error.none()) WriteBest(input, state, values, static_cast<int64_t*>(ids.data));

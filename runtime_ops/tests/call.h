@@ -55,13 +55,13 @@ inline double* Doubles(const GuardedBuffer& buffer) { return reinterpret_cast<do
 template <class Table>
 ee_status RunLogits(const Table& table, const float* hidden, size_t batch, size_t begin, size_t end,
                     const Output& out, double* scratch, size_t* bad) {
-  const Head<Table>& head = TestedKernels(table).logits;
+  const LogitsKernel<Table>& kernel = TestedKernels(table).logits;
   uint64_t doubles;
-  CHECK(head.Prepared(table, batch).Get(&doubles));
+  CHECK(kernel.Prepared(table, batch).Get(&doubles));
   const GuardedBuffer prepared(static_cast<size_t>(doubles) * sizeof(double));
-  const HeadInput input = head.Prepare(table, hidden, batch, Doubles(prepared));
+  const LogitsInput input = kernel.Prepare(table, hidden, batch, Doubles(prepared));
   const LogitsOutput logits{out, static_cast<size_t>(table.num_embeddings), 0};
-  return head.run(table, input, begin, end, logits, scratch, bad);
+  return kernel.run(table, input, begin, end, logits, scratch, bad);
 }
 
 // float32 or float16 numbers, encoded without the tested code.

@@ -66,14 +66,14 @@ class Counts {
   }
 
   // Without the preparation, which runs once for all rows of the table.
-  void Head(size_t batch) {
+  void Logits(size_t batch) {
     const std::vector<float> hidden(batch * columns_, 0.5F);
     uint64_t doubles;
     CHECK(kernels_.logits.Prepared(table_, batch).Get(&doubles));
     std::vector<double> prepared(doubles);
-    const HeadInput input = kernels_.logits.Prepare(table_, hidden.data(), batch, prepared.data());
+    const LogitsInput input = kernels_.logits.Prepare(table_, hidden.data(), batch, prepared.data());
     std::vector<float> logits(batch * kRows);
-    Count(name_ + " head, batch " + std::to_string(batch), logits.size() * sizeof(float), [&] {
+    Count(name_ + " logits, batch " + std::to_string(batch), logits.size() * sizeof(float), [&] {
       const LogitsOutput out{{logits.data(), EE_FLOAT32}, kRows, 0};
       return kernels_.logits.run(table_, input, 0, kRows, out, Doubles(scratch_), &bad_);
     });
@@ -82,8 +82,8 @@ class Counts {
   void All() {
     Rows();
     Bag();
-    Head(1);
-    Head(8);
+    Logits(1);
+    Logits(8);
   }
 
  private:

@@ -94,9 +94,9 @@ class DpqCase {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       int64_t code = codes_[static_cast<size_t>(id * shape_.groups + group)];
       if (code >= shape_.num_codes) code = shape_.num_codes - 1;
-      const int64_t book = shape_.shared ? 0 : group;
+      const int64_t codebook = shape_.shared ? 0 : group;
       for (int64_t k = 0; k < shape_.width; ++k) {
-        const double value = Value(book, (book * shape_.num_codes + code) * shape_.width + k);
+        const double value = Value(codebook, (codebook * shape_.num_codes + code) * shape_.width + k);
         row[static_cast<size_t>(group * shape_.width + k)] = absolute ? std::fabs(value) : value;
       }
     }
@@ -124,9 +124,9 @@ class DpqCase {
   // Drawn once for a few thousand, and then repeated: drawing would be slower than most tests.
   std::vector<double> MakeValues() {
     constexpr size_t kDrawn = 4099;
-    const int64_t books = shape_.shared ? 1 : shape_.groups;
+    const int64_t codebooks = shape_.shared ? 1 : shape_.groups;
     std::normal_distribution<double> draw;
-    std::vector<double> values(static_cast<size_t>(books * shape_.num_codes * shape_.width));
+    std::vector<double> values(static_cast<size_t>(codebooks * shape_.num_codes * shape_.width));
     for (size_t k = 0; k < values.size(); ++k) {
       if (k >= kDrawn) {
         values[k] = values[k - kDrawn];
@@ -147,10 +147,10 @@ class DpqCase {
   }
 
   // The value in a row: for int8, a product rounded to float32.
-  double Value(int64_t book, int64_t index) const {
+  double Value(int64_t codebook, int64_t index) const {
     const double stored = values_.values()[static_cast<size_t>(index)];
     if (shape_.type != EE_INT8) return stored;
-    return static_cast<float>(stored * scales_.values()[static_cast<size_t>(book)]);
+    return static_cast<float>(stored * scales_.values()[static_cast<size_t>(codebook)]);
   }
 
   // Reads bit by bit, from the definition of the layout.

@@ -20,12 +20,12 @@ void FitBuffers(ee_dpq_table* table) {
       !Small(table->group_width) || !Small(table->bits)) {
     return;
   }
-  const int64_t books = table->shared ? 1 : table->num_groups;
+  const int64_t codebooks = table->shared ? 1 : table->num_groups;
   const int64_t row_bytes = (table->num_groups * table->bits + 7) / 8;
   table->codes_bytes = static_cast<size_t>(table->num_embeddings * row_bytes);
   table->values_bytes =
-      static_cast<size_t>(books * table->num_codes * table->group_width * BytesOf(table->value_type));
-  table->value_scales_bytes = static_cast<size_t>(books) * sizeof(float);
+      static_cast<size_t>(codebooks * table->num_codes * table->group_width * BytesOf(table->value_type));
+  table->value_scales_bytes = static_cast<size_t>(codebooks) * sizeof(float);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ inline void FuzzBag(Reader& in, const ee_table& table) {
 }
 
 // Logits and top-k.
-inline void FuzzHeads(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
+inline void FuzzOutputLayer(Reader& in, const ee_table& table, int64_t num_embeddings, int64_t columns) {
   const int64_t k = in.Take<uint8_t>() % 8, batch = in.Take<uint8_t>() % 3;
   size_t logits_size = 0, topk_size = 0;
   if (!ScratchOf(table, EE_LOGITS, 0, &logits_size)) return;
@@ -138,9 +138,9 @@ inline void FuzzHeads(Reader& in, const ee_table& table, int64_t num_embeddings,
   const size_t out_floats = in.Take<uint8_t>() * size_t{8};
   const auto out = std::make_unique<float[]>(out_floats);
   int64_t bad = 0;
-  const ee_status headed = ee_logits(&table, hidden.get(), batch, out.get(), out_floats * sizeof(float),
-                                     scratch.data.get(), logits_size, &bad);
-  CheckPosition(headed, bad, num_embeddings);
+  const ee_status of_logits = ee_logits(&table, hidden.get(), batch, out.get(), out_floats * sizeof(float),
+                                        scratch.data.get(), logits_size, &bad);
+  CheckPosition(of_logits, bad, num_embeddings);
 
   if (!ScratchOf(table, EE_TOPK, k, &topk_size)) return;
   const Block topk_scratch(topk_size);
@@ -161,7 +161,7 @@ inline void FuzzUses(Reader& in, const ee_table& table, int64_t num_embeddings, 
   FuzzGather<int64_t>(in, table, num_embeddings);
   FuzzGather<int32_t>(in, table, num_embeddings);
   FuzzBag(in, table);
-  FuzzHeads(in, table, num_embeddings, columns);
+  FuzzOutputLayer(in, table, num_embeddings, columns);
 }
 
 }  // namespace edge_embed::testing

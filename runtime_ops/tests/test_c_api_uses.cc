@@ -132,7 +132,7 @@ class Uses {
     const auto bag = [&](size_t bytes, void* memory, size_t size) {
       return ee_bag(&table_, &ids, &bags_, out.data(), bytes, memory, size, nullptr);
     };
-    const auto head = [&](size_t bytes, void* memory, size_t size) {
+    const auto logits = [&](size_t bytes, void* memory, size_t size) {
       return ee_logits(&table_, out.data(), 2, out.data() + 2 * columns, bytes, memory, size, nullptr);
     };
     const auto check = [](const auto& use, size_t bytes, const UseScratch& scratch) {
@@ -144,7 +144,7 @@ class Uses {
     };
     check(gather, rows, gather_scratch_);
     check(bag, bags, bag_scratch_);
-    check(head, kLogits, logits_scratch_);
+    check(logits, kLogits, logits_scratch_);
     CHECK(ee_gather(&table_, &ids, nullptr, rows, gather_scratch_.data(), gather_scratch_.size(), nullptr) ==
           EE_NULL_POINTER);
     const auto states = [&](int64_t batch) {

@@ -105,10 +105,10 @@ void TestBlocks() {
 
   const DpqCase made({90, 16, 8, 2}), other({90, 16, 8, 2, false, kNoPadding, 0, false, EE_FLOAT32, true}, 2);
   dpq::Table table = made.table();
-  const Head<dpq::Table>& head = KernelsOf(*Tested(), table).logits;
-  const uint64_t wanted = head.Blocks(table).saturated();
+  const LogitsKernel<dpq::Table>& kernel = KernelsOf(*Tested(), table).logits;
+  const uint64_t wanted = kernel.Blocks(table).saturated();
   CHECK(wanted == (Tested()->name == std::string("avx512") ? other.table().blocks_bytes : 0));
-  CHECK(head.Blocks(DpqCase({90, 17, 8, 2}).table()).saturated() == 0);
+  CHECK(kernel.Blocks(DpqCase({90, 17, 8, 2}).table()).saturated() == 0);
   const std::vector<float> hidden(made.dim(), 1.0F);
   const GuardedBuffer scratch = MakeScratch(table);
   const auto logits = [&] {

@@ -19,19 +19,19 @@ struct Wanted {
 };
 
 // Hidden states, and bias as bytes of a type.
-struct HeadCase {
+struct OutputLayerCase {
   std::vector<float> hidden;
   std::vector<double> bias;  // empty: none
 };
 
-HeadCase MakeHead(size_t rows, size_t columns, const Wanted& wanted) {
-  HeadCase head{std::vector<float>(wanted.batch * columns), {}};
-  for (size_t i = 0; i < head.hidden.size(); ++i) {
-    head.hidden[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7 + 1));
+OutputLayerCase MakeOutputLayer(size_t rows, size_t columns, const Wanted& wanted) {
+  OutputLayerCase layer{std::vector<float>(wanted.batch * columns), {}};
+  for (size_t i = 0; i < layer.hidden.size(); ++i) {
+    layer.hidden[i] = static_cast<float>(std::sin(static_cast<double>(i) * 1.7 + 1));
   }
-  if (wanted.biased) head.bias.resize(rows);
-  for (size_t i = 0; i < head.bias.size(); ++i) head.bias[i] = std::cos(static_cast<double>(i) * 0.3);
-  return head;
+  if (wanted.biased) layer.bias.resize(rows);
+  for (size_t i = 0; i < layer.bias.size(); ++i) layer.bias[i] = std::cos(static_cast<double>(i) * 0.3);
+  return layer;
 }
 
 struct Found {
@@ -40,7 +40,7 @@ struct Found {
 };
 
 template <class Table>
-Found Run(const Table& table, const HeadCase& head, const Wanted& wanted) {
+Found Run(const Table& table, const OutputLayerCase& layer, const Wanted& wanted) {
   const size_t rows = static_cast<size_t>(table.num_embeddings), all = wanted.batch * (wanted.k + 1);
   const TopK<Table> kernel(*Tested(), table);
   uint64_t doubles, scratch_doubles;
@@ -48,13 +48,13 @@ Found Run(const Table& table, const HeadCase& head, const Wanted& wanted) {
   CHECK(kernel.scratch(table).Get(&scratch_doubles));
   const GuardedBuffer prepared(static_cast<size_t>(doubles) * sizeof(double));
   const GuardedBuffer best(all * sizeof(Candidate));
-  const Encoded bias(head.bias, wanted.type);
+  const Encoded bias(layer.bias, wanted.type);
   const Placed bias_buffer(bias.bytes(), 1);
   TopKInput input{};
-  input.head = kernel.Prepare(table, head.hidden.data(), wanted.batch, Doubles(prepared));
+  input.logits = kernel.Prepare(table, layer.hidden.data(), wanted.batch, Doubles(prepared));
   input.k = wanted.k;
   input.type = wanted.type;
-  input.bias = head.bias.empty() ? nullptr : bias_buffer.data();
+  input.bias = layer.bias.empty() ? nullptr : bias_buffer.data();
   input.best = reinterpret_cast<Candidate*>(best.data());
   std::fill_n(input.best, all, kNone);
 
@@ -94,17 +94,17 @@ double Rounded(double value, ee_type type) {
 }
 
 template <class Table>
-std::vector<double> AllLogits(const Table& table, const HeadCase& head, const Wanted& wanted) {
+std::vector<double> AllLogits(const Table& table, const OutputLayerCase& layer, const Wanted& wanted) {
   const size_t rows = static_cast<size_t>(table.num_embeddings);
   const GuardedBuffer scratch = MakeScratch(table), output(wanted.batch * rows * sizeof(float));
   size_t bad = 0;
-  CHECK(RunLogits(table, head.hidden.data(), wanted.batch, 0, rows, Output{output.data(), wanted.type},
+  CHECK(RunLogits(table, layer.hidden.data(), wanted.batch, 0, rows, Output{output.data(), wanted.type},
                   Doubles(scratch), &bad) == EE_OK);
   std::vector<double> logits(wanted.batch * rows);
-  const Encoded bias(head.bias, wanted.type);
+  const Encoded bias(layer.bias, wanted.type);
   for (size_t i = 0; i < logits.size(); ++i) {
     logits[i] = ReadOutput(output.data(), wanted.type, i);
-    if (!head.bias.empty()) {
+    if (!layer.bias.empty()) {
       const float sum = static_cast<float>(logits[i]) + static_cast<float>(bias.values()[i % rows]);
       logits[i] = Rounded(static_cast<double>(sum), wanted.type);
     }
@@ -113,10 +113,10 @@ std::vector<double> AllLogits(const Table& table, const HeadCase& head, const Wa
 }
 
 template <class Table>
-void CheckTopK(const Table& table, const HeadCase& head, const Wanted& wanted) {
+void CheckTopK(const Table& table, const OutputLayerCase& layer, const Wanted& wanted) {
   const size_t rows = static_cast<size_t>(table.num_embeddings);
-  const std::vector<double> logits = AllLogits(table, head, wanted);
-  const Found found = Run(table, head, wanted);
+  const std::vector<double> logits = AllLogits(table, layer, wanted);
+  const Found found = Run(table, layer, wanted);
   for (size_t b = 0; b < wanted.batch; ++b) {
     std::vector<size_t> order(rows);
     for (size_t i = 0; i < rows; ++i) order[i] = i;
@@ -134,7 +134,8 @@ template <class Case>
 void CheckCase(const Case& made, const std::vector<Wanted>& all) {
   for (const Wanted& wanted : all) {
     if (wanted.k > static_cast<size_t>(made.rows())) continue;
-    CheckTopK(made.table(), MakeHead(static_cast<size_t>(made.rows()), made.columns(), wanted), wanted);
+    CheckTopK(made.table(), MakeOutputLayer(static_cast<size_t>(made.rows()), made.columns(), wanted),
+              wanted);
   }
 }
 
@@ -186,10 +187,10 @@ void TestTies() {
     const dpq::Table table = made.table();
     for (const size_t threads : {size_t{0}, size_t{1}, size_t{4}}) {
       const Wanted wanted{2, 60, false, EE_FLOAT32, threads};
-      HeadCase head = MakeHead(400, 4, wanted);
-      std::fill_n(head.hidden.begin(), 4, 0.0F);
-      CheckTopK(table, head, wanted);
-      const std::vector<int64_t> ids = Run(table, head, wanted).ids;
+      OutputLayerCase layer = MakeOutputLayer(400, 4, wanted);
+      std::fill_n(layer.hidden.begin(), 4, 0.0F);
+      CheckTopK(table, layer, wanted);
+      const std::vector<int64_t> ids = Run(table, layer, wanted).ids;
       for (size_t i = 0; i < wanted.k; ++i) CHECK(ids[i] == static_cast<int64_t>(i));
     }
   }
@@ -203,9 +204,9 @@ void TestPaddingRowIsTheBest() {
     std::vector<float> values(static_cast<size_t>(8 * num_codes * 2));
     for (size_t i = 0; i < values.size(); ++i) values[i] = i % 3 == 0 ? -1.0F : -1000.0F;
     table.values = reinterpret_cast<const unsigned char*>(values.data());
-    const HeadCase head{std::vector<float>(9 * 16, 1.0F), {}};
-    CheckTopK(table, head, {9, 4});
-    CHECK(Run(table, head, {9, 4}).ids[0] == 1500);
+    const OutputLayerCase layer{std::vector<float>(9 * 16, 1.0F), {}};
+    CheckTopK(table, layer, {9, 4});
+    CHECK(Run(table, layer, {9, 4}).ids[0] == 1500);
   }
 }
 
@@ -221,7 +222,7 @@ void TestNearTies() {
     values[7] = 1000.0F;  // one code that sets the step of the bytes
     table.values = reinterpret_cast<const unsigned char*>(values.data());
     for (const Wanted& wanted : {Wanted{1, 10}, Wanted{8, 100}, Wanted{1, 1000, true}}) {
-      CheckTopK(table, MakeHead(3000, 64, wanted), wanted);
+      CheckTopK(table, MakeOutputLayer(3000, 64, wanted), wanted);
     }
   }
 }
@@ -231,14 +232,14 @@ void TestStatesThatAreNotFinite() {
   for (const int64_t num_codes : {16, 256}) {
     const DpqCase made({200, num_codes, 8, 2, false, 4});
     const Wanted wanted{6, 20};
-    HeadCase head = MakeHead(200, 16, wanted);
-    head.hidden[0] = std::numeric_limits<float>::infinity();
-    head.hidden[16 + 3] = std::numeric_limits<float>::quiet_NaN();
+    OutputLayerCase layer = MakeOutputLayer(200, 16, wanted);
+    layer.hidden[0] = std::numeric_limits<float>::infinity();
+    layer.hidden[16 + 3] = std::numeric_limits<float>::quiet_NaN();
     for (size_t c = 0; c < 16; ++c) {
-      head.hidden[32 + c] = 3e38F;
-      head.hidden[48 + c] = 1e-40F;
+      layer.hidden[32 + c] = 3e38F;
+      layer.hidden[48 + c] = 1e-40F;
     }
-    const Found found = Run(made.table(), head, wanted);
+    const Found found = Run(made.table(), layer, wanted);
     for (size_t b = 0; b < wanted.batch; ++b) {
       std::vector<int64_t> ids(found.ids.begin() + static_cast<std::ptrdiff_t>(b * 20),
                                found.ids.begin() + static_cast<std::ptrdiff_t>(b * 20 + 20));
@@ -246,7 +247,7 @@ void TestStatesThatAreNotFinite() {
       CHECK(ids.front() >= 0 && ids.back() < 200);
       CHECK(std::adjacent_find(ids.begin(), ids.end()) == ids.end());
     }
-    const HeadCase finite{{head.hidden.begin() + 48, head.hidden.end()}, {}};
+    const OutputLayerCase finite{{layer.hidden.begin() + 48, layer.hidden.end()}, {}};
     CheckTopK(made.table(), finite, {3, 20});
   }
 }

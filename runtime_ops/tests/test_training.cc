@@ -24,8 +24,8 @@ struct Results {
         of_query(shape.queries * shape.groups * shape.width, -7),
         of_query_by_products(of_query.size(), -7),
         of_weights(shape.matrices() * shape.features() * shape.codes, 0.5),
-        of_values(shape.books() * shape.codes * shape.value_width, 0.5),
-        of_centroids(shape.books() * shape.codes * shape.width, 0.5),
+        of_values(shape.codebooks() * shape.codes * shape.value_width, 0.5),
+        of_centroids(shape.codebooks() * shape.codes * shape.width, 0.5),
         products(shape.groups * shape.features() * shape.features(), 0.5) {}
 
   Numbers<int32_t> codes, codes_alone;

@@ -34,7 +34,7 @@ struct Shape {
 
   size_t features() const { return width + (metric == EE_EUCLIDEAN ? 2 : 1); }
   size_t matrices() const { return own_weights ? groups : 1; }
-  size_t books() const { return own_values ? groups : 1; }
+  size_t codebooks() const { return own_values ? groups : 1; }
 };
 
 constexpr float kTemperature = 0.7F;
@@ -45,8 +45,8 @@ struct Case {
       : shape(wanted),
         query(wanted.queries * wanted.groups * wanted.width),
         weights(wanted.matrices() * wanted.features() * wanted.codes),
-        values(wanted.books() * wanted.codes * wanted.value_width),
-        centroids(wanted.books() * wanted.codes * wanted.width),
+        values(wanted.codebooks() * wanted.codes * wanted.value_width),
+        centroids(wanted.codebooks() * wanted.codes * wanted.width),
         gradient(wanted.queries * wanted.groups * wanted.value_width),
         shares(wanted.queries),
         origin(wanted.groups * wanted.features()),

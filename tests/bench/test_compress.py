@@ -219,7 +219,7 @@ def test_dense_tables_of_files_are_measured(tmp_path):
         (["--rounds", "1"], "--rounds"),
         (["--batch", "4"], "batch: got a value, expected none with --use compress"),
         (["--plot", "."], "plot: got a value, expected none with --use compress"),
-        (["--preset", "rows"], "preset: got a value, expected none with --use compress"),
+        (["--preset", "lookup"], "preset: got a value, expected none with --use compress"),
         (["--use", "rows,compress"], "expected compress alone"),
         (
             ["--use", "rows", "--module", "words"],

@@ -56,9 +56,9 @@ def test_session_memory_without_such_use_is_refused(options):
 
 
 def test_uses_of_equal_size_share_table():
-    tables, heads = Grid(method=("ant",)).subjects()
+    tables, output_layers = Grid(method=("ant",)).subjects()
     assert [use.name for use in tables.uses] == ["rows", "bag", "kernel"]
-    assert [use.name for use in heads.uses] == ["logits", "topk"]
+    assert [use.name for use in output_layers.uses] == ["logits", "topk"]
     (together,) = Grid(method=("ant",), rows=(50,)).subjects()
     assert len(together.uses) == 5
     assert together.make().num_embeddings == 50
@@ -89,9 +89,9 @@ def test_options_override_default_grid_and_presets():
     assert Grid.parse(None, None, rows=" 5, 7", ids="zipf", rounds=9, use=None) == Grid(
         rows=(5, 7), ids=("zipf",), rounds=9
     )
-    heads = Grid.parse("heads", None, batch="3", k="1,100")
-    assert heads.use == ("logits", "topk")
-    assert (heads.batch, heads.k) == ((3,), (1, 100))
+    output_layers = Grid.parse("output-layer", None, batch="3", k="1,100")
+    assert output_layers.use == ("logits", "topk")
+    assert (output_layers.batch, output_layers.k) == ((3,), (1, 100))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -24,7 +24,7 @@ class Untied(nn.Module):
         return self.inner(self.words(ids)) @ self.scores.t()
 
 
-def linear_head():
+def linear_output():
     return nn.Sequential(nn.Embedding(90, 8), nn.Linear(8, 8), nn.Linear(8, 90))
 
 
@@ -32,19 +32,24 @@ def reasons(compressed):
     return {table.name: table.reason for table in compressed.report.tables}
 
 
-@pytest.mark.parametrize(("model", "words", "head"), [(linear_head(), "0", "2"), (Untied(), "words", "linear")])
-def test_compress_of_saved_model_lists_untied_output_layer(tmp_path, model, words, head):
+@pytest.mark.parametrize(
+    ("model", "words", "output_layer"), [(linear_output(), "0", "2"), (Untied(), "words", "linear")]
+)
+def test_compress_of_saved_model_lists_untied_output_layer(tmp_path, model, words, output_layer):
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
-    assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", head: UNTIED.format(head)}
-    assert reasons(edge_embed.compress(path, "rows", bits=4, modules=[words, head])) == {words: "", head: ""}
+    assert reasons(edge_embed.compress(path, "rows", bits=4)) == {words: "", output_layer: UNTIED.format(output_layer)}
+    assert reasons(edge_embed.compress(path, "rows", bits=4, modules=[words, output_layer])) == {
+        words: "",
+        output_layer: "",
+    }
 
 
 def test_compress_of_module_lists_untied_output_layer():
-    assert reasons(edge_embed.compress(linear_head(), "rows", bits=4)) == {"0": "", "2": UNTIED.format("2")}
+    assert reasons(edge_embed.compress(linear_output(), "rows", bits=4)) == {"0": "", "2": UNTIED.format("2")}
 
 
 def test_tied_output_layer_is_not_listed_beside_its_table():
-    model = linear_head()
+    model = linear_output()
     model[2].weight = model[0].weight
     assert reasons(edge_embed.compress(model, "rows", bits=4)) == {"0": ""}
 
@@ -63,7 +68,7 @@ def test_compress_of_module_without_lookups_names_linear_layers():
 
 
 def test_compress_of_compressed_model_names_its_output_layer(tmp_path):
-    path = edge_embed.save(linear_head(), tmp_path / "model.pt", IDS)
+    path = edge_embed.save(linear_output(), tmp_path / "model.pt", IDS)
     edge_embed.compress(path, "rows", bits=4, output=tmp_path / "small.pt")
     with pytest.raises(BadInputError, match=r"0 is already product-quantised: .*its output layer too: --module 2"):
         edge_embed.compress(tmp_path / "small.pt", "rows", bits=4)
@@ -94,13 +99,15 @@ def test_table_sharing_weight_with_output_layer_is_compressed_with_it(tmp_path, 
     torch.manual_seed(0)
     model = OneWeight(compute)
     path = edge_embed.save(model, tmp_path / "model.pt", IDS)
-    rows, head = "words.weight", "words.weight_2"
-    with pytest.raises(BadInputError, match=rf"aten.linear.default uses .*\(--module {rows} --module {head}\)"):
+    rows, output_layer = "words.weight", "words.weight_2"
+    with pytest.raises(BadInputError, match=rf"aten.linear.default uses .*\(--module {rows} --module {output_layer}\)"):
         edge_embed.compress(path, "rows", bits=8)
-    with pytest.raises(SizeError, match=rf"{head}: the compressed model requires .*share these weights: {rows}"):
-        edge_embed.compress(path, "rows", bits=8, modules=[head])
-    compressed = edge_embed.compress(path, "rows", bits=8, modules=[rows, head])
-    assert reasons(compressed) == {rows: "", head: ""}
+    with pytest.raises(
+        SizeError, match=rf"{output_layer}: the compressed model requires .*share these weights: {rows}"
+    ):
+        edge_embed.compress(path, "rows", bits=8, modules=[output_layer])
+    compressed = edge_embed.compress(path, "rows", bits=8, modules=[rows, output_layer])
+    assert reasons(compressed) == {rows: "", output_layer: ""}
     assert compressed.report.compressed_bytes < 90 * 32 * 4
     ids = torch.tensor([[0, 7, 88]])
     assert (compressed.model.run(ids)[0] - model(ids)).norm() < 0.03 * model(ids).norm()

@@ -30,31 +30,31 @@ _MODES = ("sum", "mean", "max")
 _HASH = re.compile(r"[0-9a-f]{64}")
 # Output layers take longest to export: ONNX exports those of one file for each different body, TFLite those of two
 # methods.
-_WITH_HEADS = {"onnx": ("ant_v1", "dpq_scaled_v1", "dpq_v1", "tt_v1"), "tflite": ("ant_v1", "dpq_v1")}
+_WITH_OUTPUT_LAYERS = {"onnx": ("ant_v1", "dpq_scaled_v1", "dpq_v1", "tt_v1"), "tflite": ("ant_v1", "dpq_v1")}
 
 
 class Uses(nn.Module):
     """A model with all uses of tables: rows, bags with a mode for each table, and optionally logits and top-k."""
 
-    def __init__(self, tables: Mapping[str, PackedTable], with_heads: bool) -> None:
+    def __init__(self, tables: Mapping[str, PackedTable], with_output_layers: bool) -> None:
         super().__init__()
         named = {name.replace(".", "_"): table for name, table in tables.items()}
         layers = {name: _layer(table) for name, table in named.items()}
         bags = zip(named.items(), _MODES, strict=False)
         self.rows = nn.ModuleDict(layers)
         self.bags = nn.ModuleDict({name: bag_of(_layer(table), mode) for (name, table), mode in bags})
-        heads = layers if with_heads else {}
-        self.heads = nn.ModuleDict({name: edge_embed.TiedOutput(layer) for name, layer in heads.items()})
+        tied = layers if with_output_layers else {}
+        self.output_layers = nn.ModuleDict({name: edge_embed.TiedOutput(layer) for name, layer in tied.items()})
 
     def forward(self, ids: Tensor) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
         for name, table in self.rows.items():
             rows = found[f"{name}_rows"] = table(ids)
             found[f"{name}_bag"] = self.bags[name](ids)
-            if name in self.heads:
-                head = self.heads[name]
-                found[f"{name}_logits"] = head(rows)
-                found[f"{name}_largest"], found[f"{name}_largest_ids"] = head.topk(rows, 2)  # type: ignore[operator]
+            if name in self.output_layers:
+                output_layer = self.output_layers[name]
+                found[f"{name}_logits"] = output_layer(rows)
+                found[f"{name}_largest"], found[f"{name}_largest_ids"] = output_layer.topk(rows, 2)  # type: ignore[operator]
         return found
 
 
@@ -102,15 +102,18 @@ def _programs(target: str) -> Iterator[tuple[str, Program]]:
             set(sizes.values())
         ):  # tables of one method share a body in ONNX, which requires one number of tensors
             names = tuple(name for name in sizes if sizes[name] == size)
-            yield f"{golden.stem} {' '.join(names)}", _captured(golden, names, golden.stem in _WITH_HEADS[target])
+            yield (
+                f"{golden.stem} {' '.join(names)}",
+                _captured(golden, names, golden.stem in _WITH_OUTPUT_LAYERS[target]),
+            )
     yield from ((golden.stem, workflow.load(golden)) for golden in sorted(GOLDEN.glob("*.pt")))
 
 
 @cache
-def _captured(golden: Path, names: tuple[str, ...], with_heads: bool) -> Program:
+def _captured(golden: Path, names: tuple[str, ...], with_output_layers: bool) -> Program:
     """Capture a program once for both targets, as it takes as long as an export."""
     tables = load_tables(golden)
-    return workflow.load(Uses({name: tables[name] for name in names}, with_heads).eval(), _EXAMPLE)
+    return workflow.load(Uses({name: tables[name] for name in names}, with_output_layers).eval(), _EXAMPLE)
 
 
 def _onnx_file(model: onnx.ModelProto) -> Iterator[str]:

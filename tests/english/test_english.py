@@ -1,10 +1,12 @@
 """Documents, docstrings, help texts and test names follow the rules, and the rules find what breaks them."""
 
+import re
+
 import pytest
 
 from .lint import findings
 from .rules import broken_rules, broken_rules_of_name, read_synonyms
-from .texts import CODE, Sentence, split_sentences
+from .texts import CODE, Sentence, split_sentences, tracked
 
 
 def test_project_texts_break_no_rule() -> None:
@@ -48,3 +50,14 @@ def test_split_sentences_keeps_numbers_and_code_together() -> None:
 def test_glossary_synonyms_name_their_terms() -> None:
     assert read_synonyms()["look-up"] == "lookup"
     assert read_synonyms()["head"] == "output layer"
+
+
+def test_cpp_names_are_no_synonyms_of_glossary() -> None:
+    synonyms = {word.capitalize() for word in read_synonyms() if word.isalpha()}
+    found = {
+        f"{path.name}: {word}"
+        for path in tracked("runtime_ops/*.cc", "runtime_ops/*.h")
+        for word in re.findall("[A-Z]?[a-z]+", path.name + path.read_text(encoding="utf-8"))
+        if word.capitalize().removesuffix("s") in synonyms
+    }
+    assert found == set()

@@ -120,18 +120,18 @@ def test_frozen_checkpoint_with_other_nonzeros_loads_into_frozen_layer():
 def trained(optimizer_of, penalty: float | None, steps: int = 250) -> tuple[ANTEmbedding, float]:
     """Train 20 words of 4 classes; return layer and eval accuracy without the last 5 words, which never occur."""
     torch.manual_seed(3)
-    layer, head = ANTEmbedding(20, 8, 10), nn.Linear(8, 4)
-    optimizer = optimizer_of([*layer.parameters(), *head.parameters()])
+    layer, linear = ANTEmbedding(20, 8, 10), nn.Linear(8, 4)
+    optimizer = optimizer_of([*layer.parameters(), *linear.parameters()])
     if penalty is not None:
         optimizer = ProximalOptimizer(optimizer, layer, penalty)
     labels = IDS % 4
     for _ in range(steps):
         ids = torch.randint(0, 15, (8,))
         optimizer.zero_grad()
-        nn.functional.cross_entropy(head(layer(ids)), labels[ids]).backward()
+        nn.functional.cross_entropy(linear(layer(ids)), labels[ids]).backward()
         optimizer.step()
     layer.eval()
-    right = head(layer(IDS[:15])).argmax(-1) == labels[:15]
+    right = linear(layer(IDS[:15])).argmax(-1) == labels[:15]
     return layer, right.float().mean().item()
 
 

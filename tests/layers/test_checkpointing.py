@@ -23,7 +23,7 @@ class Reader(nn.Module):
         return self.out(self.table(ids))
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     """The logits of all words."""
 
     def __init__(self, table: DPQEmbedding) -> None:
@@ -35,7 +35,7 @@ class Head(nn.Module):
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("model", [Reader, Head])
+@pytest.mark.parametrize("model", [Reader, OutputLayer])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_repeated_pass_counts_once(options, model, reentrant):
     plain = model(DPQEmbedding(20, 12, 5, 3, padding_idx=0, init_scale=1.0, **options))

@@ -145,12 +145,12 @@ def test_statistics_per_group_match_batch_norm_over_batch(variant, share):
 
 def test_layer_with_each_option_learns_small_task(options, share):
     """20 words and 4 classes by id in eval mode: the exported codes have learned, beside the soft form."""
-    layer, head = DPQEmbedding(20, 12, 4, 3, share_subspaces=share, **options), nn.Linear(12, 4)
+    layer, linear = DPQEmbedding(20, 12, 4, 3, share_subspaces=share, **options), nn.Linear(12, 4)
     ids = torch.arange(20)
-    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.03)
+    optimizer = torch.optim.Adam([*layer.parameters(), *linear.parameters()], 0.03)
 
     def loss() -> torch.Tensor:
-        return nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+        return nn.functional.cross_entropy(linear(layer(ids)), ids % 4)
 
     first = loss().item()
     for _ in range(200):

@@ -65,13 +65,13 @@ def test_autocast_training_is_finite(variant):
 def test_layer_learns_small_task(variant, share, norm):
     """20 words, 4 classes by id: a linear layer over codes of 16 combinations can separate them."""
     layer = DPQEmbedding(20, 12, 4, 2, variant, share, distance_norm=norm)
-    head = nn.Linear(12, 4)
+    linear = nn.Linear(12, 4)
     ids = torch.arange(20)
     labels = ids % 4
-    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.03)
+    optimizer = torch.optim.Adam([*layer.parameters(), *linear.parameters()], 0.03)
 
     def loss() -> torch.Tensor:
-        return nn.functional.cross_entropy(head(layer(ids)), labels)
+        return nn.functional.cross_entropy(linear(layer(ids)), labels)
 
     layer.eval()
     first = loss().item()

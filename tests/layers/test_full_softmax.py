@@ -35,12 +35,12 @@ def made(bias: bool = True, padding_idx: int | None = 0) -> tuple[TiedOutput, to
         layer.transform.copy_(torch.rand(N, A) * (torch.rand(N, A) < 0.2))
         layer.transform[40:] = 0
         layer.transform[targets[0], :4] = -1e-3
-    head = TiedOutput(layer, bias=torch.randn(N).double() if bias else None)
-    return head, torch.randn(2, 5, D, dtype=torch.float64, requires_grad=True), targets
+    output_layer = TiedOutput(layer, bias=torch.randn(N).double() if bias else None)
+    return output_layer, torch.randn(2, 5, D, dtype=torch.float64, requires_grad=True), targets
 
 
-def cross_entropy(head: TiedOutput, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return functional.cross_entropy(head(hidden).flatten(0, -2), targets.flatten())
+def cross_entropy(output_layer: TiedOutput, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(output_layer(hidden).flatten(0, -2), targets.flatten())
 
 
 @pytest.mark.usefixtures("_blocks")
@@ -49,20 +49,20 @@ def cross_entropy(head: TiedOutput, hidden: torch.Tensor, targets: torch.Tensor)
 @pytest.mark.parametrize("penalty", [0.0, 1e-3, 1e-2])
 def test_step_matches_equation_35_in_full(penalty, padding_idx, bias):
     """T = max(T - rate (g^T (A h)^T + penalty), 0) with the dense product, and everything else as by cross entropy."""
-    head, hidden, targets = made(bias, padding_idx)
-    layer, parameters = head.embedding, [hidden, *head.parameters()]
-    expected = cross_entropy(head, hidden, targets)
+    output_layer, hidden, targets = made(bias, padding_idx)
+    layer, parameters = output_layer.embedding, [hidden, *output_layer.parameters()]
+    expected = cross_entropy(output_layer, hidden, targets)
     dense = dict(zip(map(id, parameters), torch.autograd.grad(expected, parameters), strict=True))
 
     states, weights = hidden.detach().reshape(-1, D), layer.transform.detach().clamp(min=0)
-    g = head(states).detach().softmax(-1) - functional.one_hot(targets.flatten(), N)
+    g = output_layer(states).detach().softmax(-1) - functional.one_hot(targets.flatten(), N)
     product = (g.t() @ (states @ layer.anchors.detach().t())) / len(states)  # mean over 10 states
     if padding_idx is not None:
         product[padding_idx] = 0
     product[layer.transform < 0] = 0  # an entry below zero counts as zero and gets no gradient
     wanted = (layer.transform.detach() - RATE * (product + penalty)).clamp(min=0)
 
-    loss = full_softmax_loss(head, hidden, targets, penalty)
+    loss = full_softmax_loss(output_layer, hidden, targets, penalty)
     torch.testing.assert_close(loss, expected)
     loss.backward()
     for parameter in parameters:
@@ -76,21 +76,21 @@ def test_step_matches_equation_35_in_full(penalty, padding_idx, bias):
 
 
 def test_padding_targets_are_left_out():
-    head, hidden, targets = made()
+    output_layer, hidden, targets = made()
     targets[0, 1:3] = -100
-    loss = full_softmax_loss(head, hidden, targets, 0.0)
-    expected = cross_entropy(head, hidden, targets)
+    loss = full_softmax_loss(output_layer, hidden, targets, 0.0)
+    expected = cross_entropy(output_layer, hidden, targets)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*(torch.autograd.grad(one, hidden)[0] for one in (loss, expected)))
 
 
 def test_gradient_has_only_entries_that_survive_proximal_step():
-    head, hidden, targets = made(padding_idx=None)
-    transform = head.embedding.transform
+    output_layer, hidden, targets = made(padding_idx=None)
+    transform = output_layer.embedding.transform
     counts = []
     for penalty in (0.0, 3e-3, 1e6):
         transform.grad = None
-        full_softmax_loss(head, hidden, targets, penalty).backward()
+        full_softmax_loss(output_layer, hidden, targets, penalty).backward()
         counts.append(transform.grad._nnz())
     assert counts[0] < N * A
     assert counts[0] > counts[1] > counts[2] == int((transform > 0).sum())
@@ -98,11 +98,11 @@ def test_gradient_has_only_entries_that_survive_proximal_step():
 
 def test_rows_that_cannot_rise_are_not_multiplied():
     """A third of the rows is empty, and no gradient reaches the penalty."""
-    head, hidden, targets = made(bias=False)
-    rows = int((head.embedding.transform > 0).any(1).sum())
+    output_layer, hidden, targets = made(bias=False)
+    rows = int((output_layer.embedding.transform > 0).any(1).sum())
     assert rows < 40
     with torch.profiler.profile(record_shapes=True) as profile:
-        full_softmax_loss(head, hidden[0], targets[0], 1e3).backward()
+        full_softmax_loss(output_layer, hidden[0], targets[0], 1e3).backward()
     products = [event.input_shapes[:2] for event in profile.events() if event.name == "aten::mm"]
     assert [[rows, 5], [5, A]] in products
     assert [[N, 5], [5, A]] not in products
@@ -113,46 +113,50 @@ def test_full_softmax_makes_no_full_logits_or_dense_gradient(monkeypatch):
     layer = edge_embed.ANTEmbedding(4000, 8, 20)
     with torch.no_grad():
         layer.transform.mul_(torch.rand(4000, 20) < 0.05)
-    head, hidden = TiedOutput(layer), torch.randn(30, 8, requires_grad=True)
+    output_layer, hidden = TiedOutput(layer), torch.randn(30, 8, requires_grad=True)
     targets = torch.randint(4000, (30,))
     with LargestTensor() as largest:
-        full_softmax_loss(head, hidden, targets, 1e-2).backward()
+        full_softmax_loss(output_layer, hidden, targets, 1e-2).backward()
     assert largest.numel < 4000 * 20 / 4
     with LargestTensor() as largest:
-        cross_entropy(head, hidden, targets).backward()
+        cross_entropy(output_layer, hidden, targets).backward()
     assert largest.numel >= 4000 * 20
 
 
 def test_language_model_learns_with_full_softmax():
     """Next words of a cycle, with the whole loop: loss, SGD, proximal step."""
-    head = TiedOutput(edge_embed.ANTEmbedding(12, 16, 6), bias=True)
+    output_layer = TiedOutput(edge_embed.ANTEmbedding(12, 16, 6), bias=True)
     words = torch.nn.Embedding(12, 16)
-    optimizer = ProximalOptimizer(torch.optim.SGD([*head.parameters(), *words.parameters()], 0.5), head, 1e-4)
+    optimizer = ProximalOptimizer(
+        torch.optim.SGD([*output_layer.parameters(), *words.parameters()], 0.5), output_layer, 1e-4
+    )
     ids = torch.arange(12)
     for _ in range(500):
         optimizer.zero_grad()
-        full_softmax_loss(head, words(ids), (ids + 1) % 12, optimizer.penalty).backward()
+        full_softmax_loss(output_layer, words(ids), (ids + 1) % 12, optimizer.penalty).backward()
         optimizer.step()
-    assert torch.equal(head(words(ids)).argmax(-1), (ids + 1) % 12)
-    assert (head.embedding.transform > 0).float().mean() < 0.8
+    assert torch.equal(output_layer(words(ids)).argmax(-1), (ids + 1) % 12)
+    assert (output_layer.embedding.transform > 0).float().mean() < 0.8
 
 
 def test_half_precision_is_summed_in_float32():
-    head = TiedOutput(edge_embed.ANTEmbedding(N, D, A, dtype=torch.float16))
+    output_layer = TiedOutput(edge_embed.ANTEmbedding(N, D, A, dtype=torch.float16))
     hidden = torch.randn(3, D, dtype=torch.float16)
-    loss = full_softmax_loss(head, hidden, torch.tensor([1, 2, 3]), 1e-3)
+    loss = full_softmax_loss(output_layer, hidden, torch.tensor([1, 2, 3]), 1e-3)
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, cross_entropy(head, hidden, torch.tensor([1, 2, 3])).float(), rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(
+        loss, cross_entropy(output_layer, hidden, torch.tensor([1, 2, 3])).float(), rtol=2e-3, atol=2e-3
+    )
     loss.backward()
-    assert head.embedding.transform.grad.dtype == torch.float16
+    assert output_layer.embedding.transform.grad.dtype == torch.float16
 
 
 def test_invalid_arguments_of_full_softmax_are_refused():
-    head, hidden, targets = made()
+    output_layer, hidden, targets = made()
     for bad, message in (
         (
             edge_embed.TTEmbedding(N, D, 2),
-            "head: got an output layer over a TTEmbedding, expected an ANTEmbedding; sampled_softmax_loss",
+            "output_layer: got an output layer over a TTEmbedding, expected an ANTEmbedding; sampled_softmax_loss",
         ),
         (
             edge_embed.ANTMixtureEmbedding(N, D, (4, 4)),
@@ -164,11 +168,11 @@ def test_invalid_arguments_of_full_softmax_are_refused():
             full_softmax_loss(TiedOutput(bad), hidden.float(), targets, 0)
     for penalty in (-1, float("nan"), None):
         with pytest.raises(BadInputError, match="penalty must be a finite number"):
-            full_softmax_loss(head, hidden, targets, penalty)
+            full_softmax_loss(output_layer, hidden, targets, penalty)
     with pytest.raises(BadInputError, match=r"got a ANTEmbedding, expected an edge_embed\.TiedOutput"):
-        full_softmax_loss(head.embedding, hidden, targets, 0)
+        full_softmax_loss(output_layer.embedding, hidden, targets, 0)
     with pytest.raises(IdOutOfRangeError, match="id 60 is out of range"):
-        full_softmax_loss(head, hidden[0], torch.full((5,), N), 0)
+        full_softmax_loss(output_layer, hidden[0], torch.full((5,), N), 0)
     loss = full_softmax_loss(
         TiedOutput(edge_embed.ANTMixtureEmbedding(N, D, (4, 4), "linear")), hidden.float(), targets, 0
     )

@@ -306,19 +306,19 @@ def test_impossible_options_are_refused(options, message):
 
 
 @pytest.mark.parametrize("commitment", [0.0, 0.25])
-@pytest.mark.parametrize("use", ["look-up", "head"])
+@pytest.mark.parametrize("use", ["lookup", "output layer"])
 def test_functional_call_gives_gradients_to_its_parameters(use, commitment):
     layer = make()
-    model = layer if use == "look-up" else edge_embed.TiedOutput(layer)
-    inputs = IDS if use == "look-up" else torch.zeros(2, D)
-    prefix = "" if use == "look-up" else "embedding."
+    model = layer if use == "lookup" else edge_embed.TiedOutput(layer)
+    inputs = IDS if use == "lookup" else torch.zeros(2, D)
+    prefix = "" if use == "lookup" else "embedding."
     given = {name: torch.randn_like(weight).requires_grad_() for name, weight in layer.named_parameters()}
     torch.func.functional_call(model, {prefix + name: weight for name, weight in given.items()}, (inputs,))
     layer.regularization_loss(commitment=commitment).backward()
 
     other = make()
     other.load_state_dict(given, strict=False)
-    (other if use == "look-up" else edge_embed.TiedOutput(other))(inputs)
+    (other if use == "lookup" else edge_embed.TiedOutput(other))(inputs)
     other.regularization_loss(commitment=commitment).backward()
     assert layer.value.grad is None
     torch.testing.assert_close(given["value"].grad, other.value.grad)

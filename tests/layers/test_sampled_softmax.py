@@ -19,7 +19,7 @@ LAYERS = {
     "dpq": lambda **options: edge_embed.DPQEmbedding(N, D, 3, 2, variant="vq", distance_norm=False, **options),
     "tt": lambda **options: edge_embed.TTEmbedding(N, D, 2, **options),
 }
-HEAD = TiedOutput(LAYERS["ant"]())
+OUTPUT_LAYER = TiedOutput(LAYERS["ant"]())
 
 
 @pytest.fixture(autouse=True)
@@ -28,23 +28,23 @@ def _seeded() -> None:
 
 
 def made(method: str = "ant", bias: bool = True) -> tuple[TiedOutput, torch.Tensor, torch.Tensor]:
-    head = TiedOutput(
+    output_layer = TiedOutput(
         LAYERS[method](padding_idx=0, dtype=torch.float64), bias=torch.randn(N).double() if bias else None
     )
     hidden = torch.randn(2, 3, D, dtype=torch.float64, requires_grad=True)
-    return head, hidden, torch.tensor([[3, 11, 0], [3, 5, 4]])
+    return output_layer, hidden, torch.tensor([[3, 11, 0], [3, 5, 4]])
 
 
 @pytest.mark.parametrize("method", LAYERS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_sampled_softmax_of_each_row_once_equals_full_softmax(method, bias, training):
-    head, hidden, targets = made(method, bias)
-    head.train(training)
-    parameters = [hidden, *head.parameters()]
+    output_layer, hidden, targets = made(method, bias)
+    output_layer.train(training)
+    parameters = [hidden, *output_layer.parameters()]
     every = torch.randperm(N), torch.ones(N)
-    loss = sampled_softmax_loss(head, hidden, targets, *every)
-    expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
+    loss = sampled_softmax_loss(output_layer, hidden, targets, *every)
+    expected = functional.cross_entropy(output_layer(hidden).flatten(0, 1), targets.flatten())
     torch.testing.assert_close(loss, expected)
     regularised = method == "dpq" and training  # DPQ's own loss counts the rows of a step
     gradients = (torch.autograd.grad(one, parameters, allow_unused=True) for one in (loss, expected))
@@ -54,11 +54,11 @@ def test_sampled_softmax_of_each_row_once_equals_full_softmax(method, bias, trai
 
 
 def test_padding_targets_are_left_out():
-    head, hidden, targets = made()
+    output_layer, hidden, targets = made()
     padded = torch.cat((targets, torch.full((2, 1), -100)), 1)
     states = torch.cat((hidden, torch.full((2, 1, D), torch.nan)), 1)
     every = torch.arange(N), torch.ones(N)
-    losses = [sampled_softmax_loss(head, *batch, *every) for batch in ((states, padded), (hidden, targets))]
+    losses = [sampled_softmax_loss(output_layer, *batch, *every) for batch in ((states, padded), (hidden, targets))]
     torch.testing.assert_close(*losses)
     gradients = [torch.autograd.grad(loss, hidden)[0] for loss in losses]
     torch.testing.assert_close(*gradients)
@@ -66,13 +66,13 @@ def test_padding_targets_are_left_out():
 
 def test_sum_over_sampled_rows_is_right_on_average():
     """exp(loss + o_t) estimates the sum of exponentials of all rows, for probabilities far from the ideal ones."""
-    head, hidden, _ = made()
+    output_layer, hidden, _ = made()
     hidden, target = hidden[0, :1].detach() / 4, torch.tensor([4])
-    logits = head(hidden).detach()[0]
+    logits = output_layer(hidden).detach()[0]
     chances = torch.rand(N) + 0.2
     sums = torch.stack(
         [
-            (sampled_softmax_loss(head, hidden, target, draw(chances, 20), chances) + logits[4]).exp().detach()
+            (sampled_softmax_loss(output_layer, hidden, target, draw(chances, 20), chances) + logits[4]).exp().detach()
             for _ in range(4000)
         ]
     )
@@ -83,26 +83,27 @@ def test_sum_over_sampled_rows_is_right_on_average():
 
 
 def test_loss_of_many_samples_approaches_full_softmax():
-    head, hidden, targets = made()
+    output_layer, hidden, targets = made()
     chances = log_uniform(N)
-    expected = functional.cross_entropy(head(hidden).flatten(0, 1), targets.flatten())
+    expected = functional.cross_entropy(output_layer(hidden).flatten(0, 1), targets.flatten())
     errors = [
-        abs(sampled_softmax_loss(head, hidden, targets, draw(chances, k), chances) - expected) for k in (2, 20_000)
+        abs(sampled_softmax_loss(output_layer, hidden, targets, draw(chances, k), chances) - expected)
+        for k in (2, 20_000)
     ]
     assert errors[1] < 0.02 < errors[0]
 
 
 def test_gradient_reaches_only_target_and_sampled_rows():
-    head, hidden, targets = made()
-    sampled_softmax_loss(head, hidden, targets, torch.tensor([7, 7, 9]), torch.ones(N)).backward()
-    touched = head.embedding.transform.grad.abs().sum(1).nonzero().squeeze(1)
+    output_layer, hidden, targets = made()
+    sampled_softmax_loss(output_layer, hidden, targets, torch.tensor([7, 7, 9]), torch.ones(N)).backward()
+    touched = output_layer.embedding.transform.grad.abs().sum(1).nonzero().squeeze(1)
     assert touched.tolist() == [3, 4, 5, 7, 9, 11]  # 0 is padding
-    assert head.bias.grad.nonzero().squeeze(1).tolist() == [0, 3, 4, 5, 7, 9, 11]
+    assert output_layer.bias.grad.nonzero().squeeze(1).tolist() == [0, 3, 4, 5, 7, 9, 11]
 
 
 def test_sample_that_is_target_does_not_count():
-    head, hidden, _ = made()
-    loss = sampled_softmax_loss(head, hidden[0, 0], torch.tensor(4), torch.tensor([4, 4]), torch.ones(N))
+    output_layer, hidden, _ = made()
+    loss = sampled_softmax_loss(output_layer, hidden[0, 0], torch.tensor(4), torch.tensor([4, 4]), torch.ones(N))
     assert loss == 0
 
 
@@ -121,22 +122,22 @@ def test_samples_follow_probabilities_and_generator():
 
 def test_table_learns_from_samples():
     """Each step samples 4 next words of a cycle of 12; the full softmax checks the result."""
-    head, words = TiedOutput(edge_embed.ANTEmbedding(N, 16, 12), bias=True), nn.Embedding(N, 16)
+    output_layer, words = TiedOutput(edge_embed.ANTEmbedding(N, 16, 12), bias=True), nn.Embedding(N, 16)
     optimizer = edge_embed.ProximalOptimizer(
-        edge_embed.Yogi([*head.parameters(), *words.parameters()], 0.05), head, 1e-4
+        edge_embed.Yogi([*output_layer.parameters(), *words.parameters()], 0.05), output_layer, 1e-4
     )
     ids, chances = torch.arange(N), log_uniform(N)
     for _ in range(200):
         optimizer.zero_grad()
-        sampled_softmax_loss(head, words(ids), (ids + 1) % N, draw(chances, 4), chances).backward()
+        sampled_softmax_loss(output_layer, words(ids), (ids + 1) % N, draw(chances, 4), chances).backward()
         optimizer.step()
-    assert torch.equal(head(words(ids)).argmax(-1), (ids + 1) % N)
+    assert torch.equal(output_layer(words(ids)).argmax(-1), (ids + 1) % N)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_summed_in_float32(dtype):
-    head, hidden = TiedOutput(LAYERS["ant"](dtype=dtype)), torch.randn(3, D, dtype=dtype)
-    loss = sampled_softmax_loss(head, hidden, torch.tensor([1, 2, 3]), torch.tensor([5, 6]), torch.ones(N))
+    output_layer, hidden = TiedOutput(LAYERS["ant"](dtype=dtype)), torch.randn(3, D, dtype=dtype)
+    loss = sampled_softmax_loss(output_layer, hidden, torch.tensor([1, 2, 3]), torch.tensor([5, 6]), torch.ones(N))
     assert loss.dtype == torch.float32
     assert loss.isfinite()
 
@@ -144,7 +145,11 @@ def test_half_precision_is_summed_in_float32(dtype):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: _loss(head=HEAD.embedding), BadInputError, "got a ANTEmbedding, expected an edge_embed.TiedOutput"),
+        (
+            lambda: _loss(output_layer=OUTPUT_LAYER.embedding),
+            BadInputError,
+            "got a ANTEmbedding, expected an edge_embed.TiedOutput",
+        ),
         (lambda: _loss(hidden=torch.ones(2, 5)), BadInputError, r"must be \[\*, 6\]"),
         (lambda: _loss(targets=torch.tensor([1])), BadInputError, r"got targets \[1\] and hidden states \[2, 6\]"),
         (lambda: _loss(targets=torch.tensor([1, N])), IdOutOfRangeError, "id 12 is out of range"),
@@ -175,7 +180,7 @@ def test_invalid_arguments_of_sampled_softmax_are_refused(call, error, message):
 
 def _loss(**changed: object) -> torch.Tensor:
     given = {
-        "head": HEAD,
+        "output_layer": OUTPUT_LAYER,
         "hidden": torch.ones(2, D),
         "targets": torch.tensor([1, 2]),
         "sampled": torch.tensor([3, 4]),

@@ -37,13 +37,13 @@ def test_logits_are_products_with_every_row(method, state):
     embedding.train(state == "training")
     if state == "frozen":
         embedding.freeze()
-    head = TiedOutput(embedding, bias=torch.arange(float(N)))
+    output_layer = TiedOutput(embedding, bias=torch.arange(float(N)))
     for shape in ((D,), (3, D), (2, 4, D), (0, D)):
         hidden = torch.randn(shape)
         rows = embedding(torch.arange(N))
         expected = hidden @ rows.t() + torch.arange(float(N))
-        torch.testing.assert_close(head(hidden), expected, atol=1e-5, rtol=1e-5)
-    assert torch.equal(head(torch.randn(3, D))[:, 2], torch.full((3,), 2.0))  # the padding row, and its bias
+        torch.testing.assert_close(output_layer(hidden), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(output_layer(torch.randn(3, D))[:, 2], torch.full((3,), 2.0))  # the padding row, and its bias
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -51,48 +51,50 @@ def test_logits_are_products_with_every_row(method, state):
 @pytest.mark.usefixtures("blocks")
 def test_gradients_reach_table_bias_and_hidden_states(method, bias):
     embedding = make(method, padding_idx=2, dtype=torch.float64).train()
-    head, hidden = TiedOutput(embedding, bias), torch.randn(4, D, dtype=torch.float64, requires_grad=True)
+    output_layer, hidden = TiedOutput(embedding, bias), torch.randn(4, D, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, N, dtype=torch.float64)
-    (head(hidden) * weight).sum().backward()
-    got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in head.parameters())]
-    head.zero_grad()
+    (output_layer(hidden) * weight).sum().backward()
+    got = [hidden.grad.clone(), *(parameter.grad.clone() for parameter in output_layer.parameters())]
+    output_layer.zero_grad()
     hidden.grad = None
     rows = embedding(torch.arange(N))  # all rows at once, which VQ's own loss counts the same way
-    (nn.functional.linear(hidden, rows, head.bias) * weight).sum().backward()
-    expected = [hidden.grad, *(parameter.grad for parameter in head.parameters())]
+    (nn.functional.linear(hidden, rows, output_layer.bias) * weight).sum().backward()
+    expected = [hidden.grad, *(parameter.grad for parameter in output_layer.parameters())]
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
 def test_bias_of_another_dtype_than_hidden_states_is_added():
-    head = TiedOutput(make("dpq-vq"), bias=torch.full((N,), 3.0))
-    logits = head(torch.zeros(2, D, dtype=torch.bfloat16))
+    output_layer = TiedOutput(make("dpq-vq"), bias=torch.full((N,), 3.0))
+    logits = output_layer(torch.zeros(2, D, dtype=torch.bfloat16))
     logits.sum().backward()
     assert logits.eq(3).all()
-    assert head.bias.grad.eq(2).all()
+    assert output_layer.bias.grad.eq(2).all()
 
 
 def test_tied_table_gets_gradients_from_both_ends():
     embedding = make("tt")
-    head = TiedOutput(embedding)
-    assert {id(parameter) for parameter in head.parameters()} == {id(parameter) for parameter in embedding.parameters()}
+    output_layer = TiedOutput(embedding)
+    assert {id(parameter) for parameter in output_layer.parameters()} == {
+        id(parameter) for parameter in embedding.parameters()
+    }
     hidden = embedding(torch.tensor([1, 2]))
-    head(hidden).sum().backward()
+    output_layer(hidden).sum().backward()
     both = [parameter.grad.clone() for parameter in embedding.parameters()]
     embedding.zero_grad()
-    head(hidden.detach()).sum().backward()
+    output_layer(hidden.detach()).sum().backward()
     one = [parameter.grad for parameter in embedding.parameters()]
     assert not any(torch.equal(ours, theirs) for ours, theirs in zip(both, one, strict=True))
 
 
 def test_running_statistics_follow_output_layer_once():
     embedding = edge_embed.DPQEmbedding(N, D, 5, 3, variant="sx")
-    head = TiedOutput(embedding)
-    head(torch.randn(3, D, requires_grad=True)).sum().backward()
+    output_layer = TiedOutput(embedding)
+    output_layer(torch.randn(3, D, requires_grad=True)).sum().backward()
     once = embedding.running_mean.clone()
     assert once.abs().sum() > 0
     embedding.running_mean.zero_()
-    head(torch.randn(3, D))
+    output_layer(torch.randn(3, D))
     torch.testing.assert_close(embedding.running_mean, once)  # the backward pass did not count again
 
 
@@ -102,7 +104,7 @@ def test_dense_table_is_never_materialised_whole():
 
     n, d = 60_000, 64
     embedding = edge_embed.TTEmbedding(n, d, rank=4)
-    head = TiedOutput(embedding)
+    output_layer = TiedOutput(embedding)
     largest = 0
 
     class Watch(TorchDispatchMode):
@@ -114,7 +116,7 @@ def test_dense_table_is_never_materialised_whole():
             return result
 
     with Watch():
-        head(torch.randn(2, d, requires_grad=True)).sum().backward()
+        output_layer(torch.randn(2, d, requires_grad=True)).sum().backward()
     assert largest < 4 * n * d / 1.7
 
 
@@ -200,33 +202,33 @@ def test_bias_option_creates_or_shares_parameter():
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_sizes_match_those_of_linear_layer(bias):
-    head, dense = TiedOutput(make("ant"), bias), nn.Linear(D, N, bias)
-    assert (head.in_features, head.out_features) == (dense.in_features, dense.out_features)
-    assert head.extra_repr() == dense.extra_repr()
+    output_layer, dense = TiedOutput(make("ant"), bias), nn.Linear(D, N, bias)
+    assert (output_layer.in_features, output_layer.out_features) == (dense.in_features, dense.out_features)
+    assert output_layer.extra_repr() == dense.extra_repr()
 
 
 def test_inputs_that_do_not_fit_output_layer_are_refused():
     with pytest.raises(BadInputError, match=r"got a Embedding, expected a compressed embedding layer"):
         TiedOutput(nn.Embedding(3, 4))
     for training in (True, False):
-        head = TiedOutput(make("tt")).train(training)
+        output_layer = TiedOutput(make("tt")).train(training)
         with pytest.raises(BadInputError, match=rf"\[\*, {D}\], the width of the table: got \[2, 5\]"):
-            head(torch.randn(2, 5))
+            output_layer(torch.randn(2, 5))
         with pytest.raises(BadInputError, match=r"must be a float tensor, got torch.int64"):
-            head(torch.zeros(2, D, dtype=torch.int64))
+            output_layer(torch.zeros(2, D, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_mixed_precision_gives_dtype_of_hidden_states(method):
     """Hidden states have another type than the table, as under autocast."""
-    head = TiedOutput(make(method))
+    output_layer = TiedOutput(make(method))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        logits = head(nn.Linear(D, D)(torch.randn(2, D)))
+        logits = output_layer(nn.Linear(D, D)(torch.randn(2, D)))
     logits.float().sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in head.parameters() if parameter.grad is not None)
+    assert all(parameter.grad.isfinite().all() for parameter in output_layer.parameters() if parameter.grad is not None)
     for dtype in (torch.float16, torch.float64):
         for training in (True, False):
-            assert head.train(training)(torch.randn(2, D, dtype=dtype)).dtype == dtype
+            assert output_layer.train(training)(torch.randn(2, D, dtype=dtype)).dtype == dtype
 
 
 @pytest.mark.usefixtures("blocks")
@@ -237,34 +239,38 @@ def test_logits_under_autocast_match_linear_layer(method, state):
     embedding = make(method).train(state == "training")
     if state == "frozen":
         embedding.freeze()
-    head = TiedOutput(embedding, bias=torch.arange(float(N)))
+    output_layer = TiedOutput(embedding, bias=torch.arange(float(N)))
     with torch.no_grad():
         dense = embedding(torch.arange(N))
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         hidden = torch.randn(3, D, dtype=dtype)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits, best, expected = head(hidden), head.topk(hidden, 2), functional.linear(hidden, dense, head.bias)
+            logits, best, expected = (
+                output_layer(hidden),
+                output_layer.topk(hidden, 2),
+                functional.linear(hidden, dense, output_layer.bias),
+            )
         assert logits.dtype == best.values.dtype == expected.dtype == torch.bfloat16
         # Rows of trains are sums of bfloat16 products, of 8 bits each.
         torch.testing.assert_close(logits, expected, rtol=0, atol=2**-6 * float(expected.detach().abs().max()))
     if state == "training":
         logits.sum().backward()
-        assert all(p.grad.isfinite().all() for p in head.parameters() if p.grad is not None)
+        assert all(p.grad.isfinite().all() for p in output_layer.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("method", ["ant", "tt"])
 def test_bias_of_another_dtype_keeps_dtype_of_hidden_states(method, training):
-    head = TiedOutput(make(method), bias=True).train(training)
+    output_layer = TiedOutput(make(method), bias=True).train(training)
     for dtype in (torch.bfloat16, torch.float64):
-        assert head(torch.randn(2, D, dtype=dtype)).dtype == dtype
+        assert output_layer(torch.randn(2, D, dtype=dtype)).dtype == dtype
 
 
 def test_compiled_output_layer_under_autocast_matches_eager():
-    head, hidden = TiedOutput(make("ant"), bias=True).eval(), torch.randn(2, D)
-    compiled = torch.compile(head, fullgraph=True, backend="eager")
+    output_layer, hidden = TiedOutput(make("ant"), bias=True).eval(), torch.randn(2, D)
+    compiled = torch.compile(output_layer, fullgraph=True, backend="eager")
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(compiled(hidden), head(hidden))
+        torch.testing.assert_close(compiled(hidden), output_layer(hidden))
     assert compiled(hidden).dtype == torch.float32
 
 

@@ -33,12 +33,12 @@ def in_state(method: str, state: str, **options):
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.usefixtures("blocks")
 def test_topk_gives_first_of_sorted_logits(method, state, biased):
-    head = TiedOutput(in_state(method, state), torch.randint(-1, 2, (N,)).float() if biased else None)
+    output_layer = TiedOutput(in_state(method, state), torch.randint(-1, 2, (N,)).float() if biased else None)
     for shape in ((D,), (3, D), (2, 4, D), (0, D)):
         hidden = torch.randn(shape)
-        expected = torch.sort(head(hidden), dim=-1, descending=True, stable=True)
+        expected = torch.sort(output_layer(hidden), dim=-1, descending=True, stable=True)
         for k in (1, 9, N):
-            got = head.topk(hidden, k)
+            got = output_layer.topk(hidden, k)
             assert torch.equal(got.values, expected.values[..., :k])
             assert torch.equal(got.ids, expected.indices[..., :k])
 
@@ -46,18 +46,18 @@ def test_topk_gives_first_of_sorted_logits(method, state, biased):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("state", ["training", "eval", "frozen"])
 def test_topk_of_equal_rows_gives_lowest_ids(method, state):
-    head = TiedOutput(in_state(method, state))
-    assert head.topk(torch.zeros(2, D), 20).ids.tolist() == [list(range(20))] * 2
+    output_layer = TiedOutput(in_state(method, state))
+    assert output_layer.topk(torch.zeros(2, D), 20).ids.tolist() == [list(range(20))] * 2
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_gradients_match_those_of_chosen_logits(method):
-    head = TiedOutput(make(method, padding_idx=2, dtype=torch.float64), bias=True).train()
+    output_layer = TiedOutput(make(method, padding_idx=2, dtype=torch.float64), bias=True).train()
     hidden = torch.randn(4, D, dtype=torch.float64, requires_grad=True)
-    leaves, weight = [hidden, *head.parameters()], torch.randn(4, 5, dtype=torch.float64)
-    values, ids = head.topk(hidden, 5)
+    leaves, weight = [hidden, *output_layer.parameters()], torch.randn(4, 5, dtype=torch.float64)
+    values, ids = output_layer.topk(hidden, 5)
     got = torch.autograd.grad((values * weight).sum(), leaves)
-    expected = torch.autograd.grad((head(hidden).gather(-1, ids) * weight).sum(), leaves)
+    expected = torch.autograd.grad((output_layer(hidden).gather(-1, ids) * weight).sum(), leaves)
     for ours, theirs in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
     assert any(gradient.any() for gradient in got)
@@ -75,10 +75,10 @@ def test_logits_are_never_materialised_whole():
                     largest = max(largest, result.untyped_storage().nbytes())
             return results
 
-    head, hidden = TiedOutput(make("tt", n)).eval(), torch.randn(64, D)
+    output_layer, hidden = TiedOutput(make("tt", n)).eval(), torch.randn(64, D)
     with Watch(), torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(logits_module, "_BLOCK_ELEMENTS", 1000 * D)
-        head.topk(hidden, 10)
+        output_layer.topk(hidden, 10)
     assert largest < 64 * n * 4 / 10
 
 
@@ -91,11 +91,11 @@ def test_topk_values_have_dtype_of_hidden_states(state, dtype):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_topk_of_invalid_arguments_is_refused(training):
-    head = TiedOutput(make("tt"), bias=True).train(training)
+    output_layer = TiedOutput(make("tt"), bias=True).train(training)
     for k in (0, N + 1, 2.0, None, torch.tensor(3)):
         with pytest.raises(BadInputError, match=rf"k: got .*, expected a constant integer from 1 to {N}, the rows"):
-            head.topk(torch.ones(2, D), k)
+            output_layer.topk(torch.ones(2, D), k)
     with pytest.raises(BadInputError, match=rf"\[\*, {D}\], the width of the table: got \[2, 5\]"):
-        head.topk(torch.ones(2, 5), 3)
+        output_layer.topk(torch.ones(2, 5), 3)
     with pytest.raises(BadInputError, match="must be a float tensor, got list"):
-        head.topk([1.0] * D, 3)
+        output_layer.topk([1.0] * D, 3)

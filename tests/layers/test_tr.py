@@ -238,12 +238,12 @@ def test_training_resumed_from_checkpoint_equals_uninterrupted():
 
 def test_layer_learns_small_task():
     torch.manual_seed(0)
-    layer, head, ids = TREmbedding(20, 12, 3), nn.Linear(12, 4), torch.arange(20)
-    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.02)
+    layer, linear, ids = TREmbedding(20, 12, 3), nn.Linear(12, 4), torch.arange(20)
+    optimizer = torch.optim.Adam([*layer.parameters(), *linear.parameters()], 0.02)
     losses = []
     for _ in range(150):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+        loss = nn.functional.cross_entropy(linear(layer(ids)), ids % 4)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

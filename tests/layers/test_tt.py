@@ -140,16 +140,16 @@ def test_checkpoints_hold_cores_only_and_load_from_any_file(frozen, tmp_path: Pa
 def test_layer_learns_small_task():
     """20 words, 4 classes by id."""
     torch.manual_seed(0)
-    layer, head = TTEmbedding(20, 12, 4), nn.Linear(12, 4)
+    layer, linear = TTEmbedding(20, 12, 4), nn.Linear(12, 4)
     ids = torch.arange(20)
-    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.02)
+    optimizer = torch.optim.Adam([*layer.parameters(), *linear.parameters()], 0.02)
     losses = []
     for _ in range(150):
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(head(layer(ids)), ids % 4)
+        loss = nn.functional.cross_entropy(linear(layer(ids)), ids % 4)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
     layer.eval().freeze()
-    assert nn.functional.cross_entropy(head(layer(ids)), ids % 4).item() < 0.1 * losses[0]
+    assert nn.functional.cross_entropy(linear(layer(ids)), ids % 4).item() < 0.1 * losses[0]

@@ -212,7 +212,7 @@ def test_id_outside_comparison_gives_zeros() -> None:
     torch.testing.assert_close(found, program.run(given)[0], rtol=1e-4, atol=1e-5)
 
 
-HEADS: dict[str, Use] = {
+OUTPUT_LAYERS: dict[str, Use] = {
     "of a computed table": lambda model, ids: functional.embedding(ids, table := model.words * model.scale) @ table.t(),
     "of a transposed table": lambda model, ids: model.turned[:, ids[0]].t() @ model.turned,
     "linear": lambda model, ids: functional.linear(model.words[ids], model.words),
@@ -222,9 +222,9 @@ HEADS: dict[str, Use] = {
 }
 
 
-@pytest.mark.parametrize("use", _mostly_slow(HEADS, ("of a computed table", "twice")))
+@pytest.mark.parametrize("use", _mostly_slow(OUTPUT_LAYERS, ("of a computed table", "twice")))
 def test_output_layer_uses_packed_table(use: str) -> None:
-    program = capture_program(Weights(HEADS[use]), IDS)
+    program = capture_program(Weights(OUTPUT_LAYERS[use]), IDS)
     (table,) = (table for table in program_tables(program) if table.looks_up)
     assert table.uses == (3 if use == "twice" else 2)
     small = with_packed(program, exact(program))

@@ -39,9 +39,9 @@ def table(
 
 def slow_row(packed: PackedDPQ, row_id: int) -> list[float]:
     """Return one row from the stored bytes with Python integers, by FORMAT.md."""
-    groups, (tables, num_codes, sub_dim) = packed.num_groups, packed.values.shape
+    groups, (tables, num_codes, group_width) = packed.num_groups, packed.values.shape
     if row_id == packed.padding_idx:
-        return [0.0] * (groups * sub_dim)
+        return [0.0] * (groups * group_width)
     bits = math.ceil(math.log2(num_codes))
     number = int.from_bytes(packed.codes[row_id].tobytes(), "little")
     row: list[float] = []

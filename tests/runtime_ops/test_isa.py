@@ -37,12 +37,12 @@ class EveryUse(nn.Module):
                 edge_embed.TTEmbeddingBag(*SIZES, rank=4, mode="max"),
             ]
         )
-        self.heads = nn.ModuleList(edge_embed.TiedOutput(layer) for layer in (self.dpq, self.ant, self.tt))
+        self.output_layers = nn.ModuleList(edge_embed.TiedOutput(layer) for layer in (self.dpq, self.ant, self.tt))
 
     def forward(self, ids: Tensor) -> Tensor:
         bags = sum(bag(ids) for bag in self.bags)
         rows = self.dpq(ids) + self.ant(ids) + self.tt(ids) + bags.unsqueeze(1)
-        return torch.cat([head(rows) for head in self.heads], -1)
+        return torch.cat([layer(rows) for layer in self.output_layers], -1)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def fixed_bag_model(path, table):
     return model.write(path, [ids], [out], manifest(line("bag", table, ids="ids", output="bags", mode=0)))
 
 
-def head_model(path, table, k=None, ids_dtype=np.int32, **tensors):
+def output_layer_model(path, table, k=None, ids_dtype=np.int32, **tensors):
     """Write logits [*, n], or top-k, with a body that computes them."""
     model = Model()
     hidden = model.tensor("hidden", np.float32, [-1, table.dim])
@@ -124,10 +124,10 @@ class TestBags:
         tflite.refuses(model, "mode: got an unknown mode, or sample_weights with it", [])
 
 
-class TestHeads:
+class TestOutputLayers:
     def test_logits_of_every_method_match_definition(self, tflite, tmp_path, make_any):
         table = make_any()
-        model = head_model(tmp_path / "model.tflite", table)
+        model = output_layer_model(tmp_path / "model.tflite", table)
         states = [RANDOM.standard_normal((batch, table.dim)).astype(np.float32) for batch in (1, 70)]
         results = tflite.run(model, *([hidden] for hidden in states))
         assert results.replaced == 1
@@ -141,8 +141,8 @@ class TestHeads:
     def test_topk_of_every_method_matches_logits(self, tflite, tmp_path, make_any, ids_dtype):
         table = make_any()
         hidden = RANDOM.standard_normal((20, table.dim)).astype(np.float32)
-        (logits,) = tflite.run(head_model(tmp_path / "logits.tflite", table), [hidden]).outputs[0]
-        results = tflite.run(head_model(tmp_path / "topk.tflite", table, 7, ids_dtype), [hidden])
+        (logits,) = tflite.run(output_layer_model(tmp_path / "logits.tflite", table), [hidden]).outputs[0]
+        results = tflite.run(output_layer_model(tmp_path / "topk.tflite", table, 7, ids_dtype), [hidden])
         values, ids = results.outputs[0]
         order = np.argsort(-logits, axis=1, kind="stable")[:, :7]
         assert results.replaced == 1
@@ -171,10 +171,12 @@ class TestHeads:
 
     @pytest.mark.parametrize("k", [0, 51, 1001])
     def test_impossible_k_is_refused(self, tflite, tmp_path, k):
-        tflite.refuses(head_model(tmp_path / "model.tflite", DpqTable(), k), "k must lie between 1 and 1000", [])
+        tflite.refuses(
+            output_layer_model(tmp_path / "model.tflite", DpqTable(), k), "k must lie between 1 and 1000", []
+        )
 
     def test_states_of_another_width_are_refused(self, tflite, tmp_path):
-        model = head_model(tmp_path / "model.tflite", DpqTable())
+        model = output_layer_model(tmp_path / "model.tflite", DpqTable())
         tflite.refuses(
             model, r"got hidden of 2 dimensions, the last of 23, expected .*24", [np.ones((1, 23), np.float32)]
         )
@@ -182,7 +184,7 @@ class TestHeads:
     def test_damaged_row_is_named_with_its_position(self, tflite, tmp_path):
         table = AntTable()
         anchor_ids = np.full_like(table.tensors()["anchor_ids"], 200)
-        model = head_model(tmp_path / "model.tflite", table, anchor_ids=anchor_ids)
+        model = output_layer_model(tmp_path / "model.tflite", table, anchor_ids=anchor_ids)
         tflite.refuses(
             model, "anchor id .* at position 0 of the rows: the file is damaged", [np.ones((1, 24), np.float32)]
         )

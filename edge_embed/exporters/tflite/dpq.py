@@ -82,11 +82,11 @@ def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) 
     selected = graph.gather(table, places)  # [B, *, *]
     if packed.value_scales is not None:
         wide = floats(graph, selected, packed.value_type)
-        by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.sub_dim))
+        by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.group_width))
         scales = graph.table(stored_name(name, "value_scales"), packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
         selected = graph.binary("MUL", by_group, scales)
     if packed.unused_columns:
-        every = graph.reshape(selected, (-1, packed.num_groups * packed.shape.sub_dim))
+        every = graph.reshape(selected, (-1, packed.num_groups * packed.shape.group_width))
         selected = graph.gather(every, graph.constant(np.arange(packed.embedding_dim)), axis=1)
     if packed.row_scales is not None:
         return graph.reshape_like(_scaled(graph, name, packed, selected, flat_ids), ids, packed.embedding_dim)
@@ -124,9 +124,9 @@ def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArra
     if layout != "pairs":
         return {}
     count, places = 8 // shape.bits, 1 if shape.shared else shape.row_bytes
-    sides = stored.get("pairs", shape.value_type, (places, _BYTE_VALUES, count, shape.sub_dim))
+    sides = stored.get("pairs", shape.value_type, (places, _BYTE_VALUES, count, shape.group_width))
     parts = [sides[:, np.arange(shape.num_codes) << shape.bits * at, at] for at in range(1 if shape.shared else count)]
-    return {"values": np.stack(parts, 1).reshape(shape.num_value_tables, shape.num_codes, shape.sub_dim)}
+    return {"values": np.stack(parts, 1).reshape(shape.num_value_tables, shape.num_codes, shape.group_width)}
 
 
 def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step: int, end: int) -> Tensor:
@@ -181,7 +181,7 @@ def _whole_bytes(packed: PackedDPQ) -> bool:
 
 def _pairs_bytes(packed: PackedDPQ) -> int:
     places = 1 if packed.shape.shared else packed.row_bytes
-    return places * _BYTE_VALUES * 8 // packed.bits * packed.shape.sub_dim * packed.values.itemsize
+    return places * _BYTE_VALUES * 8 // packed.bits * packed.shape.group_width * packed.values.itemsize
 
 
 def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
@@ -190,13 +190,13 @@ def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
         return None
     common: dict[str, str | int] = {"codes": stored_name(name, "codes"), "shared": int(packed.shape.shared)}
     if layout == "pairs":
-        width = 8 // packed.bits * packed.shape.sub_dim
+        width = 8 // packed.bits * packed.shape.group_width
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
         return None if packed.value_scales is not None else {**common, "values": stored_name(name, "pairs"), **pair}
     if packed.value_scales is not None:
         common["value_scales"] = stored_name(name, "value_scales")
     sizes = {"num_codes": packed.num_codes, "bits": packed.bits, "num_groups": packed.num_groups}
-    return {**common, "values": stored_name(name, "values"), **sizes, "group_width": packed.shape.sub_dim}
+    return {**common, "values": stored_name(name, "values"), **sizes, "group_width": packed.shape.group_width}
 
 
 DPQ = TfliteMethod(PackedDPQ.method, _choose, _table_bytes, _rows, _read, _fields)

@@ -41,10 +41,10 @@ struct Table {
 // passed it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);     // d
-uint64_t RowWork(const Table& table);   // multiplications of an average row
-uint64_t HeadWork(const Table& table);  // multiplications of the logit of an average row
-Size RowScratch(const Table& table);    // doubles that ReadRow requires at `scratch`
+size_t Columns(const Table& table);       // d
+uint64_t RowWork(const Table& table);     // multiplications of an average row
+uint64_t LogitsWork(const Table& table);  // multiplications of the logit of an average row
+Size RowScratch(const Table& table);      // doubles that ReadRow requires at `scratch`
 
 // Writes the d numbers of row `id`, which must be in range. EE_BAD_ROW_OFFSETS, EE_LONG_ROW or
 // EE_BAD_ANCHOR_ID report a damaged row. The function never reads outside the buffers.

@@ -23,7 +23,7 @@ constexpr size_t kMaxProducts = 1 << 16;  // numbers; more would not stay in the
 
 struct LogitsCall {
   const Table& table;
-  HeadInput input;
+  LogitsInput input;
   LogitsOutput logits;
 };
 
@@ -286,7 +286,7 @@ inline void Prepare(const Table& table, const float* hidden, size_t batch, doubl
 
 inline Size LogitsScratch(const Table& table) { return static_cast<uint64_t>(table.embedding_dim); }
 
-inline ee_status LogitsOf(const Table& table, const HeadInput& input, size_t begin, size_t end,
+inline ee_status LogitsOf(const Table& table, const LogitsInput& input, size_t begin, size_t end,
                           const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   const LogitsCall call{table, input, logits};
   if (!ProductsPay(table, input.batch)) return LogitsByRows(call, begin, end, scratch, bad_position);

@@ -49,7 +49,7 @@ uint64_t AverageWeights(const Table& table) {
 
 uint64_t RowWork(const Table& table) { return (Size(AverageWeights(table)) * Columns(table)).saturated(); }
 
-uint64_t HeadWork(const Table& table) { return AverageWeights(table); }
+uint64_t LogitsWork(const Table& table) { return AverageWeights(table); }
 
 }  // namespace edge_embed::ant
 
@@ -60,7 +60,7 @@ template ee_status GatherReference(const ant::Table&, const Ids&, size_t, size_t
 template Size ScratchDoubles(const ant::Table&);
 template ee_status BagReference(const ant::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
-template ee_status LogitsReference(const ant::Table&, const HeadInput&, size_t, size_t, const LogitsOutput&,
+template ee_status LogitsReference(const ant::Table&, const LogitsInput&, size_t, size_t, const LogitsOutput&,
                                    double*, size_t*);
 
 }  // namespace edge_embed

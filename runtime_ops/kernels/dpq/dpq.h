@@ -46,10 +46,10 @@ bool RowBytes(int64_t num_groups, int bits, uint64_t* row_bytes);
 // nanoseconds for any size. All functions below require a table that passed it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);     // d = D*s
-uint64_t RowWork(const Table& table);   // copied values of a row
-uint64_t HeadWork(const Table& table);  // multiplications that cost as much as the logit of a row
-Size RowScratch(const Table& table);    // doubles that ReadRow requires at `scratch`
+size_t Columns(const Table& table);       // d = D*s
+uint64_t RowWork(const Table& table);     // copied values of a row
+uint64_t LogitsWork(const Table& table);  // multiplications that cost as much as the logit of a row
+Size RowScratch(const Table& table);      // doubles that ReadRow requires at `scratch`
 
 // out[k] = values[k] as float32, for values of a group, which point into table.values. Exact, except for one
 // rounding of int8.

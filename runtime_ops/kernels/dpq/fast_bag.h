@@ -68,18 +68,18 @@ template <class Vector, size_t kVectors, size_t kGroups, class Codes>
 __attribute__((always_inline)) inline void AddGroups(const Layout& layout, const BagBlock& block,
                                                      const unsigned char* values, const Codes& codes,
                                                      const Totals& totals, size_t at) {
-  const size_t vector_bytes = layout.vector_bytes, book_step = layout.book_step;
+  const size_t vector_bytes = layout.vector_bytes, codebook_step = layout.codebook_step;
   for (size_t first = 0; first < block.count; first += kTerms) {
     const size_t left = block.count - first, end = first + (left < kTerms ? left : kTerms);
     Vector parts[kVectors][kGroups] = {};
     for (size_t i = first; i < end; ++i) {
-      const unsigned char* book = values;
+      const unsigned char* codebook = values;
       const Vector weight = block.weights[i] - Vector{};
       codes(i, [&](size_t k, size_t code) __attribute__((always_inline)) {
         for (size_t v = 0; v < kVectors; ++v)
-          parts[v][k] += weight * Load<Vector>(book + code * vector_bytes, v);
-        book += book_step;
-        InOrder(&book);
+          parts[v][k] += weight * Load<Vector>(codebook + code * vector_bytes, v);
+        codebook += codebook_step;
+        InOrder(&codebook);
       });
     }
     for (size_t v = 0; v < kVectors; ++v) {
@@ -95,17 +95,17 @@ __attribute__((noinline)) void AddColumns(const Layout& layout, const RowPart& p
                                           size_t column, const Totals& totals) {
   const CodeReader reader(layout);
   const size_t whole = part.groups / kCodesAtOnce * kCodesAtOnce;
-  const unsigned char* values = layout.values + part.first * layout.book_step + column * sizeof(float);
+  const unsigned char* values = layout.values + part.first * layout.codebook_step + column * sizeof(float);
   size_t group = 0, from = 0, at = part.first * layout.width + column;
   for (; group < whole; group += kCodesAtOnce, from += reader.bits()) {
     const auto eight = [&](size_t i, const auto& use) __attribute__((always_inline)) {
       reader.template Eight<false>(part.stage.Row(i) + from, use);
     };
     AddGroups<Vector, kVectors, kCodesAtOnce>(layout, block, values, eight, totals, at);
-    values += kCodesAtOnce * layout.book_step;
+    values += kCodesAtOnce * layout.codebook_step;
     at += kCodesAtOnce * layout.width;
   }
-  for (; group < part.groups; ++group, values += layout.book_step, at += layout.width) {
+  for (; group < part.groups; ++group, values += layout.codebook_step, at += layout.width) {
     const auto one = [&](size_t i, const auto& use) __attribute__((always_inline)) {
       use(0, reader.template One<false>(part.stage.Row(i) + from, group - whole));
     };

@@ -29,8 +29,8 @@ struct Layout {
         row_bytes(groups * bits / 8 + (groups * bits % 8 != 0)),
         width(static_cast<size_t>(table.group_width)),
         vector_bytes(width * SizeOf(table.value_type)),
-        book_bytes(static_cast<size_t>(table.num_codes) * vector_bytes),
-        book_step(table.shared ? 0 : book_bytes) {}
+        codebook_bytes(static_cast<size_t>(table.num_codes) * vector_bytes),
+        codebook_step(table.shared ? 0 : codebook_bytes) {}
 
   // True if a damaged table can have codes above num_codes-1.
   bool must_clamp() const { return last_code != mask; }
@@ -42,8 +42,8 @@ struct Layout {
   uint64_t mask;
   size_t last_code;
   size_t row_bytes;
-  size_t width, vector_bytes;    // bytes of the values of one code
-  size_t book_bytes, book_step;  // bytes of the values of a group; step from one group to the next
+  size_t width, vector_bytes;            // bytes of the values of one code
+  size_t codebook_bytes, codebook_step;  // bytes of the values of a group; step from one group to the next
 };
 
 // Reads codes from padded bytes. It copies the fields of a Layout, so that a loop keeps them in registers: a

@@ -154,7 +154,7 @@ inline void Prepare(const Table& table, const float* hidden, size_t batch, doubl
   MakePadding(hidden, columns, batch, floats + parts.padding);
 }
 
-inline ee_status Logits(const Table& table, const HeadInput& input, size_t begin, size_t end,
+inline ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, size_t end,
                         const LogitsOutput& logits, double* scratch, size_t*) {
   const LogitsCall call{input, begin, end, logits};
   const Layout layout(table);

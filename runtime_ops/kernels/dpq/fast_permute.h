@@ -65,7 +65,7 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
   for (size_t group = 0; group < layout.groups;
        ++group, hidden += width * sizeof(float), products += kCodes) {
     const unsigned char* values =
-        FloatBook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.book));
+        FloatCodebook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.codebook));
     __builtin_memset(products, 0, kCodes * sizeof(float));
     for (size_t code = 0; code < known; code += kLanes) {
       const size_t rows = known - code < kLanes ? known - code : kLanes;

@@ -33,13 +33,13 @@ inline Size Products(const Table& table) {
 }
 
 // The values of one group as floats, for other types of values.
-inline Size WideBook(const Table& table) {
+inline Size WideCodebook(const Table& table) {
   return Size(static_cast<uint64_t>(table.num_codes)) * static_cast<uint64_t>(table.group_width);
 }
 
 template <class Vector>
 bool TableFits(const Table& table) {
-  return Max(Products(table) * sizeof(Vector), WideBook(table) * sizeof(float)).saturated() <=
+  return Max(Products(table) * sizeof(Vector), WideCodebook(table) * sizeof(float)).saturated() <=
          kMostTableBytes;
 }
 
@@ -56,17 +56,17 @@ struct Parts {
       : of_table(static_cast<size_t>(Products(table).saturated())),
         padding(of_table * (batch + kStates)),
         hidden(padding + batch),
-        book(hidden + kStates * static_cast<size_t>(table.num_groups * table.group_width)) {}
+        codebook(hidden + kStates * static_cast<size_t>(table.num_groups * table.group_width)) {}
 
   size_t of_table;
-  size_t padding;  // [batch]
-  size_t hidden;   // [d, kStates]
-  size_t book;     // [K, s]
+  size_t padding;   // [batch]
+  size_t hidden;    // [d, kStates]
+  size_t codebook;  // [K, s]
 };
 
 inline Size PartsDoubles(const Table& table, size_t batch) {
   const Size columns = static_cast<uint64_t>(table.num_groups * table.group_width);
-  const Size floats = Products(table) * (batch + kStates) + columns * kStates + batch + WideBook(table);
+  const Size floats = Products(table) * (batch + kStates) + columns * kStates + batch + WideCodebook(table);
   return floats.fits() ? Size(floats.saturated() / 2 + 1) + kAlignment : floats;
 }
 
@@ -92,7 +92,7 @@ __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& la
   auto* out = reinterpret_cast<unsigned char*>(products);
   for (size_t group = 0; group < layout.groups; ++group, hidden += width * sizeof(Vector)) {
     const unsigned char* values =
-        FloatBook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.book));
+        FloatCodebook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.codebook));
     for (size_t code = 0; code < codes; ++code, out += sizeof(Vector)) {
       if (code >= known) {
         CopyPiece<sizeof(Vector)>(out - sizeof(Vector), out);
@@ -131,13 +131,13 @@ __attribute__((noinline)) inline const unsigned char* PadRow(const Layout& layou
 template <class Vector>
 __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reader, const unsigned char* codes,
                                                          size_t eights, const unsigned char* products,
-                                                         size_t book) {
+                                                         size_t codebook) {
   Vector sum{}, other{};
   for (; eights > 0; --eights, codes += reader.bits()) {
     Vector terms[kCodesAtOnce];
     reader.Eight<false>(codes, [&](size_t k, size_t code) __attribute__((always_inline)) {
       terms[k] = Load<Vector>(products, code);
-      products += book;
+      products += codebook;
       InOrder(&products);
     });
     const auto term = [&](size_t k) __attribute__((always_inline)) { return terms[k]; };
@@ -150,7 +150,7 @@ __attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reade
 
 // Multiplies the rows begin .. end-1 with all states.
 struct LogitsCall {
-  HeadInput input;
+  LogitsInput input;
   size_t begin, end;
   LogitsOutput logits;
 };
@@ -192,7 +192,7 @@ void TableLogits(const Table& table, const Layout& layout, const LogitsCall& cal
 
   const CodeReader reader(layout);
   const size_t eights = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce;
-  const size_t book = (layout.mask + 1) * sizeof(Vector);
+  const size_t codebook = (layout.mask + 1) * sizeof(Vector);
   const auto* const table_bytes = reinterpret_cast<const unsigned char*>(products);
   float sums[kRun * kWide] = {};
   for (size_t first = call.begin; first < call.end; first += kRun) {
@@ -200,7 +200,7 @@ void TableLogits(const Table& table, const Layout& layout, const LogitsCall& cal
     for (size_t i = 0; i < rows; ++i) {
       const unsigned char* codes = layout.codes + (first + i) * layout.row_bytes;
       if (first + i >= padded) codes = PadRow(layout, codes, reinterpret_cast<unsigned char*>(scratch));
-      Store(AddProducts<Vector>(reader, codes, eights, table_bytes, book), sums, i);
+      Store(AddProducts<Vector>(reader, codes, eights, table_bytes, codebook), sums, i);
     }
     const uint64_t padding =
         static_cast<uint64_t>(table.padding_idx) - first;  // very large without a padding row

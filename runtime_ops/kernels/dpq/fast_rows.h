@@ -49,16 +49,16 @@ template <class Copy, bool kClamp>
 void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step) {
   const CodeReader reader(layout);
   const Copy copy{layout.vector_bytes};
-  const size_t book_step = layout.book_step;
+  const size_t codebook_step = layout.codebook_step;
   const size_t eights = part.groups / kCodesAtOnce, bytes = part.groups * copy.bytes;
   for (size_t i = 0; i < count; ++i) {
     const unsigned char* codes = part.stage.Row(i);
-    const unsigned char* values = layout.values + part.first * book_step;
+    const unsigned char* values = layout.values + part.first * codebook_step;
     unsigned char* to = out + i * out_step;
     const unsigned char* const end = to + bytes;
     const auto put = [&](size_t, size_t code) __attribute__((always_inline)) {
       copy(values + code * copy.bytes, to);
-      values += book_step;
+      values += codebook_step;
       to += copy.bytes;
     };
     for (size_t k = 0; k < eights; ++k, codes += reader.bits()) {

@@ -26,12 +26,12 @@ class Scan {
         layout_(table),
         input_(input),
         as_they_are_(input.bias == nullptr && input.type == EE_FLOAT32),
-        of_table_(Parts(table, input.head.batch).of_table),
-        products_(AlignedFloats(input.head.prepared)),
-        of_padding_(products_ + Parts(table, input.head.batch).padding),
+        of_table_(Parts(table, input.logits.batch).of_table),
+        products_(AlignedFloats(input.logits.prepared)),
+        of_padding_(products_ + Parts(table, input.logits.batch).padding),
         of_state_(BytesOfState(table)),
         bytes_(reinterpret_cast<const unsigned char*>(
-            ScanMemory(table, input.head.batch, input.head.prepared))) {}
+            ScanMemory(table, input.logits.batch, input.logits.prepared))) {}
 
   // Scans for the states state .. state+kCount-1.
   template <size_t kCount>
@@ -56,7 +56,7 @@ class Scan {
   }
 
  private:
-  Bound BoundOf(size_t state) const { return Load<Bound>(bytes_ + input_.head.batch * of_state_, state); }
+  Bound BoundOf(size_t state) const { return Load<Bound>(bytes_ + input_.logits.batch * of_state_, state); }
   Filter FilterOf(size_t state) const { return {BoundOf(state), input_.BestOf(state).Threshold()}; }
 
   // True if a bound exceeds the threshold after rounding and bias.
@@ -81,8 +81,8 @@ class Scan {
   __attribute__((noinline)) void OfferRows(size_t state, size_t first, size_t rows) {
     float logits[kScannedRows], finished[kScannedRows];
     const LogitsOutput output{{logits, input_.type}, 0, first};
-    PermuteStates<1>(table_, layout_, {input_.head, first, first + rows, output}, state, products_, of_table_,
-                     of_padding_);
+    PermuteStates<1>(table_, layout_, {input_.logits, first, first + rows, output}, state, products_,
+                     of_table_, of_padding_);
     if (!as_they_are_) FinishLogits(input_, logits, first, rows, finished);
     input_.BestOf(state).Offer(as_they_are_ ? logits : finished, rows, first);
   }
@@ -100,7 +100,7 @@ class Scan {
 
 inline void ScanRows(const Table& table, const TopKInput& input, size_t begin, size_t end) {
   Scan scan(table, input);
-  const size_t batch = input.head.batch;
+  const size_t batch = input.logits.batch;
   size_t state = 0;
   for (; state + kScannedStates <= batch; state += kScannedStates) {
     scan.Rows<kScannedStates>(state, begin, end);

@@ -75,18 +75,18 @@ __attribute__((noinline)) inline void WidenRow(const Table& table, const Layout&
   }
 }
 
-// All values of a group as floats [K, s]: in the table if they are floats, else in `book`.
-__attribute__((noinline)) inline const unsigned char* FloatBook(const Table& table, const Layout& layout,
-                                                                size_t group, unsigned char* book) {
-  const unsigned char* values = layout.values + group * layout.book_step;
+// All values of a group as floats [K, s]: in the table if they are floats, else in `codebook`.
+__attribute__((noinline)) inline const unsigned char* FloatCodebook(const Table& table, const Layout& layout,
+                                                                    size_t group, unsigned char* codebook) {
+  const unsigned char* values = layout.values + group * layout.codebook_step;
   const size_t count = (layout.last_code + 1) * layout.width;
   if (table.value_type == EE_FLOAT32) return values;
   if (table.value_type == EE_FLOAT16) {
-    WidenToFloat(values, EE_FLOAT16, count, book);
+    WidenToFloat(values, EE_FLOAT16, count, codebook);
   } else {
-    ScaleInt8(values, Broadcast(ScaleOf(table, group)), 0, count, count - count % kLanes, book);
+    ScaleInt8(values, Broadcast(ScaleOf(table, group)), 0, count, count - count % kLanes, codebook);
   }
-  return book;
+  return codebook;
 }
 
 }  // namespace

@@ -30,11 +30,11 @@ void ForGroups(const Table& table, size_t id, const Use& use) {
   const size_t groups = static_cast<size_t>(table.num_groups), bits = static_cast<size_t>(table.bits);
   const size_t last_code = static_cast<size_t>(table.num_codes) - 1;
   const size_t vector_bytes = static_cast<size_t>(table.group_width) * SizeOf(table.value_type);
-  const size_t book_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
+  const size_t codebook_bytes = table.shared ? 0 : static_cast<size_t>(table.num_codes) * vector_bytes;
   for (size_t group = 0; group < groups; ++group) {
     size_t code = CodeAt(row, group, bits);
     if (code > last_code) code = last_code;  // the code of a damaged table stays inside its own group
-    use(group, values + group * book_bytes + code * vector_bytes);
+    use(group, values + group * codebook_bytes + code * vector_bytes);
   }
 }
 
@@ -102,7 +102,7 @@ size_t Columns(const Table& table) { return static_cast<size_t>(table.num_groups
 
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
-uint64_t HeadWork(const Table& table) {
+uint64_t LogitsWork(const Table& table) {
   const uint64_t groups = static_cast<uint64_t>(table.num_groups);
   return table.bits == 4 ? groups / 8 + 1 : groups;  // codes of four bits are added several at a time
 }
@@ -120,7 +120,7 @@ ee_status GatherReference(const dpq::Table& table, const Ids& ids, size_t begin,
 template Size ScratchDoubles(const dpq::Table&);
 template ee_status BagReference(const dpq::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
-template ee_status LogitsReference(const dpq::Table&, const HeadInput&, size_t, size_t, const LogitsOutput&,
+template ee_status LogitsReference(const dpq::Table&, const LogitsInput&, size_t, size_t, const LogitsOutput&,
                                    double*, size_t*);
 
 }  // namespace edge_embed

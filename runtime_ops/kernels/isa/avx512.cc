@@ -25,7 +25,7 @@ void AntPrepare(const ant::Table& table, const float* hidden, size_t batch, doub
   kAvx2ANT.logits.prepare(table, hidden, batch, prepared);
 }
 Size AntPrepared(const ant::Table& table, size_t batch) { return kAvx2ANT.logits.prepared(table, batch); }
-ee_status AntLogits(const ant::Table& table, const HeadInput& input, size_t begin, size_t end,
+ee_status AntLogits(const ant::Table& table, const LogitsInput& input, size_t begin, size_t end,
                     const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   return kAvx2ANT.logits.run(table, input, begin, end, logits, scratch, bad_position);
 }
@@ -50,7 +50,7 @@ void DpqPrepare(const dpq::Table& table, const float* hidden, size_t batch, doub
 Size DpqPrepared(const dpq::Table& table, size_t batch) {
   return dpq::Permutes(table) ? dpq::PartsDoubles(table, batch) : kAvx2DPQ.logits.prepared(table, batch);
 }
-ee_status DpqLogits(const dpq::Table& table, const HeadInput& input, size_t begin, size_t end,
+ee_status DpqLogits(const dpq::Table& table, const LogitsInput& input, size_t begin, size_t end,
                     const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   if (!dpq::Permutes(table)) {
     return kAvx2DPQ.logits.run(table, input, begin, end, logits, scratch, bad_position);

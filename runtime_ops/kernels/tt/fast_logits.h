@@ -41,9 +41,9 @@ inline Size LogitsScratch(const Table& table) {
   return AlignedDoubles(Chain::ScratchFloats(table) + rows + parts + parts + 3 * kLineFloats);
 }
 
-class HeadCall {
+class LogitsCall {
  public:
-  HeadCall(const Table& table, const HeadInput& input, const LogitsOutput& logits, double* scratch)
+  LogitsCall(const Table& table, const LogitsInput& input, const LogitsOutput& logits, double* scratch)
       : table_(table),
         batch_(input.batch),
         slice_(LastSlice(table)),
@@ -152,9 +152,9 @@ class HeadCall {
   const unsigned char* hidden_;
 };
 
-inline ee_status LogitsFast(const Table& table, const HeadInput& input, size_t begin, size_t end,
+inline ee_status LogitsFast(const Table& table, const LogitsInput& input, size_t begin, size_t end,
                             const LogitsOutput& logits, double* scratch, size_t*) {
-  HeadCall call(table, input, logits, scratch);
+  LogitsCall call(table, input, logits, scratch);
   if (call.ByPrefixes(begin, end)) {
     call.Prefixes(begin, end);
   } else {

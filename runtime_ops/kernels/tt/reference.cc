@@ -89,7 +89,7 @@ uint64_t RowWork(const Table& table) {
   return work.saturated();
 }
 
-uint64_t HeadWork(const Table& table) {
+uint64_t LogitsWork(const Table& table) {
   const Core& last = table.cores[table.num_cores - 1];
   return (Size(At(last.rank_in)) * At(last.columns) * At(last.rank_out)).saturated();
 }
@@ -103,7 +103,7 @@ template ee_status GatherReference(const tt::Table&, const Ids&, size_t, size_t,
 template Size ScratchDoubles(const tt::Table&);
 template ee_status BagReference(const tt::Table&, const Ids&, const Bags&, size_t, size_t, const Output&,
                                 double*, size_t*);
-template ee_status LogitsReference(const tt::Table&, const HeadInput&, size_t, size_t, const LogitsOutput&,
+template ee_status LogitsReference(const tt::Table&, const LogitsInput&, size_t, size_t, const LogitsOutput&,
                                    double*, size_t*);
 
 }  // namespace edge_embed

@@ -40,7 +40,7 @@ ee_status Validate(const Table& table);
 
 size_t Columns(const Table& table);    // d, the product of all J_k
 uint64_t RowWork(const Table& table);  // multiplications of a row
-uint64_t HeadWork(
+uint64_t LogitsWork(
     const Table& table);              // multiplications of the logit of a row: the last core times its state
 Size RowScratch(const Table& table);  // doubles that ReadRow requires at `scratch`
 

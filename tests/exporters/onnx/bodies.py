@@ -52,7 +52,7 @@ def scaled(packed, unused=1, count=3):
         codes[packed.padding_idx] = 0
     scales = random.uniform(0, 2, count).astype(np.float32)
     rows = {"row_scale_codes": codes, "row_scales": scales} if count else {}
-    return replace(packed, unused_columns=min(unused, packed.shape.sub_dim - 1), **rows)
+    return replace(packed, unused_columns=min(unused, packed.shape.group_width - 1), **rows)
 
 
 def ordered(packed):

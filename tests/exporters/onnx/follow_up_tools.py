@@ -74,7 +74,7 @@ class Suggestions(nn.Module):
         return self.output.topk(self.encoder(self.words(ids))[0][:, -1], 3)
 
 
-MODELS = {"dpq": Tagger, "dpq head": Language, "ant bag": Classifier, "tt head": Suggestions}
+MODELS = {"dpq": Tagger, "dpq output layer": Language, "ant bag": Classifier, "tt output layer": Suggestions}
 
 
 def tool(package: str) -> Any:
@@ -207,13 +207,13 @@ class Tool:
         run: Reads a file and writes a file.
         change: Largest change of a score, relative to the largest score.
         verified: Whether ``inspect --verify`` still finds the tables as they were exported.
-        heads: Whether models with an output layer survive the tool.
+        output_layers: Whether models with an output layer survive the tool.
     """
 
     run: Callable[[Path, Path], object]
     change: float = DEFAULT_RTOL
     verified: bool = True
-    heads: bool = True
+    output_layers: bool = True
 
 
 # Keys are the first cells of the guide's rows.
@@ -223,7 +223,7 @@ TOOLS = {
         Tool(static, EIGHT_BITS),
         Tool(four_bits, FOUR_BITS),
     ],
-    "`quant_pre_process` of onnxruntime": [Tool(quant_pre_process, heads=False)],
+    "`quant_pre_process` of onnxruntime": [Tool(quant_pre_process, output_layers=False)],
     "the same with `skip_optimization=True`": [Tool(partial(quant_pre_process, skip_optimization=True))],
     "`onnxsim`, `onnxslim`": [Tool(simplify), Tool(slim)],
     "`convert_float_to_float16` of onnxconverter-common, onnxruntime.transformers": [
@@ -242,7 +242,7 @@ TOOLS = {
         Tool(partial(to_ort, True)),
     ],
     "the same without the library": [
-        Tool(partial(save_optimized, False), heads=False),
+        Tool(partial(save_optimized, False), output_layers=False),
         Tool(partial(to_ort, False)),
     ],
 }

@@ -173,14 +173,14 @@ def _vector(nodes: list[Any], tensors: dict[str, np.ndarray]) -> None:
     ]
 
 
-@pytest.mark.parametrize("head", [_turned, _twin, _gemm, _gemm_without_bias, _vector])
+@pytest.mark.parametrize("output_layer", [_turned, _twin, _gemm, _gemm_without_bias, _vector])
 @pytest.mark.parametrize("method", SIZES)
 def test_output_layer_tied_to_table_follows_it(
-    head: Callable[[list[Any], dict[str, np.ndarray]], None], method: str, tmp_path: Path
+    output_layer: Callable[[list[Any], dict[str, np.ndarray]], None], method: str, tmp_path: Path
 ) -> None:
     nodes, tensors = [look_up()], {"words.weight": table()}
-    head(nodes, tensors)
-    rank = {_vector: 1, _gemm: 2, _gemm_without_bias: 2}.get(head, 3)
+    output_layer(nodes, tensors)
+    rank = {_vector: 1, _gemm: 2, _gemm_without_bias: 2}.get(output_layer, 3)
     source = saved(
         model(nodes, tensors, {"rows": ["b", "s", COLUMNS], "logits": [f"l{at}" for at in range(rank)]}), tmp_path
     )

@@ -18,25 +18,29 @@ from .test_compress_onnx_tools import COLUMNS, ROWS, W, compress, exact, gather,
 
 U = exact(7)
 TURNED = np.ascontiguousarray(U.T)
-UNTIED = "an output layer of {} bytes without lookups: give its name to compress it (--module head)"
-HEADS = {
-    "MatMul": ([make_node("MatMul", ["h", "head"], ["y"], "scores")], TURNED, "19,200"),
-    "Gemm": ([make_node("Gemm", ["h", "head", "b"], ["l"], transB=1), make_node("Softmax", ["l"], ["y"])], U, "19,200"),
-    "float16": ([make_node("Cast", ["h"], ["half"], to=10), make_node("MatMul", ["half", "head"], ["l"]),
+UNTIED = "an output layer of {} bytes without lookups: give its name to compress it (--module output_layer)"
+OUTPUT_LAYERS = {
+    "MatMul": ([make_node("MatMul", ["h", "output_layer"], ["y"], "scores")], TURNED, "19,200"),
+    "Gemm": ([make_node("Gemm", ["h", "output_layer", "b"], ["l"], transB=1),
+              make_node("Softmax", ["l"], ["y"])], U, "19,200"),
+    "float16": ([make_node("Cast", ["h"], ["half"], to=10), make_node("MatMul", ["half", "output_layer"], ["l"]),
                  make_node("Cast", ["l"], ["y"], to=1)], TURNED.astype(np.float16), "9,600"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", HEADS)
+@pytest.mark.parametrize("case", OUTPUT_LAYERS)
 def test_output_layer_untied_is_listed_with_size_and_compressed_by_name(case: str, tmp_path: Path) -> None:
-    nodes, head, nbytes = HEADS[case]
-    made = written([gather(y="h"), *nodes], {"w": W, "head": head, "b": np.ones(ROWS, np.float32)}, 17)
+    nodes, output_layer, nbytes = OUTPUT_LAYERS[case]
+    made = written([gather(y="h"), *nodes], {"w": W, "output_layer": output_layer, "b": np.ones(ROWS, np.float32)}, 17)
     report = compress(made, tmp_path)
-    assert [(table.name, table.reason) for table in report.tables] == [("w", ""), ("head", UNTIED.format(nbytes))]
+    assert [(table.name, table.reason) for table in report.tables] == [
+        ("w", ""),
+        ("output_layer", UNTIED.format(nbytes)),
+    ]
     inspected = edge_embed.inspect(tmp_path / "model.onnx")
-    assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [("w", ROWS), ("head", ROWS)]
-    assert any(note.startswith("head is an output layer without lookups") for note in inspected.notes)
-    assert same(made, tmp_path, modules=["w", "head"], force=True) == ["w", "head"]
+    assert [(dense.name, dense.num_embeddings) for dense in inspected.dense] == [("w", ROWS), ("output_layer", ROWS)]
+    assert any(note.startswith("output_layer is an output layer without lookups") for note in inspected.notes)
+    assert same(made, tmp_path, modules=["w", "output_layer"], force=True) == ["w", "output_layer"]
 
 
 def test_inspect_lists_no_tied_output_layer(tmp_path: Path) -> None:
@@ -59,11 +63,15 @@ def test_inner_and_small_layers_are_not_listed(nodes: list[NodeProto], tmp_path:
 
 
 def test_output_layer_without_tables_is_compressed_when_named(tmp_path: Path) -> None:
-    made = written([make_node("MatMul", ["x", "head"], ["y"])], {"head": TURNED}, inputs={"x": ["n", COLUMNS]})
-    with pytest.raises(BadInputError, match=r"no table to compress: head: an output layer of 19,200 bytes.*--module"):
+    made = written(
+        [make_node("MatMul", ["x", "output_layer"], ["y"])], {"output_layer": TURNED}, inputs={"x": ["n", COLUMNS]}
+    )
+    with pytest.raises(
+        BadInputError, match=r"no table to compress: output_layer: an output layer of 19,200 bytes.*--module"
+    ):
         compress(made, tmp_path)
     feeds = {"x": np.ones((2, COLUMNS), np.float32)}
-    assert same(made, tmp_path, feeds, modules=["head"]) == ["head"]
+    assert same(made, tmp_path, feeds, modules=["output_layer"]) == ["output_layer"]
 
 
 @pytest.mark.parametrize(("nodes", "tensors"), [
@@ -73,8 +81,8 @@ def test_output_layer_without_tables_is_compressed_when_named(tmp_path: Path) ->
 def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
     nodes: list[NodeProto], tensors: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
-    made = written([*nodes, gather("other", "rows"), *head], {"w": W, **tensors})
+    output_layer = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
+    made = written([*nodes, gather("other", "rows"), *output_layer], {"w": W, **tensors})
     with pytest.raises(BadInputError, match=r"no table to compress: w: .*name all of them \(--module w --module w_1\)"):
         compress(made, tmp_path)
     feeds = {"ids": np.array([3, 0, 149])}
@@ -87,9 +95,9 @@ def test_output_layer_with_external_weights_has_no_copy_in_sessions(
     wanted: dict[str, Any], is_external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "AUTO_THRESHOLD", 1000 if is_external else 1 << 30)
-    head = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
+    output_layer = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
     source = tmp_path / "source.onnx"
-    onnx.save(written([gather("w", "rows"), *head], {"w": W}), source)
+    onnx.save(written([gather("w", "rows"), *output_layer], {"w": W}), source)
     small = edge_embed.compress(source, output=tmp_path / "small.onnx", **wanted).model
     made = onnx.load(small, load_external_data=False)
     of_rows = (body.node for body in made.functions if "Scaled" in body.name)

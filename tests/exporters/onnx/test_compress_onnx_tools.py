@@ -87,15 +87,15 @@ def test_gemm_of_one_hot_rows_with_transposed_table_gives_same_rows(tmp_path: Pa
     assert same(written([*_hot(), node], {"w": np.ascontiguousarray(W.T)}), tmp_path) == ["w"]
 
 
-HEADS = {
+OUTPUT_LAYERS = {
     "Gemm": make_node("Gemm", ["h", "w", "bias"], ["y"], transB=1, **SCALED),
     "FusedMatMul": make_node("FusedMatMul", ["h", "w"], ["y"], transB=1, alpha=0.5, domain="com.microsoft"),
 }
 
 
-@pytest.mark.parametrize("case", HEADS)
+@pytest.mark.parametrize("case", OUTPUT_LAYERS)
 def test_output_layer_scaled_follows_its_table(case: str, tmp_path: Path) -> None:
-    nodes = [gather(y="h"), HEADS[case]]
+    nodes = [gather(y="h"), OUTPUT_LAYERS[case]]
     assert same(written(nodes, {"w": W, "bias": np.arange(ROWS, dtype=np.float32)}), tmp_path) == ["w"]
 
 

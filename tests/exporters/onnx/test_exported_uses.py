@@ -26,7 +26,7 @@ from edge_embed.layers.tt import TTEmbedding
 from .bodies import dpq, scaled
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     """One table that gives rows and the logits of all rows."""
 
     def __init__(self, embedding: nn.Module, bias: bool = False) -> None:
@@ -37,7 +37,7 @@ class Head(nn.Module):
         return self.output(torch.tanh(self.embedding(ids)))
 
 
-class Best(Head):
+class Best(OutputLayer):
     """One table that gives rows and the ids of the largest logits."""
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,10 +51,10 @@ FACTORS = torch.tensor([0.5, -1.0, 2.0, 1.0, 3.0])
 EXPORTS = {
     "ANTEmbedding": (lambda: ANTEmbedding(20, 12, 6), ()),
     "ANTEmbeddingBag": (lambda: ANTEmbeddingBag(20, 12, 6, mode="max", padding_idx=0), (OFFSETS,)),
-    "ANTLogits": (lambda: Head(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
+    "ANTLogits": (lambda: OutputLayer(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
     "ANTTopK": (lambda: Best(ANTEmbedding(20, 12, 6, padding_idx=0)), ()),
     "DPQEmbeddingBag": (lambda: DPQEmbeddingBag(20, 12, 16, 3, mode="sum"), (OFFSETS, FACTORS)),
-    "DPQLogits": (lambda: Head(DPQEmbedding(20, 12, 5, 3)), ()),
+    "DPQLogits": (lambda: OutputLayer(DPQEmbedding(20, 12, 5, 3)), ()),
     "DPQEmbedding": (lambda: DPQEmbedding(20, 12, 5, 3, padding_idx=0).freeze("int8"), ()),
     "DPQTopK": (lambda: Best(DPQEmbedding(20, 12, 5, 3), bias=True), ()),
     "DPQScaledEmbedding": (lambda: ScaledDPQEmbedding(NARROW), ()),
@@ -62,19 +62,22 @@ EXPORTS = {
         lambda: ScaledDPQEmbeddingBag(NARROW, mode="max"),
         (OFFSETS,),
     ),
-    "DPQScaledLogits": (lambda: Head(ScaledDPQEmbedding(replace(NARROW, row_scale_codes=None, row_scales=None))), ()),
+    "DPQScaledLogits": (
+        lambda: OutputLayer(ScaledDPQEmbedding(replace(NARROW, row_scale_codes=None, row_scales=None))),
+        (),
+    ),
     "DPQScaledTopK": (lambda: Best(ScaledDPQEmbedding(NARROW), bias=True), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
-    "TTLogits": (lambda: Head(TTEmbedding(20, 12, 3)), ()),
+    "TTLogits": (lambda: OutputLayer(TTEmbedding(20, 12, 3)), ()),
     "TTTopK": (lambda: Best(TTEmbedding(20, 12, 3)), ()),
     "TTEmbedding of a ring": (lambda: TREmbedding(20, 12, 2, padding_idx=0), ()),
     "TTEmbeddingBag of a ring": (lambda: TREmbeddingBag(20, 12, 2, mode="sum"), (OFFSETS, FACTORS)),
-    "TTLogits of a ring": (lambda: Head(TREmbedding(20, 12, [3, 1, 2])), ()),
+    "TTLogits of a ring": (lambda: OutputLayer(TREmbedding(20, 12, [3, 1, 2])), ()),
     "TTTopK of a ring": (lambda: Best(TREmbedding(20, 12, 2)), ()),
     "TTOrderedEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER), ()),
     "TTOrderedEmbeddingBag": (lambda: TREmbeddingBag(20, 12, 2, mode="sum", row_order=ORDER), (OFFSETS, FACTORS)),
-    "TTOrderedLogits": (lambda: Head(TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER)), ()),
+    "TTOrderedLogits": (lambda: OutputLayer(TTEmbedding(20, 12, 3, padding_idx=0, row_order=ORDER)), ()),
     "TTOrderedTopK": (lambda: Best(TREmbedding(20, 12, 2, row_order=ORDER), bias=True), ()),
 }
 PLAIN = {  # bodies that wrap plain nodes call these beside the bodies of rows

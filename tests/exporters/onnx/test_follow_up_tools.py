@@ -69,7 +69,7 @@ def test_guide_rows_match_measured_tools():
 
 def is_sound(row: str, used: Tool, name: str) -> bool:
     """Return whether the result of a tool opens and can be inspected; other tests cover the exceptions."""
-    return not ("head" in name and not used.heads) and not ("float16" in row and "ant" in name)
+    return not ("output layer" in name and not used.output_layers) and not ("float16" in row and "ant" in name)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,11 @@ def test_tool_keeps_nodes_and_bodies_as_its_row_says(exported, tmp_path, row, us
             scores(path, portable=True)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if "head" in name])
+@pytest.mark.parametrize("name", [name for name in MODELS if "output layer" in name])
 @pytest.mark.parametrize(
-    "run", [used.run for tools in TOOLS.values() for used in tools if not used.heads], ids=["pre_process", "optimized"]
+    "run",
+    [used.run for tools in TOOLS.values() for used in tools if not used.output_layers],
+    ids=["pre_process", "optimized"],
 )
 def test_output_layer_inlined_by_onnx_runtime_does_not_open(exported, tmp_path, run, name):
     run(exported[name], tmp_path / "after.onnx")
@@ -126,7 +128,7 @@ def test_ant_in_float16_runs_though_inspect_refuses_its_scale(exported, tmp_path
 
 
 def test_float16_conversion_is_named_where_tables_differ(exported, tmp_path):
-    half("onnxconverter_common.float16", exported["dpq head"], tmp_path / "after.onnx")
+    half("onnxconverter_common.float16", exported["dpq output layer"], tmp_path / "after.onnx")
     report = inspect_file(tmp_path / "after.onnx")
     assert report.exit_code == 3
     assert "a float16 conversion changed it; export the model after model.half()" in report.differences[0]
@@ -141,7 +143,7 @@ def test_operator_prefix_is_named_with_remedy(exported, tmp_path):
 def test_merge_of_two_models_of_one_method_is_refused(exported):
     both = [
         compose.add_prefix(onnx.load(exported[name]), prefix, rename_functions=False)
-        for name, prefix in (("dpq", "a_"), ("dpq head", "b_"))
+        for name, prefix in (("dpq", "a_"), ("dpq output layer", "b_"))
     ]
     for model in both:
         del model.metadata_props[:]
@@ -151,7 +153,7 @@ def test_merge_of_two_models_of_one_method_is_refused(exported):
 
 @pytest.mark.parametrize("fold", [simplify, slim])
 def test_lstm_weights_take_a_quarter_after_constant_folding(exported, tmp_path, fold):
-    source = exported["tt head"]
+    source = exported["tt output layer"]
     fold(source, tmp_path / "folded.onnx")
     sizes = {}
     for name, given in (("as exported", source), ("folded", tmp_path / "folded.onnx")):

@@ -36,7 +36,7 @@ USES: dict[str, Callable[[Model, Tensor], Tensor]] = {
     "cat": lambda model, ids: functional.embedding(ids, torch.cat([model.words, model.more])),
     "weight_norm": lambda model, ids: model.normed(ids),
     "index in the middle": lambda model, ids: model.cube[:, ids],
-    "tied head": lambda model, ids: (model.words * 2)[ids] @ (model.words * 2).t(),
+    "tied output layer": lambda model, ids: (model.words * 2)[ids] @ (model.words * 2).t(),
     "equal": lambda model, ids: (ids[..., None] == torch.arange(N)).float() @ model.words,
     "gather": lambda model, ids: model.words.gather(0, ids.flatten()[:, None].expand(-1, D)),
 }
@@ -66,7 +66,7 @@ def test_lookup_gives_rows_of_model_at_both_speeds(use: str, dtype: torch.dtype,
             (found,) = session.run(None, {"ids": ids.numpy()})
             wanted = model(ids).detach().numpy()
             assert found.shape == wanted.shape
-            np.testing.assert_allclose(found, wanted, atol=0.03 * (20 if use == "tied head" else 1))
+            np.testing.assert_allclose(found, wanted, atol=0.03 * (20 if use == "tied output layer" else 1))
 
 
 def test_id_out_of_range_is_refused_by_runtime(tmp_path: Path) -> None:

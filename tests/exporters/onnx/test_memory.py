@@ -43,7 +43,7 @@ class Model(nn.Module):
         return self.output(torch.tanh(hidden))
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     """A table that is only an output layer."""
 
     def __init__(self, table: nn.Module) -> None:
@@ -55,14 +55,14 @@ class Head(nn.Module):
         return self.output(hidden)
 
 
-class Heads(nn.ModuleList):
+class OutputLayers(nn.ModuleList):
     """Tables that are only output layers of the same hidden states."""
 
     def __init__(self, tables: list[nn.Module]) -> None:
-        super().__init__(map(Head, tables))
+        super().__init__(map(OutputLayer, tables))
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(head(hidden) for head in self)
+        return tuple(layer(hidden) for layer in self)
 
 
 def session_bytes_of(report):
@@ -105,7 +105,7 @@ def test_memory_bytes_is_set_on_row_nodes_and_bodies_stay(export, exported):
 
 def test_memory_bytes_of_ordered_table_is_set_on_plain_node(export):
     """The outer node is inlined and shows the attribute to readers of the file; an output layer has none."""
-    made = export(Head(edge_embed.TTEmbeddingBag(N, D, rank=4, row_order=torch.arange(N))), torch.randn(2, D))
+    made = export(OutputLayer(edge_embed.TTEmbeddingBag(N, D, rank=4, row_order=torch.arange(N))), torch.randn(2, D))
     with pytest.raises(BadInputError, match="got a value for a model without session memory"):
         export_onnx(made.lowered, made.path, force=True, memory_megabytes=1)
     ordered = edge_embed.TTEmbedding(N, D, rank=4, padding_idx=3, row_order=by_frequency(torch.arange(N), 3))
@@ -146,9 +146,9 @@ def inner_limits(path) -> list[tuple[str, list[int]]]:
 ])  # fmt: skip
 def test_output_layers_with_external_weights_have_no_copy_by_default(external, megabytes, limits, tmp_path):
     plain = dpq(N, 16, 12, D // 12, dtype="int8")
-    heads = Heads([edge_embed.DPQEmbedding.from_packed(plain), ScaledDPQEmbedding(scaled(plain, unused=0))])
+    layers = OutputLayers([edge_embed.DPQEmbedding.from_packed(plain), ScaledDPQEmbedding(scaled(plain, unused=0))])
     path = tmp_path / "model.onnx"
-    file = export_onnx(edge_embed.lower(heads, torch.randn(2, D)), path, external, memory_megabytes=megabytes)
+    file = export_onnx(edge_embed.lower(layers, torch.randn(2, D)), path, external, memory_megabytes=megabytes)
     assert of_nodes(path) == [("DPQLogits", limits), ("DPQScaledLogits", limits)]
     assert inner_limits(path) == [("DPQLogits", limits)]
     assert session_bytes_of(file) == session_bytes_of(inspect_file(path))
@@ -186,7 +186,7 @@ def test_reports_give_session_bytes_of_every_node(exported):
 
 def test_output_layers_of_four_bits_take_their_codes_by_default(tmp_path):
     tables = [edge_embed.DPQEmbedding(N, D, num_codes, 12) for num_codes in (16, 9, 8, 17)]
-    lowered = edge_embed.lower(Heads(tables), torch.randn(2, D))
+    lowered = edge_embed.lower(OutputLayers(tables), torch.randn(2, D))
     # 19 blocks of 16 rows; 6 bytes a row are padded to 8.
     blocks = {f"{at}.words": 19 * 2 * 64 if table.num_codes in (9, 16) else 0 for at, table in enumerate(tables)}
     found = {}
@@ -235,7 +235,7 @@ def test_megabytes_below_least_are_reported_with_enough(tmp_path):
 
 def test_megabytes_without_use_are_refused(make_table, tmp_path):
     tables = edge_embed.TTEmbedding(N, D, rank=4), edge_embed.ANTEmbedding(N, D, 8)
-    models = (make_table(), torch.tensor([[1]])), *((Head(table), torch.randn(2, D)) for table in tables)
+    models = (make_table(), torch.tensor([[1]])), *((OutputLayer(table), torch.randn(2, D)) for table in tables)
     for lowered in (edge_embed.lower(model, example) for model, example in models):
         with pytest.raises(BadInputError, match="memory_megabytes: got a value for a model without session memory"):
             export_onnx(lowered, tmp_path / "x.onnx", memory_megabytes=1)

@@ -71,7 +71,7 @@ def test_session_holds_tables_of_all_uses_packed(export, optimize, count_bytes, 
 
 
 def test_output_layers_of_fixed_size_keep_no_row_order_per_state(export, optimize, count_bytes):
-    class Head(nn.Module):
+    class OutputLayer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.output = edge_embed.TiedOutput(edge_embed.TTEmbedding(12_000, 32, 4, row_order=torch.arange(12_000)))
@@ -79,7 +79,7 @@ def test_output_layers_of_fixed_size_keep_no_row_order_per_state(export, optimiz
         def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return self.output(hidden), *self.output.topk(hidden, 3)
 
-    exported = export(Head(), torch.randn(16, 32))
+    exported = export(OutputLayer(), torch.randn(16, 32))
     (table,) = exported.lowered.tables.values()
     model = onnx.load(exported.path)
     for value in (*model.graph.input, *model.graph.output):

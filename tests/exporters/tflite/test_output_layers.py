@@ -20,7 +20,7 @@ LAYERS = {
 }
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     def __init__(self, layer, k=None, bias=False):
         super().__init__()
         self.output = edge_embed.TiedOutput(layer, bias=bias)
@@ -43,7 +43,7 @@ def hidden(*leading):
 )
 def test_logits_match_packed_form_within_rounding(export_once, run_file, name, n):
     states = hidden(2, 3)
-    exported = export_once((name, n), lambda: (Head(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states)))
+    exported = export_once((name, n), lambda: (OutputLayer(LAYERS[name](n, padding_idx=2)), torch.from_numpy(states)))
     ((found,),) = run_file(exported.path, [{"hidden": states}])
     values, magnitudes = logits(exported.table, states)
     assert found.shape == (2, 3, n)
@@ -52,7 +52,7 @@ def test_logits_match_packed_form_within_rounding(export_once, run_file, name, n
 
 
 def test_logits_of_one_state_match_packed_form(export_once, run_file):
-    exported = export_once("one state", lambda: (Head(LAYERS["dpq"](20)), torch.ones(12)))
+    exported = export_once("one state", lambda: (OutputLayer(LAYERS["dpq"](20)), torch.ones(12)))
     ((found,),) = run_file(exported.path, [{"hidden": hidden()}])
     values, magnitudes = logits(exported.table, hidden())
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
@@ -61,7 +61,9 @@ def test_logits_of_one_state_match_packed_form(export_once, run_file):
 @pytest.mark.parametrize("bias", [False, True])
 def test_topk_ids_match_largest_logits(export_once, run_file, bias):
     states = hidden(4)
-    exported = export_once(bias, lambda: (Head(LAYERS["dpq"](5000), k=9, bias=bias).eval(), torch.from_numpy(states)))
+    exported = export_once(
+        bias, lambda: (OutputLayer(LAYERS["dpq"](5000), k=9, bias=bias).eval(), torch.from_numpy(states))
+    )
     ((values, ids),) = run_file(exported.path, [{"hidden": states}])
     added = exported.model.output.bias.detach().numpy() if bias else np.zeros(5000)
     every, magnitudes = logits(exported.table, states)
@@ -74,14 +76,14 @@ def test_topk_ids_match_largest_logits(export_once, run_file, bias):
 
 
 def test_topk_of_equal_logits_gives_lowest_ids(export_once, run_file):
-    exported = export_once("best", lambda: (Head(LAYERS["dpq"](5000), k=3), torch.ones(2, 12)))
+    exported = export_once("best", lambda: (OutputLayer(LAYERS["dpq"](5000), k=3), torch.ones(2, 12)))
     ((values, ids),) = run_file(exported.path, [{"hidden": np.zeros((2, 12), np.float32)}])
     assert not values.any()
     assert (ids == [0, 1, 2]).all()
 
 
 def test_nan_states_give_nan_logits(export_once, run_file):
-    exported = export_once("no numbers", lambda: (Head(LAYERS["dpq"](20)), torch.ones(2, 12)))
+    exported = export_once("no numbers", lambda: (OutputLayer(LAYERS["dpq"](20)), torch.ones(2, 12)))
     states = hidden(2)
     states[0, 0] = np.nan
     ((found,),) = run_file(exported.path, [{"hidden": states}])
@@ -91,7 +93,7 @@ def test_nan_states_give_nan_logits(export_once, run_file):
 
 def test_output_layer_holds_no_dense_table(export):
     """Rows are computed from an input, block by block, so that no runtime computes them once and keeps them."""
-    exported = export(Head(LAYERS["dpq"](40_000)), torch.ones(2, 12))
+    exported = export(OutputLayer(LAYERS["dpq"](40_000)), torch.ones(2, 12))
     assert exported.path.stat().st_size < 40_000 * 12 * 4 / 6
     (graph,) = load_schema().ModelT.InitFromPackedBuf(exported.path.read_bytes(), 0).subgraphs
     from_input = set(graph.inputs)

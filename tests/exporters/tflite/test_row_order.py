@@ -44,7 +44,7 @@ def test_bags_of_ordered_table_match_packed_form(export_once, run_file, mode):
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     def __init__(self, layer, bias):
         super().__init__()
         self.output = edge_embed.TiedOutput(layer, bias=bias)
@@ -60,7 +60,7 @@ class Head(nn.Module):
 def test_output_layers_of_ordered_table_match_packed_form(export_once, run_file, name, bias):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     states = np.random.default_rng(0).normal(size=(2, D)).astype(np.float32)
-    exported = export_once((name, bias), lambda: (Head(LAYERS[name](), bias), torch.from_numpy(states)))
+    exported = export_once((name, bias), lambda: (OutputLayer(LAYERS[name](), bias), torch.from_numpy(states)))
     ((scores, top, ids),) = run_file(exported.path, [{"hidden": states}])
     added = exported.model.output.bias.detach().numpy() if bias else np.zeros(N, np.float32)
     values, magnitudes = logits(exported.table, states)

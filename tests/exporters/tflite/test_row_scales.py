@@ -66,7 +66,7 @@ def test_bags_with_scales_match_packed_form(export_once, run_file, mode):
     assert (np.abs(found - values) <= 1e-6 * magnitudes).all()
 
 
-class Head(nn.Module):
+class OutputLayer(nn.Module):
     def __init__(self, layer):
         super().__init__()
         self.output = edge_embed.TiedOutput(layer)
@@ -80,7 +80,9 @@ def test_output_layers_with_scales_match_packed_form(export_once, run_file, name
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     table = TABLES[name]
     states = np.random.default_rng(0).normal(size=(2, table.embedding_dim)).astype(np.float32)
-    exported = export_once((name, "head"), lambda: (Head(ScaledDPQEmbedding(table)), torch.from_numpy(states)))
+    exported = export_once(
+        (name, "output layer"), lambda: (OutputLayer(ScaledDPQEmbedding(table)), torch.from_numpy(states))
+    )
     ((scores, top, ids),) = run_file(exported.path, [{"hidden": states}])
     values, magnitudes = logits(table, states)
     assert (np.abs(scores - values) <= 1e-6 * magnitudes).all()

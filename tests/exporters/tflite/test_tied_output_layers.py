@@ -137,11 +137,13 @@ def test_table_needed_as_a_whole_elsewhere_stays(make, reader, tmp_path):
     assert (list(table.readers), list(table.output_layers)) == ([reader], [])
 
 
-HEAD = -TABLE[:40]
+OUTPUT_LAYER = -TABLE[:40]
 UNTIED = {
-    "BATCH_MATMUL": lambda graph, table, ids: graph.products(summed(graph, table, ids), graph.table("head", HEAD)),
+    "BATCH_MATMUL": lambda graph, table, ids: graph.products(
+        summed(graph, table, ids), graph.table("head", OUTPUT_LAYER)
+    ),
     "FULLY_CONNECTED": lambda graph, table, ids: fully_connected(
-        graph, summed(graph, table, ids), graph.table("head", HEAD), (1, 40), bias=False
+        graph, summed(graph, table, ids), graph.table("head", OUTPUT_LAYER), (1, 40), bias=False
     ),
 }
 
@@ -163,7 +165,7 @@ def test_output_layer_untied_is_listed_with_size(form, tmp_path):
 
 def test_layer_within_model_is_not_listed(tmp_path):
     def two(graph, table, ids):
-        inner = graph.products(summed(graph, table, ids), graph.table("inner", HEAD))
+        inner = graph.products(summed(graph, table, ids), graph.table("inner", OUTPUT_LAYER))
         return graph.products(inner, graph.table("outer", np.ones((5, 40), np.float32)))
 
     report = compressed(write_foreign(tmp_path / "dense.tflite", TABLE, make=two))

@@ -194,11 +194,11 @@ def test_validation_of_output_layers_over_float16_passes(tmp_path):
             tables = (edge_embed.TTEmbedding(VOCABULARY, WIDTH, rank=4, row_order=order)
                       for order in (None, torch.randperm(VOCABULARY)))  # fmt: skip
             self.words = nn.ModuleList(table.freeze("float16") for table in tables)
-            self.heads = nn.ModuleList(map(edge_embed.TiedOutput, self.words))
+            self.output_layers = nn.ModuleList(map(edge_embed.TiedOutput, self.words))
 
         def forward(self, ids):
             states = torch.tanh(sum(table(ids) for table in self.words))[:, -1]
-            return tuple(found for head in self.heads for found in head.topk(states, 5))
+            return tuple(found for layer in self.output_layers for found in layer.topk(states, 5))
 
     torch.manual_seed(0)
     saved = edge_embed.save(Halves().eval(), tmp_path / "model.pt", ids(2, 3))

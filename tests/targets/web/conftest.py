@@ -143,7 +143,7 @@ MODELS = {
     "values in float16": (HalfTagger, (IDS,), "never"),
     "float16 throughout": (Half, (IDS, torch.tensor(1.5, dtype=torch.float16)), "never"),
     "bags of ANT": (Classifier, (IDS,), "never"),
-    "TT, tied head, top-k": (Suggestions, (IDS,), "never"),
+    "TT, tied output layer, top-k": (Suggestions, (IDS,), "never"),
 }
 
 

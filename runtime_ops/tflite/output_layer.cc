@@ -42,20 +42,20 @@ bool BiasFits(Context* context, const Use& use) {
   return false;
 }
 
-Status ResizeHead(Context* context, const Use& use, int64_t last, int output) {
+Status ResizeOutput(Context* context, const Use& use, int64_t last, int output) {
   if (!HiddenFits(context, use)) return kError;
   const Tensor& hidden = TensorAt(context, use.inputs[kHidden]);
   return ResizeLike(context, hidden, static_cast<size_t>(hidden.dims->size) - 1, last, output);
 }
 
 Status PrepareLogits(Context* context, Use* use) {
-  return ResizeHead(context, *use, use->table.num_embeddings, use->outputs[kOutput]);
+  return ResizeOutput(context, *use, use->table.num_embeddings, use->outputs[kOutput]);
 }
 
 Status PrepareTopK(Context* context, Use* use) {
   if (!BiasFits(context, *use)) return kError;
-  const Status values = ResizeHead(context, *use, use->k, use->outputs[kOutput]);
-  return values == kOk ? ResizeHead(context, *use, use->k, use->outputs[kOutputIds]) : values;
+  const Status values = ResizeOutput(context, *use, use->k, use->outputs[kOutput]);
+  return values == kOk ? ResizeOutput(context, *use, use->k, use->outputs[kOutputIds]) : values;
 }
 
 int64_t Batch(const Tensor& hidden, const Use& use) {
