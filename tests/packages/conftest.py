@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("lief", reason="lief is missing: pip install 'edge-embed[package]'")
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime_ops"))
 
 from edge_embed.packages.binaries import Binary, read_binaries

@@ -73,7 +73,7 @@ def test_headers_declare_what_installed_libraries_export(tmp_path):
         assert library.exports == checks.exported_names(tmp_path, part)
 
 
-def test_other_file_is_refused(tmp_path):
+def test_library_check_of_other_file_is_refused(tmp_path):
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(EdgeEmbedError, match=r"text.so: got no ELF, Mach-O or PE file"):
         read_binaries(tmp_path / "text.so")

@@ -88,7 +88,7 @@ def test_linux_package_is_found_by_cmake_and_pkg_config(packaged, tmp_path):
         assert (Path(folder) / "edge_embed" / "tflite.h").is_file()
 
 
-def test_two_builds_have_the_same_bytes(packaged, tmp_path):
+def test_linux_package_built_twice_has_same_bytes(packaged, tmp_path):
     """The second build is in another folder; the first may come from an earlier day."""
     platform = PLATFORMS["linux-arm64"]
     (build,) = platform.builds
