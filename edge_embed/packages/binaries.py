@@ -31,7 +31,7 @@ class Binary:
         imports: names that it calls in other libraries.
         needed: libraries that the loader must find.
         minimum: oldest system: version of glibc, of macOS or of iOS; empty if the file names none.
-        system: ``MACOS``, ``IOS`` or ``IOSSIMULATOR``; empty in other formats.
+        system: ``MACOS``, ``IOS`` or ``IOS_SIMULATOR``; empty in other formats.
         alignment: alignment of its segments in bytes; 0 if the format has none.
         is_signed: whether it has a signature.
     """

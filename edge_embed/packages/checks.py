@@ -72,7 +72,7 @@ def _faults(path: Path, binary: Binary, platform: Platform, build: Build, names:
 
 def _system(build: Build) -> str:
     """Return the name of the system in the file: presets are ``macos``, ``ios-simulator-x64`` and the like."""
-    return "".join(part for part in build.preset.split("-") if part != "x64").upper()
+    return "_".join(part for part in build.preset.split("-") if part != "x64").upper()
 
 
 def _facts(binary: Binary) -> str:

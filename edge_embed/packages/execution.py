@@ -17,6 +17,7 @@ from edge_embed.packages.platforms import Build, Platform
 from edge_embed.packages.toolchain import Toolchain
 from edge_embed.report.results.targets import Evidence
 from edge_embed.targets.build import source_folder
+from edge_embed.targets.cache import cached_folder
 from edge_embed.targets.process import finish_program, run_tool
 from edge_embed.targets.target import NotRunError
 
@@ -99,8 +100,8 @@ def _compile(platform: Platform, toolchain: Toolchain, tree: Path, folder: Path,
 
 def _run(command: Sequence[str], isa: str, time_limit: float) -> list[str]:
     environment = {_FORCED: isa, "WINEDEBUG": "-all"}
-    if "WINEPREFIX" not in os.environ:  # not the user's own: a first start of Wine would fill it
-        environment["WINEPREFIX"] = str(Path(tempfile.gettempdir()) / f"edge-embed-wine-{os.getuid()}")
+    if "WINEPREFIX" not in os.environ:  # the default is a folder of the user, which the first start would fill
+        environment["WINEPREFIX"] = str(cached_folder("wine"))
     done = finish_program(command, time_limit, what=command[0], environment=environment)
     if done.status != 0:
         raise EdgeEmbedError(f"the packaged library failed{f' with {isa}' if isa else ''}: {done.ending}")
