@@ -42,6 +42,7 @@ from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import is_transformers_folder, load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
+from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
 from edge_embed.program.file_kind import check_runtime_file
@@ -136,8 +137,9 @@ def load(
         weights: path of the weights in a checkpoint, such as ``ema.module``, if several sets fit.
         tables: for safetensors and npz with several tables and without a factory: name of the table to read.
         reading: for word vectors: whether rows begin with tokens, and the handling of broken and repeated tokens.
-        cache: for the folder of a decoder: keys and values of earlier tokens are inputs, those of all tokens are
-            outputs, and logits are those of the last position. False selects logits of all positions, without them.
+        cache: for the folder of a model that generates, with or without an encoder: keys and values of earlier tokens
+            are inputs, those of all tokens are outputs, and logits are those of the last position. False selects
+            logits of all positions, without them.
 
     Raises:
         BadInputError: the file is damaged, hostile or not a model, or the module cannot be traced.
@@ -228,6 +230,7 @@ def compress(
     weight_type: str | None = None,
     open: bool = True,
     library: bool = True,
+    memory_megabytes: int | None = None,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Replace the dense tables of a trained model by compressed ones, without training.
 
@@ -279,6 +282,8 @@ def compress(
             name.
         library: for a GenAI folder: put the operator library of this machine into the new folder. Without it, the
             portable bodies run.
+        memory_megabytes: for an ONNX file or a GenAI folder: session memory in MiB for each use of a table, as for
+            `export`.
 
     Returns:
         ``model``: a copy with compressed layers, frozen unless ``trainable``; a program for `export`; or the path of
@@ -299,6 +304,8 @@ def compress(
         raise BadInputError(f"checkpoint: got {checkpoint!r:.80}, expected the path of a folder")
     if output is not None:
         checked_path("output", output)
+    if memory_megabytes is not None:
+        _check_memory(model, memory_megabytes)
     modules = (modules,) if isinstance(modules, str) else modules
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)
@@ -323,7 +330,7 @@ def compress(
             return compress_module(model, job)
         if trainable:
             raise BadInputError("trainable: a saved model cannot be trained; give the module")
-        if not isinstance(model, Program) and (in_place := _in_place(Path(model), library)):
+        if not isinstance(model, Program) and (in_place := _in_place(Path(model), library, memory_megabytes)):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
             return in_place(Path(model), job, Path(output), force, open)
@@ -344,29 +351,43 @@ def _rewrite(program: Program, output: Path, force: bool) -> Program:
         return rewrite_program(program, temporary)
 
 
-def _in_place(path: Path, library: bool) -> Callable[[Path, Job, Path, bool, bool], CompressedFile] | None:
+def _check_memory(model: object, megabytes: int) -> None:
+    """Raise for session memory of a model whose session has none, or of an impossible size."""
+    check_count("memory_megabytes", megabytes, least=0, most=MAX_SIZE >> 20)
+    if not (isinstance(model, str | PathLike) and (is_genai(Path(model)) or is_onnx_file(Path(model)))):
+        raise BadInputError("memory_megabytes: got a value, expected an ONNX file or a GenAI folder: give it to export")
+
+
+def _in_place(
+    path: Path, library: bool, memory_megabytes: int | None
+) -> Callable[[Path, Job, Path, bool, bool], CompressedFile] | None:
     """Return the function that compresses an ONNX or TFLite file or a GenAI folder; None for other files."""
+    memory = None if memory_megabytes is None else memory_megabytes << 20
     if is_genai(path):
-        return partial(_compress_folder, library=library)
+        return partial(_compress_folder, library=library, memory_bytes=memory)
     if is_onnx_file(path):
-        return partial(_compress_file, "onnx")
+        return partial(_compress_file, "onnx", memory_bytes=memory)
     return partial(_compress_file, "tflite") if is_tflite_file(path) else None
 
 
-def _compress_file(target: str, path: Path, job: Job, output: Path, force: bool, opens: bool) -> CompressedFile:
+def _compress_file(
+    target: str, path: Path, job: Job, output: Path, force: bool, opens: bool, **options: Any
+) -> CompressedFile:
     check_runtime_file(path)
     check_name(output, f".{target}")
     job.processes.first(lambda: check_output([output], [path], force))
     compress_in_place = compress_onnx if target == "onnx" else compress_tflite
     opening = Opening(target, output, path)
-    written = compress_in_place(path, job, output, force, opening if opens else keep_unopened)
+    written = compress_in_place(path, job, output, force, opening if opens else keep_unopened, **options)
     return _with_opened(written, job, opening)
 
 
-def _compress_folder(path: Path, job: Job, output: Path, force: bool, opens: bool, *, library: bool) -> CompressedFile:
+def _compress_folder(
+    path: Path, job: Job, output: Path, force: bool, opens: bool, *, library: bool, memory_bytes: int | None
+) -> CompressedFile:
     folder = read_genai(path)
     opening = Opening("onnx", output, folder.model)
-    written = compress_genai(folder, job, output, force, opening if opens else keep_unopened, library)
+    written = compress_genai(folder, job, output, force, opening if opens else keep_unopened, library, memory_bytes)
     return _with_opened(written, job, opening)
 
 

@@ -1,6 +1,7 @@
 """``edge-embed bench``."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from edge_embed.cli.output import Command, Output, output_options
 from edge_embed.errors import BadInputError
 from edge_embed.methods import Parts
 
+_OF_FOLDERS = ("prompt_tokens", "new_tokens")
 _RANDOM = list(Parts[object]("bench"))
 _COMPARED = [name for name in Parts[object]("compress_bench") if name not in _RANDOM]
 
@@ -22,11 +24,12 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 
 @click.command(
     cls=HelpCommand,
-    short_help="Time tables beside dense tables and other libraries.",
+    short_help="Time tables, or language models in folders, beside others.",
     sections={
         "Measurement": ["preset", "method", "use", "peers", "modules"],
         "Sizes of random tables": ["rows", "dim", "codes", "groups", "anchors", "nonzeros", "rank"],
         "Calls": ["memory_megabytes", "k", "batch", "ids", "cache", "threads", "rounds", "seed"],
+        "Folders of language models": [*_OF_FOLDERS],
         "Plots": ["plot", "force"],
         **MODEL_SECTIONS,
     },
@@ -35,9 +38,10 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
         "bench --method dpq,tt --use rows --rows 100000 --dim 256 --batch 1,4096",
         "bench --use compress --method dpq --rows 27000 --dim 128",
         "bench --preset output-layer --plot plots",
+        "bench chat-fp32 chat-int4 chat-small",
     ),
 )
-@click.argument("file", type=FILE, required=False)
+@click.argument("files", type=FILE, nargs=-1, metavar="[FILE | FOLDER FOLDER...]")
 @click.option(
     "--preset", type=click.Choice(["lookup", "output-layer"]), help="Predefined grid, which the other options change."
 )
@@ -61,8 +65,10 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @_list_option("cache", "State of the processor caches: warm, cold. [warm]")
 @_list_option("peers", "Contenders: onnxruntime, torch, scipy, faiss, copy, tflite.")
 @_list_option("threads", "Threads of every contender. [1]")
-@click.option("--rounds", type=click.IntRange(min=2), help="Measured rounds. [20; 5 for compress]")
+@click.option("--rounds", type=click.IntRange(min=2), help="Measured rounds. [20; 5 for compress; 10 for folders]")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of tables, ids and order. [0]")
+@click.option("--prompt-tokens", type=click.IntRange(min=1), help="Tokens of a prompt. [32]")
+@click.option("--new-tokens", type=click.IntRange(min=1), help="Tokens generated behind the first one. [16]")
 @click.option("--plot", type=FILE, metavar="FOLDER", help="Write ratios.svg and roofline.svg to this folder.")
 @click.option("--force", is_flag=True, help="Overwrite existing plots.")
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="compress: table of FILE. [as for compress]")
@@ -70,7 +76,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @output_options
 def bench(
     out: Output,
-    file: Path | None,
+    files: tuple[Path, ...],
     preset: str | None,
     plot: Path | None,
     force: bool,
@@ -80,9 +86,19 @@ def bench(
 ) -> None:
     """Measure the tables of FILE, or random tables of a grid, beside dense tables and other libraries.
 
-    A LIST is separated by commas. Every combination is measured.
+    A LIST is separated by commas. Every combination is measured. Folders of ONNX Runtime GenAI generate text; the first
+    is the baseline.
     """
     from edge_embed.bench.compress_grid import USE
+    from edge_embed.importers.genai_folder import is_genai
+
+    if len(files) > 1 or any(map(is_genai, files)):
+        others = {"preset": preset, "plot": plot, "force": force or None, "module": modules or None}
+        _folders(out, files, others | {name: name for name in load.given}, **given)
+        return
+    file = files[0] if files else None
+    if unused := [name for name in _OF_FOLDERS if given.pop(name) is not None]:
+        raise BadInputError(f"{unused[0]}: got a value without folders of ONNX Runtime GenAI: leave it out")
 
     uses = [word.strip() for word in (given["use"] or "").split(",")]
     if USE in uses and len(uses) > 1:
@@ -101,6 +117,24 @@ def bench(
     grid = Grid.parse(preset, file, **given)
     with out.progress() as progress:
         report = measure(grid, file, plot, force, progress)
+    out.finish(report)
+
+
+def _folders(out: Output, folders: tuple[Path, ...], others: dict[str, Any], **given: Any) -> None:
+    """Measure generation with folders."""
+    from edge_embed.bench.folders import FolderGrid, bench_folders
+    from edge_embed.bench.grid import parsed
+
+    wanted = {name: parsed(name, value) for name, value in given.items() if value is not None}
+    known = {field.name for field in fields(FolderGrid)}
+    if unused := [name for name, value in (others | wanted).items() if value is not None and name not in known]:
+        raise BadInputError(f"{unused[0]}: got a value and folders of ONNX Runtime GenAI: leave it out")
+    threads = wanted.pop("threads", (1,))
+    if len(threads) > 1:
+        raise BadInputError(f"threads: got {given['threads']!r:.80}, expected one number for folders")
+    grid = FolderGrid(**wanted, threads=threads[0])
+    with out.progress() as progress:
+        report = bench_folders(folders, grid, progress)
     out.finish(report)
 
 

@@ -45,7 +45,7 @@ def _size_options(command: Command) -> Command:
         "Goal, one of": ["ratio", "budget", "min_cosine"],
         "Tables and method": ["method", "modules", "counted", "seed"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
-        "Files": ["output", "plot", "checkpoint", "no_open", "no_library", "force"],
+        "Files": ["output", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
         **MODEL_SECTIONS,
     },
     examples=(
@@ -78,6 +78,11 @@ def _size_options(command: Command) -> Command:
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Store finished parts here until the file is written; the same command resumes from them.",
+)
+@click.option(
+    "--memory-megabytes",
+    type=click.IntRange(min=0),
+    help="ONNX, GenAI folders: session memory per use of a table, as for export. [as for export]",
 )
 @click.option(
     "--no-open",
@@ -125,6 +130,7 @@ def compress(
         out.progress() as progress,
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
+        progress(f"reading {model}", 0, 1)
         counts = _counts(counted)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
         wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}

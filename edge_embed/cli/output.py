@@ -50,8 +50,8 @@ class Output:
         sys.exit(exit_code)
 
     def progress(self) -> AbstractContextManager[Callable[[str, int, int], None]]:
-        """Return progress bars on stderr, one per table or step."""
-        return bars(self.quiet)
+        """Return progress on stderr: a bar per table or step, or lines where it is no terminal."""
+        return bars(self.quiet, lines=True)
 
 
 def check_places(places: Iterable[Path | None], *, force: bool) -> None:

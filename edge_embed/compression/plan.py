@@ -186,9 +186,12 @@ def _compressed(
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
 
     for setting in settings[:_TRIES]:  # a fit of all rows may miss a cosine that the draft reached
-        on_block = rows_of(f"{setting.method} {setting}")
-        on_block(0)
-        fitted = setting.fit(*given, plan.trainable, plan.seed, kept=kept, on_block=on_block, processes=processes)
+        name = f"{setting.method} {setting}"
+        on_group, on_block = partial(progress, f"{table.name}: {name}, centroids"), rows_of(name)
+        if not METHODS[setting.method].has_groups:
+            on_block(0)
+        calls: dict[str, Any] = {"kept": kept, "on_group": on_group, "on_block": on_block, "processes": processes}
+        fitted = setting.fit(*given, plan.trainable, plan.seed, **calls)
         on_block(dense.num_embeddings)
         stored = fitted.stored(table.rotates)
         found = fidelity(dense, stored, counts, rows_of("comparison"))
@@ -202,6 +205,7 @@ def _compressed(
         _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
+    progress(f"{table.name}: rounded rows", 0, 1)
     if not trials:
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
         trials = (Trial(setting.method, str(setting), *nearness),)

@@ -8,7 +8,7 @@ setting.
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -30,10 +30,12 @@ _MEASURED = 10_000  # rows to measure: the mean cosine of others differs by a fe
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # halvings between the last ratio that meets the goal and the next one
 _AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes
+_EXACT = 1 - 1e-6  # mean cosine from which settings count as equal
 _FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 _UNEVEN = 10  # the longest row, in mean lengths, up to which weights in int8 are used: it sets the step of all rows
 
 OnTrial = Callable[[int, int], None]
+_SHARES = 1000  # in which the work on a setting is counted
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Search:
         trainable: whether the layer can be trained, which requires float32 numbers.
         seed: random seed.
         kept: finished parts of the trials.
-        on_trial: called with the number of finished settings and the approximate total.
+        on_trial: called with the finished work and the approximate total, where a setting counts 1000.
         processes: the processes that share the work on each setting.
         left_out: names of methods.
         rotates: treatment of a rotation of the rows.
@@ -126,9 +128,10 @@ class Search:
         """
         if goal.nbytes is not None:
             around = [int(share * goal.nbytes) for share in (_AROUND if len(self._methods) > 1 else (1.0,))]
-            self._total = sum(len(self._within(nbytes, self._methods)) for nbytes in around)
-            for nbytes in around:
-                self._try_within(nbytes, self._methods)
+            tried = [self._by_codes(nbytes) for nbytes in around]
+            self._total = sum(map(len, tried))
+            for settings in (settings for each in tried for settings in each):
+                self._try_until_poor(settings)
         else:
             middle = int(self._dense_bytes / _RATIOS[len(_RATIOS) // 2])
             self._total = (len(_RATIOS).bit_length() + _FINER) * len(self._within(middle, self._methods))
@@ -181,6 +184,20 @@ class Search:
     def _try_within(self, nbytes: int, methods: Iterable[str]) -> list[Trial]:
         return [self._try(setting) for setting in self._within(nbytes, methods)]
 
+    def _by_codes(self, nbytes: int) -> list[list[Setting]]:
+        """Return settings that differ only in the number of codes in one list, the most codes first."""
+        found: dict[tuple[str, str], list[Setting]] = {}
+        for setting in self._within(nbytes, self._methods):
+            others = {name: value for name, value in setting.options.items() if name != "num_codes"}
+            found.setdefault((setting.method, str(others)), []).insert(0, setting)
+        return list(found.values())
+
+    def _try_until_poor(self, settings: Iterable[Setting]) -> None:
+        """Try settings from the best one on; the next is smaller, so it serves only if this one is exact."""
+        for setting in settings:
+            if self._try(setting).mean_cosine < _EXACT:
+                return
+
     def _within(self, nbytes: int, methods: Iterable[str]) -> list[Setting]:
         return [found for method in methods for found in self._of_method(METHODS[method], nbytes)]
 
@@ -192,12 +209,18 @@ class Search:
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
         if key not in self._trials:
-            made = setting.fit(*self._fitted, seed=self._seed, draft=True, kept=self._kept, processes=self._processes)
+            given: dict[str, Any] = {"kept": self._kept, "on_group": self._on_group, "processes": self._processes}
+            made = setting.fit(*self._fitted, seed=self._seed, draft=True, **given)
             stored = made.stored(self._rotates)
             nbytes = stored.plain.shape.with_rows(self._size[0]).nbytes + stored.rotation_nbytes
             rows = made.rows(self._measured)
             found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
             self._trials[key] = Trial(*key, nbytes, *found)
             self._settings[key] = setting
-            self._on_trial(len(self._trials), max(self._total, len(self._trials)))
+            self._on_group(0, 1)
         return self._trials[key]
+
+    def _on_group(self, done: int, total: int) -> None:
+        """Report the finished settings and groups of the next one."""
+        finished = _SHARES * len(self._trials) + _SHARES * done // total
+        self._on_trial(finished, max(_SHARES * self._total, finished))

@@ -20,7 +20,7 @@ from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
-from edge_embed.fitting.setting import FittingMethod, Setting, Types, has_room
+from edge_embed.fitting.setting import FittingMethod, OnGroup, Setting, Types, has_room
 from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.dpq_options import check_switch
@@ -46,6 +46,7 @@ def fit(
     runs: int = 3,
     seed: int = 0,
     kept: Kept = NOTHING,
+    on_group: OnGroup = lambda done, total: None,
     on_block: Callable[[int], None] = lambda rows: None,
     processes: Processes = ALONE,
 ) -> DPQEmbedding:
@@ -72,6 +73,7 @@ def fit(
         runs: number of runs of k-means, each from different first centroids; the best is used.
         seed: random seed of the first centroids and the sample, from 0 on.
         kept: store of finished parts, by default none.
+        on_group: called with the number of groups with centroids, and of all groups, before there are rows.
         on_block: called with the number of finished rows after each block.
         processes: processes that share groups and rows, by default only this one.
 
@@ -92,7 +94,7 @@ def fit(
     table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
-    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed, kept)
+    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed, kept, on_group)
     if trainable:
         return _trainable(layer, table, value, on_block)
     codes = packed_codes(table, scale, value, num_groups, kept, on_block)
@@ -159,4 +161,4 @@ def within(n: int, dim: int, nbytes: int, types: Types, method: str = "dpq") -> 
             yield Setting(method, options, {"value_type": value_type})
 
 
-DPQ = FittingMethod(fit, SIZES, TYPES, within, draft=DRAFT)
+DPQ = FittingMethod(fit, SIZES, TYPES, within, has_groups=True, draft=DRAFT)

@@ -52,4 +52,6 @@ def fit(
     return Fitted(dpq.fit(weight, num_codes, num_groups, padding_idx, **given, **options), rotation)
 
 
-OPQ = FittingMethod(fit, dpq.SIZES, dpq.TYPES, partial(dpq.within, method="opq"), rotates=True, draft=dpq.DRAFT)
+OPQ = FittingMethod(
+    fit, dpq.SIZES, dpq.TYPES, partial(dpq.within, method="opq"), rotates=True, has_groups=True, draft=dpq.DRAFT
+)

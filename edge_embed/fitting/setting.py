@@ -19,6 +19,7 @@ _SHORT = {"num_codes": "K", "num_groups": "D", "num_anchors": "A", "rank": "R"}
 _LARGEST_SHARE = 0.5  # maximum share of the bytes for codebooks or anchors: codes and weights of rows matter more
 
 OnBlock = Callable[[int], None]
+OnGroup = Callable[[int, int], None]
 Types = Mapping[str, str]  # dtypes of stored numbers, by option name of ``freeze``
 
 
@@ -50,12 +51,14 @@ class Setting:
         seed: int = 0,
         draft: bool = False,
         kept: Kept = NOTHING,
+        on_group: OnGroup = lambda done, total: None,
         on_block: OnBlock = lambda rows: None,
         processes: Processes = ALONE,
     ) -> Fitted:
         """Compress a table [n, d]: a frozen layer with stored numbers of these dtypes, or a trainable layer.
 
         A draft has a slightly higher error and takes less time. ``kept`` stores finished parts, if the method has any.
+        ``on_group`` gets the numbers of finished and of all groups, if the method finds centroids of groups first.
         ``on_block`` gets the number of finished rows, if the method processes rows in order. ``processes`` share the
         work.
 
@@ -67,6 +70,7 @@ class Setting:
         effort = method.draft if draft else {}
         given: dict[str, Any] = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
         given |= {"kept": kept, "on_block": on_block, "processes": processes}
+        given |= {"on_group": on_group} if method.has_groups else {}
         made = method.fit(weight, **given, **self.options, **effort)
         fitted = made if isinstance(made, Fitted) else Fitted(made)
         return fitted if trainable else fitted.frozen(**self.stored)
@@ -85,6 +89,7 @@ class FittingMethod:
         learns: whether its layers can be trained.
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
+        has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
         not_beside: methods that another table of the same exported file must not have.
     """
@@ -96,6 +101,7 @@ class FittingMethod:
     learns: bool = True
     rotates: bool = False
     needs_all: bool = False
+    has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)
     not_beside: tuple[str, ...] = ()
 

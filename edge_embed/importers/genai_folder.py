@@ -5,15 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edge_embed.errors import BadInputError, located
+from edge_embed.errors import BadInputError, located, suggested
 from edge_embed.importers.json_object import read_json_object
+from edge_embed.importers.tokenizer_ids import check_ids
 from edge_embed.input_file import check_regular, path_beside
 
 GENAI_CONFIG = "genai_config.json"
+CUSTOM_OPS_LIBRARY = "custom_ops_library"  # of the session options
 GENAI_VERSIONS = "0.18"
 _PARTS = ("model", "search", "engine")
-_MOST_JSON, _MOST_TOKENIZER = 64 << 20, 256 << 20
-_TOKENIZER = "tokenizer.json"
+_MOST_JSON = 64 << 20
+_MOST_LAYERS = 10_000
+_OBJECTS = ("session_options", "run_options", "compile_options", "sliding_window", "inputs", "outputs")
+# Types of decoders of one ONNX file, as this version reads them.
+DECODERS = frozenset(
+    """chatglm decoder ernie4_5 gemma gemma2 gemma3_text gemma4_text gpt2 gptoss granite granitemoehybrid internlm2 lfm2
+    llama mistral mistral3_text nemotron olmo phi phi3 phi3small phimoe qwen2 qwen2_5_vl_text qwen3 qwen3_5_text
+    qwen3_5_moe_text qwen3_vl_text smollm3""".split()
+)
 _EXPECTED = f"as the model builder of onnxruntime-genai {GENAI_VERSIONS} writes it"
 
 
@@ -37,6 +46,13 @@ class GenaiFolder:
         found: dict[str, Any] = self.config["model"]["decoder"]
         return found
 
+    @property
+    def window(self) -> int:
+        """Return the length of the attention window of some layers, or 0."""
+        sliding = self.decoder.get("sliding_window")
+        size = sliding.get("window_size") if isinstance(sliding, dict) else None
+        return size if isinstance(size, int) else 0
+
     def names(self, part: str) -> list[str]:
         """Return the names that the configuration gives the ``inputs`` or ``outputs`` of the decoder."""
         layers = self.decoder.get("num_hidden_layers", 0)
@@ -48,8 +64,8 @@ class GenaiFolder:
 
 
 def is_genai(path: Path) -> bool:
-    """Return whether a path is a folder of ONNX Runtime GenAI."""
-    return (path / GENAI_CONFIG).is_file()
+    """Return whether a path is a folder of ONNX Runtime GenAI, even if its configuration is a broken link."""
+    return os.path.lexists(path / GENAI_CONFIG)
 
 
 def decoder_file(path: Path) -> Path:
@@ -72,8 +88,8 @@ def read_genai(folder: Path) -> GenaiFolder:
         config = read_json_object(folder / GENAI_CONFIG, _MOST_JSON, "the configuration of ONNX Runtime GenAI")
         with located(GENAI_CONFIG):
             model = _decoder_file(folder, config)
-            rows = _rows(config["model"])
-        _check_ids(folder, rows)
+            rows = _check_numbers(config["model"])
+        check_ids(folder, rows, f"{GENAI_CONFIG}: model.vocab_size")
         return GenaiFolder(folder, config, model)
 
 
@@ -81,48 +97,54 @@ def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
     if unknown := [name for name in config if name not in _PARTS]:
         raise BadInputError(f"got {unknown[0]!r:.80}, expected {', '.join(_PARTS)}, {_EXPECTED}")
     model = _object(config, "model")
-    if several := [name for name in ("encoder", "embedding", "vision", "speech") if name in model]:
-        raise BadInputError(f"got a model with a part {several[0]!r}, expected a decoder alone, {_EXPECTED}")
+    _object(config, "search")
+    _check_type(model)
     decoder = _object(model, "decoder")
     if "pipeline" in decoder:
         raise BadInputError(f"got a decoder in several files (pipeline), expected one filename, {_EXPECTED}")
-    for part in ("session_options", "inputs", "outputs"):
+    if unknown := [name for name, value in decoder.items() if isinstance(value, dict) and name not in _OBJECTS]:
+        raise BadInputError(f"got a decoder with {unknown[0]!r:.80}, expected {', '.join(_OBJECTS)}, {_EXPECTED}")
+    for part in _OBJECTS:
         _object(decoder, part)
-    name, layers = decoder.get("filename"), decoder.get("num_hidden_layers", 0)
-    if not isinstance(name, str) or os.path.basename(name) != name:
+    for part in ("inputs", "outputs"):
+        for key, name in _object(decoder, part).items():
+            if not isinstance(name, str):
+                raise BadInputError(f"{part}.{key:.80}: got {name!r:.80}, expected a name, {_EXPECTED}")
+    name = decoder.get("filename")
+    if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".onnx"):
         raise BadInputError(f"model.decoder.filename: got {name!r:.80}, expected the name of an ONNX file, {_EXPECTED}")
-    if not isinstance(layers, int) or not 0 <= layers <= 10_000:
+    layers = decoder.get("num_hidden_layers")
+    if type(layers) is not int or not 0 <= layers <= _MOST_LAYERS:
         raise BadInputError(f"model.decoder.num_hidden_layers: got {layers!r:.80}, expected the number of layers")
     path = path_beside(folder, name, "model.decoder.filename")
-    with located(name):
+    with located(f"{name:.80}"):
         check_regular(path, "the ONNX file of the decoder")
     return path
 
 
-def _rows(model: dict[str, Any]) -> int:
-    rows = model.get("vocab_size")
-    if not isinstance(rows, int) or rows < 1:
-        raise BadInputError(f"model.vocab_size: got {rows!r:.80}, expected the number of rows, {_EXPECTED}")
-    return rows
-
-
-def _check_ids(folder: Path, rows: int) -> None:
-    """Raise for a tokenizer with ids that the model has no row for."""
-    path = folder / _TOKENIZER
-    if not path.exists():  # a tokenizer of another form
-        return
-    content = read_json_object(path, _MOST_TOKENIZER, "a tokenizer")
-    model, added = content.get("model"), content.get("added_tokens")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    ids = [*vocabulary.values()] if isinstance(vocabulary, dict) else []
-    ids += [len(vocabulary) - 1] if isinstance(vocabulary, list) else []
-    ids += [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    largest = max((at for at in ids if isinstance(at, int)), default=-1)
-    if largest >= rows:
+def _check_type(model: dict[str, Any]) -> None:
+    """Raise for a model that the runtime does not know, or that has other parts than a decoder."""
+    if several := [name for name, value in model.items() if isinstance(value, dict) and name != "decoder"]:
+        raise BadInputError(f"got a model with a part {several[0]!r:.80}, expected a decoder alone, {_EXPECTED}")
+    kind = model.get("type")
+    if not isinstance(kind, str) or kind not in DECODERS:
         raise BadInputError(
-            f"{GENAI_CONFIG}: model.vocab_size: got {rows} rows, expected more than the largest id {largest:.6g} of "
-            f"{_TOKENIZER}: use the tokenizer of this model"
+            f"model.type: got {kind!r:.80}, expected the type of a decoder, such as llama: "
+            f"{suggested(str(kind), DECODERS)}build the folder with onnxruntime-genai {GENAI_VERSIONS}"
         )
+
+
+def _check_numbers(model: dict[str, Any]) -> int:
+    """Return the number of rows, and check that the ids of special tokens have one."""
+    rows = model.get("vocab_size")
+    if type(rows) is not int or rows < 1:
+        raise BadInputError(f"model.vocab_size: got {rows!r:.80}, expected the number of rows, {_EXPECTED}")
+    for key in ("bos_token_id", "eos_token_id"):
+        given = model.get(key)
+        for at in given if isinstance(given, list) else [] if given is None else [given]:
+            if type(at) is not int or at >= rows:
+                raise BadInputError(f"model.{key}: got {at!r:.80}, expected an id below {rows} (model.vocab_size)")
+    return rows
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

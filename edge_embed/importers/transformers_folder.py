@@ -1,13 +1,13 @@
 """Folder of a transformers model, ``config.json`` and safetensors: read without the network, and without its code.
 
 The class is the one that the configuration names. The inputs are ``input_ids`` and ``attention_mask``, and
-``decoder_input_ids`` for an encoder with a decoder; decoders with keys and values also have those of earlier tokens
-(`edge_embed.importers.cached_decoder`). Weights become float32, which every runtime supports.
+``decoder_input_ids`` for an encoder with a decoder; models that generate also have keys and values of earlier tokens
+(`edge_embed.importers.cached_decoder`, `edge_embed.importers.cached_encoder_decoder`). Weights become float32,
+which every runtime supports.
 """
 
 import inspect
-import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +18,18 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.importers.cached_decoder import CachedForm, with_cache
+from edge_embed.importers.cached_decoder import with_cache
+from edge_embed.importers.cached_encoder_decoder import with_encoder_cache
+from edge_embed.importers.cached_form import CachedForm
 from edge_embed.importers.folder_left_out import folder_left_out
+from edge_embed.importers.tokenizer_ids import check_ids
+from edge_embed.importers.transformers_loaded import check_loaded
 from edge_embed.importers.transformers_size import bounded, check_files
 from edge_embed.program.load import capture_program
 from edge_embed.program.program import Program
 from edge_embed.quiet import silence
 from edge_embed.report.results.model_source import SourceFacts
 
-_LOG = logging.getLogger(__name__)
-_SHOWN = 5  # names
 _CONFIG = "config.json"
 _EXAMPLE = (2, 8)  # ids
 _IDS = "input_ids"
@@ -51,12 +53,13 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
 
     Args:
         folder: the folder.
-        cache: whether a decoder that keeps keys and values gets those of earlier tokens as inputs, and returns logits
+        cache: whether a model that keeps keys and values gets those of earlier tokens as inputs, and returns logits
             of the last position only.
 
     Raises:
         BadInputError: the folder is damaged or incomplete, or its model has a class outside transformers, has weights
-            that another library quantised, has no ids as input, or cannot be traced.
+            that another library quantised, has no ids as input, or cannot be traced. Also: with ``cache``, an encoder
+            with a decoder keeps other states.
         EdgeEmbedError: the library `transformers` is not installed.
     """
     model = load_model(folder)
@@ -65,17 +68,23 @@ def read_transformers(folder: Path, cache: bool = True) -> Program:
         raise BadInputError(f"{type(model).__name__} has no input {_IDS}, expected a text model: {_OWN}")
     examples = {name: example for name, example in _examples(model).items() if name in accepted}
     with _refused():
-        cached = with_cache(model.eval(), examples[_IDS]) if cache else None
+        cached = _cached(model.eval(), examples) if cache else None
     program = _without_cache(model, examples) if cached is None else _with_cache(model, cached)
     program.source = folder
     program.facts = SourceFacts(left_out=folder_left_out(folder))
     return program
 
 
+def _cached(model: Any, examples: Mapping[str, Tensor]) -> CachedForm | None:
+    if model.config.is_encoder_decoder:
+        return with_encoder_cache(model, examples)
+    return with_cache(model, examples[_IDS])
+
+
 def _with_cache(model: nn.Module, form: CachedForm) -> Program:
     dynamic = {name: dict.fromkeys(dimensions, Dim.AUTO) for name, dimensions in form.dimensions.items()}
     try:
-        return capture_program(
+        program = capture_program(
             model,
             form.examples,
             dynamic,
@@ -85,6 +94,8 @@ def _with_cache(model: nn.Module, form: CachedForm) -> Program:
         )
     except BadInputError as error:
         raise BadInputError(f"{error}; without keys and values as inputs it may work: give --no-cache") from error
+    form.check(program)
+    return program
 
 
 def _without_cache(model: nn.Module, examples: dict[str, Tensor]) -> Program:
@@ -107,6 +118,8 @@ def load_model(folder: Path) -> nn.Module:
     except ImportError as error:
         raise EdgeEmbedError(f"needs the package transformers, which is not installed: {_INSTALL}") from error
     if not any(folder.glob("*.safetensors")):
+        if graphs := sorted(path.name for path in folder.glob("*.onnx")):
+            raise BadInputError(f"has no .safetensors file, but {graphs[0]:.80}: give that file, or {_AGAIN}")
         raise BadInputError(f"has no .safetensors file; other files may run code and are not read: {_AGAIN}")
     stored = check_files(folder)
     with silence(), _refused():
@@ -123,7 +136,10 @@ def load_model(folder: Path) -> nn.Module:
             ignore_mismatched_sizes=True,  # its own error refers to a report
             output_loading_info=True,
         )
-    _check_loaded(folder, type(model).__name__, loaded)
+    check_loaded(folder, model, loaded, stored.integers)
+    rows = getattr(model.config.get_text_config(), "vocab_size", None)
+    if isinstance(rows, int):
+        check_ids(folder, rows, f"{_CONFIG}: vocab_size")
     made: nn.Module = model
     for module in made.modules():
         own = getattr(module, "config", None)
@@ -162,22 +178,12 @@ def _class_of(transformers: Any, config: Any) -> Any:
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
         expected = f"expected a class of transformers {transformers.__version__}"
         raise BadInputError(f"{_CONFIG}: got the model class {name:.100}, {expected}: {_OWN}")
+    if found.config_class is not None and not isinstance(config, found.config_class):
+        raise BadInputError(
+            f"{_CONFIG}: got the model class {name:.100} of model_type {found.config_class.model_type!r:.80}, but "
+            f"model_type {config.model_type!r:.80}: {_AGAIN}"
+        )
     return found
-
-
-def _check_loaded(folder: Path, name: str, loaded: Mapping[str, Any]) -> None:
-    """Raise for a model with random parts; warn about unused parts of the folder."""
-    for key, got, expected in sorted(loaded["mismatched_keys"]):
-        raise BadInputError(f"{key}: got {list(got)}, expected {list(expected)} of {_CONFIG}: {_AGAIN}")
-    if lacking := sorted(loaded["missing_keys"]):
-        raise BadInputError(f"weights are missing: {_listed(lacking)}: {_AGAIN}")
-    if unused := sorted(loaded["unexpected_keys"]):
-        _LOG.warning("%s: %s does not use %s, which are left out", folder, name, _listed(unused))
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _examples(model: Any) -> dict[str, Tensor]:

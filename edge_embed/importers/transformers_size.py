@@ -49,11 +49,13 @@ class Stored:
         tensors: number of tensors.
         numbers: number of numbers in all of them.
         largest: largest dimension.
+        integers: keys of tensors of integers.
     """
 
     tensors: int
     numbers: int
     largest: int
+    integers: frozenset[str] = frozenset()
 
 
 def check_files(folder: Path) -> Stored:
@@ -71,8 +73,11 @@ def check_files(folder: Path) -> Stored:
         path = path_beside(folder, name, "shard", *roots)
         if not os.path.isfile(path) and not is_whole:
             raise BadInputError(f"{_INDEX}: shard {name:.200} is missing: fetch it, or save the model again")
-    shapes = [shape for path in sorted(folder.glob("*.safetensors")) for shape in _shapes(path)]
-    stored = Stored(len(shapes), sum(map(prod, shapes)), max((size for shape in shapes for size in shape), default=0))
+    headers = [header for path in sorted(folder.glob("*.safetensors")) for header in _headers(path)]
+    shapes = [shape for _, _, shape in headers]
+    integers = frozenset(key for key, dtype, _ in headers if dtype[:1] in ("I", "U"))
+    largest = max((size for shape in shapes for size in shape), default=0)
+    stored = Stored(len(shapes), sum(map(prod, shapes)), largest, integers)
     with located(_CONFIG):
         _check_counts(content[_CONFIG], stored)
     return stored
@@ -123,13 +128,15 @@ def _shards(index: dict[str, Any]) -> Iterator[str]:
         yield name
 
 
-def _shapes(path: Path) -> list[list[int]]:
+def _headers(path: Path) -> list[tuple[str, str, list[int]]]:
+    """Return key, type and shape of each tensor of a file."""
     if kind := kind_in(path):  # such as a Git LFS pointer
         raise BadInputError(f"{path.name}: {kind}")
     try:
         check_regular(path, "weights")
         with opened(str(path)) as file:
-            return [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118 - no mapping
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+            return [(key, each.get_dtype(), each.get_shape()) for key, each in slices.items()]
     except BadInputError as error:
         raise BadInputError(f"{path.name}: {error}: save the whole model with its save_pretrained") from error
 

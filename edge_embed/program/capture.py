@@ -23,6 +23,7 @@ from edge_embed.ops.recurrent import opaque_recurrence
 from edge_embed.program.archive_extras import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.bags_of_rows import bags_of_rows
 from edge_embed.program.causal_masks import masks_not_compared
+from edge_embed.program.fixed_view_sizes import fix_view_sizes
 from edge_embed.program.module_checks import check_inputs, check_module
 from edge_embed.program.module_wrappers import children_unwrapped, inputs_named, unwrapped
 from edge_embed.program.output_names import name_fields, names_of_outputs
@@ -87,6 +88,7 @@ def write_archive(
         traced = trace(model, args, kwargs, shapes)
         with _torch_quiet(), _named_failure(model, empty=empty_example(leaves)):
             program = traced.run_decompositions({})  # replaces in-place calls by plain ones
+        fix_view_sizes(program.graph)
         name_fields(program)
         check_traced(program, type(model).__name__)
         chosen = _chosen_names(model, args, kwargs, shapes, program)

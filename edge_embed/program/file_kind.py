@@ -65,6 +65,10 @@ _JSON: tuple[tuple[tuple[bytes, ...], FileKind], ...] = (
         (b'"added_tokens"', b'"model"'),
         FileKind("a tokenizer (tokenizer.json)", "give the model, and this file as option --tokenizer of export"),
     ),
+    (
+        (b'"context_length"', b'"decoder"'),
+        FileKind("the configuration of an ONNX Runtime GenAI model", "give the folder that contains it"),
+    ),
     ((b'"model_type"',), FileKind("the configuration of a transformers model", "give the folder that contains it")),
     ((b'"nbformat"',), FileKind("a notebook", "run it, and save the model with edge_embed.save")),
 )

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,19 +124,19 @@ def compare_model(
         run_path(paths.REFERENCE, lambda: _reference(lowered, exported), lowered.program.output_names, cases, options)
     )
     on_path()
-    return (*results, *compare_sessions(lowered, exported, cases, options, on_path))
+    return (*results, *compare_sessions(lowered, exported.path, cases, options, on_path))
 
 
 def compare_sessions(
     lowered: LoweredProgram,
-    exported: ExportedModel,
+    file: Path,
     cases: list[ModelCase],
     options: ValidationOptions,
     on_path: Callable[[], None],
 ) -> Iterator[PathResult]:
-    """Yield the results of the file in ONNX Runtime, without and with the operator library."""
+    """Yield the results of a file in ONNX Runtime, without and with the operator library."""
     for portable in (True, False):
-        opener = partial(_session, lowered, exported, portable)
+        opener = partial(_session, lowered, file, portable)
         name = paths.PORTABLE if portable else paths.CUSTOM
         yield run_path(name, opener, lowered.program.output_names, cases, options)
         on_path()
@@ -159,8 +160,8 @@ def _reference(lowered: LoweredProgram, exported: ExportedModel) -> RunModel:
     return lambda case: evaluated.run([case.feeds(lowered.program)], RunOptions()).outputs[0]
 
 
-def _session(lowered: LoweredProgram, exported: ExportedModel, portable: bool) -> RunModel:
-    session, names = paths.open_session(exported.path, portable), lowered.program.output_names
+def _session(lowered: LoweredProgram, file: Path, portable: bool) -> RunModel:
+    session, names = paths.open_session(file, portable), lowered.program.output_names
     path = paths.PORTABLE if portable else paths.CUSTOM
     return lambda case: paths.run_session(session, names, case.feeds(lowered.program), f"{path}: {case.name}")
 

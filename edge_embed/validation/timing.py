@@ -172,7 +172,12 @@ def ratios_of(ours: NDArray[np.float64], peer: NDArray[np.float64]) -> NDArray[n
 
 def ratio_of(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
     """Return the ratio ours / peer with its interval, from times of the same rounds."""
-    return ratio_of_blocks(ours[np.newaxis], peer[np.newaxis], random)
+    return interval_of(ratios_of(ours, peer), random)
+
+
+def interval_of(numbers: NDArray[np.float64], random: np.random.Generator) -> Interval:
+    """Return the median of numbers, one for each round, with its interval."""
+    return _interval_of_blocks(numbers[np.newaxis], random)
 
 
 def ratio_of_blocks(ours: NDArray[np.float64], peer: NDArray[np.float64], random: np.random.Generator) -> Interval:
@@ -181,9 +186,12 @@ def ratio_of_blocks(ours: NDArray[np.float64], peer: NDArray[np.float64], random
     Some conditions, such as the place of buffers, are constant within a block and drawn anew for each block.
     So whole blocks are resampled, then the rounds in them.
     """
-    ratios = ratios_of(ours, peer)
-    blocks, rounds = ratios.shape
+    return _interval_of_blocks(ratios_of(ours, peer), random)
+
+
+def _interval_of_blocks(numbers: NDArray[np.float64], random: np.random.Generator) -> Interval:
+    blocks, rounds = numbers.shape
     chosen = random.integers(blocks, size=(_RESAMPLES, blocks, 1))
-    resampled = ratios[chosen, random.integers(rounds, size=(_RESAMPLES, blocks, rounds))]
+    resampled = numbers[chosen, random.integers(rounds, size=(_RESAMPLES, blocks, rounds))]
     low, high = np.percentile(np.median(resampled, axis=(1, 2)), [2.5, 97.5])
-    return Interval(float(np.median(ratios)), float(low), float(high))
+    return Interval(float(np.median(numbers)), float(low), float(high))

@@ -53,6 +53,23 @@ def test_search_within_bytes_chooses_highest_cosine() -> None:
     assert any(trial.nbytes > DENSE_BYTES / 6 for trial in table.trials)  # settings with more bytes are listed too
 
 
+def test_search_within_bytes_tries_fewer_codes_only_if_more_are_exact() -> None:
+    steps = list[tuple[str, int, int]]()
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    report = compress_tables([table], {}, Plan("dpq", ratio=6), progress=lambda *at: steps.append(at))[1][0]
+    groups = [trial.setting.partition("D=")[2] for trial in report.trials]
+    assert len(groups) == len(set(groups)) > 1
+    shares = [done / total for name, done, total in steps if name == "words: settings"]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert len(shares) > 2 * len(groups)  # groups within a setting are counted too
+    exact = FoundTable("words", ROWS.sign(), None, 1, looks_up=True)
+    report = compress_tables([exact], {}, Plan("dpq", ratio=4))[1][0]
+    assert report.setting.startswith("K=4, D=16")  # two values in a column
+    assert report.fidelity is not None
+    assert report.fidelity.mean_cosine == pytest.approx(1)
+
+
 def test_search_with_min_cosine_chooses_smallest_setting() -> None:
     _, table = made(Plan(min_cosine=0.97))
     assert table.fidelity.mean_cosine >= 0.97

@@ -234,6 +234,35 @@ def test_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
     assert 16 < points[1] < 60
 
 
+def test_many_rows_get_centroids_of_a_part_first_without_loss(monkeypatch):
+    weight = families(8000)
+    runs, train = [], centroids._train
+    monkeypatch.setattr(
+        centroids, "_train", lambda each, *rest: runs.append((len(each), rest[2])) or train(each, *rest)
+    )
+
+    def error(seed, **options):
+        runs.clear()
+        return np.square(all_rows(dpq.fit(weight, 16, 4, seed=seed, **options)) - weight).sum()
+
+    whole = [error(seed) for seed in range(3)]
+    assert runs == [(8000, 3)] * 4
+    monkeypatch.setattr(centroids, "_MANY", 4000)
+    parts = [error(seed) for seed in range(3)]
+    assert runs.count((2000, 3)) == runs.count((8000, 1)) == 4
+    assert sum(parts) < 1.01 * sum(whole)
+    uneven = torch.ones(8000)
+    uneven[7] = 1e4
+    error(0, counts=uneven)
+    assert runs == [(8000, 3)] * 4
+
+
+def test_groups_with_centroids_are_counted(tmp_path):
+    seen = []
+    dpq.fit(families(300), 16, 8, on_group=lambda *at: seen.append(at))
+    assert list(dict.fromkeys(seen)) == [(done, 8) for done in range(1, 9)]
+
+
 def test_sample_probabilities_follow_weights():
     weights = torch.tensor([0, 1, 1, 2, 4, 100.0, 3, 1], dtype=torch.float64)
     chances = centroids._chances(weights, 4)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from click.testing import CliRunner
@@ -89,10 +90,21 @@ class TestWrittenFolder:
         )
         assert report.passed, report.failures()
 
-    def test_compressed_folder_is_compressed_again(self, tmp_path: Path, folder: Path) -> None:
+    def test_given_session_memory_replaces_none(self, tmp_path: Path, folder: Path) -> None:
+        wanted: dict[str, Any] = {"method": "dpq", "num_codes": 16, "num_groups": 4}
+        for name, given, expected in (("none", None, 0), ("some", 2, 2 << 20)):
+            workflow.compress(folder, output=tmp_path / name, memory_megabytes=given, **wanted)
+            model = onnx.load(tmp_path / name / "model.onnx", load_external_data=False)
+            limits = [item.i for node in model.graph.node for item in node.attribute if item.name == "memory_bytes"]
+            assert limits == [expected]
+
+    def test_compressed_folder_is_not_compressed_again(self, tmp_path: Path, folder: Path) -> None:
         workflow.compress(folder, output=tmp_path / "first", modules=["words"], **SIZES)
-        with pytest.raises(EdgeEmbedError, match=r"no table|packed already|compressed already"):
+        with pytest.raises(
+            EdgeEmbedError, match=r"got 'words' compressed already, .* give the original model$"
+        ) as caught:
             compress(tmp_path / "first", tmp_path / "second")
+        assert len(str(caught.value)) < 300
         assert not (tmp_path / "second").exists()
 
 
@@ -109,6 +121,13 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
 
 def decoder(**values: Any) -> Callable[[Path], None]:
     return changed(lambda config: config["model"]["decoder"].update(values))
+
+
+def other_rows_behind_dynamic_logits(folder: Path) -> None:
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    model.graph.output[0].type.tensor_type.shape.dim[2].dim_param = "rows"
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    changed(lambda config: config["model"].update(vocab_size=ROWS + 1))(folder)
 
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -141,6 +160,22 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "more rows": (
         changed(lambda config: config["model"].update(vocab_size=ROWS + 1)),
         f"vocab_size: got {ROWS + 1}, expected the {ROWS} columns of logits",
+    ),
+    "fewer layers": (
+        decoder(num_hidden_layers=0),
+        "num_hidden_layers: got 0, but model.onnx has 'past_key_values.0.key'",
+    ),
+    "other heads": (
+        decoder(num_key_value_heads=4),
+        "num_key_value_heads: got 4, expected the 1 of 'past_key_values.0.k",
+    ),
+    "other sizes": (
+        decoder(head_size=3),
+        f"head_size: got 3, expected the {DIM} of 'past_key_values.0.key' in model.on",
+    ),
+    "other rows behind logits of any size": (
+        other_rows_behind_dynamic_logits,
+        f"vocab_size: got {ROWS + 1}, expected the {ROWS} rows of words",
     ),
     "a library of others": (
         changed(lambda config: config["model"]["decoder"]["session_options"].update(custom_ops_library="other.so")),

@@ -107,7 +107,8 @@ def test_folders_and_links_are_named(tmp_path):
         ("adapter", "adapter_config.json", "merge_and_unload"),
         ("distributed", ".metadata", "dcp_to_torch"),
         ("package.mlpackage", "Manifest.json", "Core ML package"),
-        ("models", "b.onnx", r"a folder without config.json, but with b.onnx"),
+        ("models", "b.tflite", r"a folder without config.json, but with b.tflite"),
+        ("graphs", "b.onnx", r"without genai_config.json \(ONNX Runtime GenAI\) and config.json \(transformers\), but"),
     ]:
         (tmp_path / name).mkdir()
         (tmp_path / name / content).touch()
@@ -118,6 +119,16 @@ def test_folders_and_links_are_named(tmp_path):
     for read in (load_program, inspect_file):
         with pytest.raises(BadInputError, match=r"a link to .*gone\.pt, which does not exist"):
             read(tmp_path / "link.pt")
+
+
+def test_folder_of_transformers_in_place_of_exported_file_is_named(tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(BadInputError, match="is the folder of a transformers model: export it to"):
+        check_runtime_file(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.onnx")  # as optimum exports it
+    with pytest.raises(BadInputError, match=r"and \.safetensors \(transformers\), but with model\.onnx: give the ONNX"):
+        check_runtime_file(tmp_path)
 
 
 def test_link_to_itself_is_named(tmp_path):

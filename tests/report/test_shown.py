@@ -185,7 +185,9 @@ def test_calls_in_several_threads_give_equal_files(tmp_path):
     assert warnings.filters == filters
 
 
-@pytest.mark.parametrize("name", "bench bench_compress check compare compressed exported validation".split())
+@pytest.mark.parametrize(
+    "name", "bench bench_compress bench_folders check compare compressed exported validation".split()
+)
 def test_result_names_existing_view(name):
     module = import_module(f"edge_embed.report.results.{name}")
     kinds = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]

@@ -10,25 +10,24 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-
-from onnx import ModelProto
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_foreign
 from edge_embed.compression.onnx.foreign_model import read_foreign
+from edge_embed.compression.onnx.genai_agreement import check_agreement, check_rows
 from edge_embed.compression.onnx.write import write_foreign
 from edge_embed.compression.programs import CompressedFile
 from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.files import check_folder, check_new_folder, new_folder
-from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
+from edge_embed.importers.genai_folder import CUSTOM_OPS_LIBRARY, GENAI_CONFIG, GenaiFolder
 from edge_embed.input_file import path_beside
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.runtime.library import get_library_path
 
 REPORT = "edge_embed_report.json"
-_LIBRARY = "custom_ops_library"
 
 
 def compress_genai(
@@ -38,6 +37,7 @@ def compress_genai(
     force: bool = False,
     on_written: OnWritten = keep_unopened,
     has_library: bool = True,
+    memory_bytes: int | None = None,
 ) -> CompressedFile:
     """Write a folder with packed tables in place of the dense ones of the decoder.
 
@@ -48,6 +48,7 @@ def compress_genai(
         force: replace an existing folder of this kind.
         on_written: called with the path of the complete ONNX file; an error leaves nothing.
         has_library: whether the folder gets the operator library of this machine.
+        memory_bytes: as for `compress_onnx`.
 
     Raises:
         BadInputError: as `compress_onnx`, or the configuration and the ONNX file disagree, or the folder has another
@@ -60,12 +61,13 @@ def compress_genai(
     library = get_library_path() if has_library else None
     file = read_foreign(folder.model)
     with located(str(folder.path)):
-        _check_agreement(folder, file.model)
+        check_agreement(folder, file.model)
         config = _with_library(folder, library)
         kept = _kept_files(folder.path, file.files)
-    reports = compress_foreign(file, job)
+    reports = compress_foreign(file, job, memory_bytes, partial(check_rows, folder))
 
     def write() -> CompressReport:
+        job.progress("writing", 0, 1)
         with new_folder(output, GENAI_CONFIG, force=force) as temporary:
             _copy(kept, folder.path, temporary)
             if library is not None:
@@ -95,38 +97,18 @@ def _check_output(folder: Path, output: Path, force: bool) -> None:
     check_folder(output.absolute().parent, output)
 
 
-def _check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
-    """Raise for a configuration of another ONNX file."""
-    for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
-        there = {value.name for value in values}
-        if lacking := [name for name in folder.names(part) if name not in there]:
-            raise BadInputError(
-                f"{GENAI_CONFIG}: {part}: got {lacking[0]!r:.80}, which {folder.model.name} lacks: expected the "
-                "configuration of this ONNX file"
-            )
-    logits = folder.decoder.get("outputs", {}).get("logits", "logits")
-    rows = folder.config["model"]["vocab_size"]
-    for value in model.graph.output:
-        last = value.type.tensor_type.shape.dim[-1:]
-        if value.name == logits and last and last[0].HasField("dim_value") and last[0].dim_value != rows:
-            raise BadInputError(
-                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {last[0].dim_value} columns of {logits} in "
-                f"{folder.model.name}"
-            )
-
-
 def _with_library(folder: GenaiFolder, library: Path | None) -> str:
     """Return the configuration with the operator library."""
     config = copy.deepcopy(folder.config)
     options = config["model"]["decoder"].setdefault("session_options", {})
-    other = options.get(_LIBRARY)
+    other = options.get(CUSTOM_OPS_LIBRARY)
     if library is not None:
         if other not in (None, library.name):
             raise BadInputError(
-                f"{GENAI_CONFIG}: {_LIBRARY}: got {other!r:.80}, expected none, because a session loads one library: "
-                "leave ours out with --no-library (library=False)"
+                f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {other!r:.80}, expected none, because a session loads one "
+                "library: leave ours out with --no-library (library=False)"
             )
-        options[_LIBRARY] = library.name
+        options[CUSTOM_OPS_LIBRARY] = library.name
     return json.dumps(config, indent=4) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Session memory of packed tables in a changed model."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from onnx import ModelProto, NodeProto, helper
 
@@ -8,18 +8,29 @@ from edge_embed.compression.onnx.scopes import walk
 from edge_embed.exporters.onnx.bodies import OPERATORS
 from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
 from edge_embed.exporters.onnx.session_memory.method import memory_uses
+from edge_embed.packed.stored_names import table_of
 
 
-def use_no_session_memory(model: ModelProto) -> None:
-    """Set the limit 0 in nodes without a limit that may use session memory, and in the nodes inside their bodies."""
-    for node in _nodes(model):
-        if not any(item.name == MEMORY_BYTES for item in node.attribute):
-            node.attribute.append(helper.make_attribute(MEMORY_BYTES, 0))
+def limit_session_memory(model: ModelProto, nbytes: int) -> bool:
+    """Set a limit in nodes without one that may use session memory, and in the nodes inside their bodies.
+
+    Returns:
+        Whether there is such a node.
+    """
+    nodes = [node for node in _nodes(model) if not any(item.name == MEMORY_BYTES for item in node.attribute)]
+    for node in nodes:
+        node.attribute.append(helper.make_attribute(MEMORY_BYTES, nbytes))
+    return bool(nodes)
 
 
-def uses_no_session_memory(model: ModelProto) -> bool:
-    """Return whether a node of a model has the limit 0."""
-    return any(item.name == MEMORY_BYTES and item.i == 0 for node in _nodes(model) for item in node.attribute)
+def session_memory_limit(model: ModelProto, tables: Collection[str]) -> int | None:
+    """Return the first limit of a node over some tables; None if there is none."""
+    for node in _with_memory(walk(model.graph.node)):
+        if table_of(node.input[OPERATORS[node.op_type].num_leading]) in tables:
+            for item in node.attribute:
+                if item.name == MEMORY_BYTES:
+                    return int(item.i)
+    return None
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:

@@ -7,7 +7,7 @@ from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import set_external_data
 
 from edge_embed.compression.onnx.foreign_model import ForeignModel
-from edge_embed.compression.onnx.session_memory import use_no_session_memory
+from edge_embed.compression.onnx.session_memory import limit_session_memory
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT, ExternalTensor, expected_bytes, tensors_of
@@ -25,7 +25,8 @@ def write_foreign(
 ) -> tuple[Path, ...]:
     """Write a model; its tensors then refer to the new files.
 
-    With external weights its tables use no session memory, as in an export: a mapped table stays the only copy.
+    With external weights its tables without another limit use no session memory, as in an export: a mapped table stays
+    the only copy.
 
     Args:
         file: the file that was read, with its changed model; external tensors are still in the old files.
@@ -50,7 +51,7 @@ def write_foreign(
                 _take_in(folder, tensor)
         else:
             _move_out(folder, movable, data)
-            use_no_session_memory(model)
+            limit_session_memory(model, 0)
         if model.ByteSize() > PROTOBUF_LIMIT:
             raise BadInputError(f"{path}: got {model.ByteSize():,} bytes, expected at most the 2 GB of an ONNX file")
         temporary.write_bytes(model.SerializeToString(deterministic=True))

@@ -51,6 +51,7 @@ def compress_tflite(
     texts = {FIDELITY_KEY: write_promises(promises_of(reports, manifest_names(stored)))}
 
     def write() -> list[int]:
+        job.progress("writing", 0, 1)
         replace_in(file, output, stored, "auto", force, texts, on_written)
         return [file.nbytes, output.stat().st_size]
 

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from edge_embed.exporters.onnx import row_scales
+from edge_embed.exporters.onnx import dpq_scores, row_scales
 from edge_embed.exporters.onnx.method import Around, OnnxMethod
 from edge_embed.exporters.onnx.nodes import dpq as nodes
 from edge_embed.ops import dpq
@@ -308,6 +308,7 @@ DPQ = OnnxMethod(
     num_rows=_NUM_ROWS,
     parts="tensors",
     remedy="freeze all tables with value_type int8, or none",
+    scores=dpq_scores.scores,
 )
 SCALED_DPQ = replace(
     DPQ,

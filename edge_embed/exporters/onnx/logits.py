@@ -36,6 +36,6 @@ _BODY = """
 """
 
 
-def body(rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
+def body(rows: str, tensors: tuple[str, ...], num_rows: str, scores: row_blocks.Scores) -> str:
     """Return the nodes of the function; see `edge_embed.exporters.onnx.row_blocks.body`."""
-    return row_blocks.body(_BODY, rows, tensors, num_rows)
+    return row_blocks.body(_BODY, rows, tensors, num_rows, scores)

@@ -18,6 +18,7 @@ from onnxscript import opset18, values
 from edge_embed.exporters.onnx import bag, logits, topk
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MEMORY_BYTES, OPSET
 from edge_embed.exporters.onnx.nodes.schema import USES, NodeSchema
+from edge_embed.exporters.onnx.row_blocks import Scores
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.packed_form import Use
 
@@ -53,6 +54,10 @@ class Around:
     body: Body
 
 
+def _of_rows(count: int) -> Scores:
+    return Scores()
+
+
 @dataclass(frozen=True)
 class OnnxMethod:
     """The part of one method in the ONNX target.
@@ -68,6 +73,7 @@ class OnnxMethod:
         num_rows: nodes that compute the scalar ``num_rows`` from tensors and attributes.
         parts: name of the tensors of a table in errors about different numbers of them.
         remedy: remedy in these errors.
+        scores: returns the nodes that compute logits of a block of rows, from the number of tensors.
         around: the other method whose nodes are called, if any; ``body`` and ``num_rows`` are then unused.
     """
 
@@ -79,6 +85,7 @@ class OnnxMethod:
     num_rows: str
     parts: str = "tensors"
     remedy: str = ""
+    scores: Callable[[int], Scores] = _of_rows
     around: Around | None = None
 
     def operator(self, use: Use) -> "OnnxOperator":
@@ -166,7 +173,7 @@ class OnnxOperator:
         if self.use == "bag":
             return bag.body(node, tensors)
         body = topk.body if self.use == "topk" else logits.body
-        return body(node, tensors, self.method.num_rows)
+        return body(node, tensors, self.method.num_rows, self.method.scores(inner_count))
 
     def translation(self) -> Callable[..., Any]:
         """Return a function that translates a call of the torch operator to the node, for ``torch.onnx.export``."""

@@ -96,6 +96,6 @@ def attributes(hidden: Any, bias: Any, k: int) -> dict[str, int]:
     return {"k": k, "biased": int(bias is not None)}
 
 
-def body(rows: str, tensors: tuple[str, ...], num_rows: str) -> str:
+def body(rows: str, tensors: tuple[str, ...], num_rows: str, scores: row_blocks.Scores) -> str:
     """Return the nodes of the function; see `edge_embed.exporters.onnx.row_blocks.body`."""
-    return row_blocks.body(_BODY, rows, tensors, num_rows)
+    return row_blocks.body(_BODY, rows, tensors, num_rows, scores)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.tflite.graph import ONLY_SIGNATURE
+from edge_embed.program.encoder_lengths import PAST_SOURCE
 from edge_embed.program.program import Program, Sizes, spelled_sizes
 from edge_embed.program.size_sums import summed
 
@@ -25,9 +26,14 @@ def choose_signatures(program: Program, wanted: Mapping[str, Sequence[int]]) -> 
 
     Raises:
         BadInputError: there is no such dimension, a size is below 1 or beyond the limit of the format, or the program
-            does not run at it.
+            does not run at it. Also: the program needs sizes of 0.
     """
     example = program.example_sizes
+    if PAST_SOURCE in example:
+        raise BadInputError(
+            "target tflite: got an encoder-decoder model with keys and values, whose calls have empty inputs, "
+            "expected inputs of fixed sizes: read the folder with --no-cache (cache=False)"
+        )
     _check(wanted, example)
     sizes = {name: list(dict.fromkeys(wanted.get(name, (max(size, 1),)))) for name, size in example.items()}
     varied = [name for name, several in sizes.items() if len(several) > 1]

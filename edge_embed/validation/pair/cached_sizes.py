@@ -5,7 +5,7 @@
     past_sliding_length  length of the buffers of layers with a window, at least that of the window
 
 Attention kernels accept three kinds of calls: a prompt without earlier tokens, one more token, and several more tokens
-of a batch of one.
+of a batch of one. A model with encoder and decoder has two pairs of lengths, and its next token comes without a source.
 """
 
 import re
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from edge_embed.program import size_sums
+from edge_embed.program.encoder_lengths import PAST_SOURCE, PAST_TARGET, SOURCE, TARGET
 from edge_embed.program.program import ProgramInput, Sizes
 
 _PAST = re.compile(r"past_sequence_length|past")
@@ -47,10 +48,15 @@ def is_buffer(name: str) -> bool:
 def cached_steps(sizes: Sizes) -> Iterator[dict[str, int]]:
     """Yield the sizes of a prompt, of one more token, and of more tokens of one sequence; none for other models."""
     past, new = _past(sizes), _new(sizes)
-    if not past or new is None:
-        return
     batch = {name: 1 for name in sizes if "batch" in name}
-    for changed in (dict.fromkeys(past, 0), {new: 1}, batch):
+    one_more: dict[str, int]
+    if sizes.keys() >= {SOURCE, PAST_SOURCE, TARGET, PAST_TARGET}:
+        past, one_more = [PAST_SOURCE, PAST_TARGET], {SOURCE: 0, TARGET: 1}
+    elif past and new is not None:
+        one_more = {new: 1}
+    else:
+        return
+    for changed in (dict.fromkeys(past, 0), one_more, batch):
         yield summed({**sizes, **changed})
 
 

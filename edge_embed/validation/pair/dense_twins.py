@@ -8,7 +8,7 @@ tables as it used its dense ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,21 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class DenseTwins:
-    """Two files of one graph.
+    """Files of one graph.
 
     Attributes:
         reconstructed: file with the rows that the packed tables represent.
+        exact: the same file, if it computes in float32, else a copy that does (`float_states`).
         dense: file with the rows of the original, which computes in float32 (`float_states`).
     """
 
     reconstructed: Path
+    exact: Path
     dense: Path
 
 
 def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
-    """Write both files; the model in memory is changed to theirs.
+    """Write the files; the model in memory is changed to theirs.
 
     Args:
         rewritten: the original with packed tables.
@@ -56,15 +58,13 @@ def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
     for at in reversed(range(len(model.graph.initializer))):
         if model.graph.initializer[at].name in gone:
             del model.graph.initializer[at]
-    twins = DenseTwins(folder / "reconstructed.onnx", folder / "dense.onnx")
+    twins = DenseTwins(folder / "reconstructed.onnx", folder / "exact.onnx", folder / "dense.onnx")
     write_foreign(rewritten.file, twins.dense, force=True)
     kept = len(model.graph.initializer)
     stored_kinds = {name: np.dtype(stored.plain.row_type) for name, stored in tables.items()}
     own_kinds = {name: _own_kind(rewritten.dense[name], kind) for name, kind in stored_kinds.items()}
     kinds = {twins.reconstructed: stored_kinds, twins.dense: own_kinds}
     for path in (twins.reconstructed, twins.dense):
-        if path == twins.dense:
-            compute_in_float(model)
         for number, (name, stored) in enumerate(tables.items()):
             data = folder / f"{path.stem}.{number}"
             with data.open("wb") as file:
@@ -74,8 +74,10 @@ def write_twins(rewritten: Rewritten, folder: Path) -> DenseTwins:
                     file.write(rows.astype(kinds[path][name].newbyteorder("<")).tobytes())
             model.graph.initializer.append(_external(name, stored, kinds[path][name], data))
         path.write_bytes(model.SerializeToString())
+        if compute_in_float(model):  # once: the dense file follows
+            twins.exact.write_bytes(model.SerializeToString())
         del model.graph.initializer[kept:]
-    return twins
+    return twins if twins.exact.exists() else replace(twins, exact=twins.reconstructed)
 
 
 def _own(rewritten: Rewritten, name: str, ids: NDArray[np.int64]) -> NDArray[Any]:

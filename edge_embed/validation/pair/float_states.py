@@ -31,11 +31,10 @@ def compute_in_float(model: ModelProto) -> bool:
     return bool(levels)
 
 
-def write_in_float(original: Path, folder: Path) -> Path:
-    """Return a copy of a model that computes in float32, in a folder; the model itself if it rounds no states."""
-    file = read_foreign(original)
+def in_float(path: Path, copy: Path) -> Path:
+    """Return the path of a model that computes in float32: the model itself if it rounds no states, else a new copy."""
+    file = read_foreign(path)
     if not compute_in_float(file.model):
-        return original
-    copy = folder / "original.onnx"
+        return path
     write_foreign(file, copy, force=True)
     return copy

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
-from edge_embed.compression.onnx.session_memory import use_no_session_memory, uses_no_session_memory
+from edge_embed.compression.onnx.session_memory import limit_session_memory, session_memory_limit
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
 from edge_embed.lowering.graph import LoweredProgram
@@ -25,7 +25,7 @@ from edge_embed.validation import paths
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.cached_sizes import is_buffer
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
-from edge_embed.validation.pair.float_states import write_in_float
+from edge_embed.validation.pair.float_states import in_float
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
@@ -51,6 +51,7 @@ class OnnxPair:
         twins: the original with dense rows in its tables.
         half: whether its numbers include float16 or bfloat16.
         run_original: function that runs the original, without rounding of its states to 8 bits.
+        exact: the compressed file, without this rounding.
     """
 
     original: Path
@@ -61,11 +62,17 @@ class OnnxPair:
     twins: DenseTwins
     half: bool
     run_original: Run
+    exact: Path
 
     @property
     def run_dense(self) -> Run:
         """A function that runs the compressed graph with the rows of the original, without this rounding."""
         return session_run(self.twins.dense, _compared_outputs(self.rewritten.file.model))
+
+    @property
+    def run_exact(self) -> Run:
+        """A function that runs the original with the stored rows, without this rounding."""
+        return session_run(self.twins.exact, _compared_outputs(self.rewritten.file.model))
 
 
 @contextmanager
@@ -85,8 +92,9 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     promises = parse_promises(text)
     rewritten = rewrite(original, compressed, tables, promises)
     model = rewritten.file.model
-    if uses_no_session_memory(exported.proto):  # its weights are external
-        use_no_session_memory(model)
+    limit = session_memory_limit(exported.proto, rewritten.tables)
+    if limit is not None:
+        limit_session_memory(model, limit)
     tensors = {stored_name(name, key) for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
@@ -98,9 +106,10 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
     with tempfile.TemporaryDirectory() as folder:
         twins = write_twins(rewritten, Path(folder))
         run = partial(session_run, names=ports.output_names)
-        exact, run_original = write_in_float(original, Path(folder)), run(original)
-        run_exact = run_original if exact == original else run(exact)
-        pair = OnnxPair(original, files, rewritten, promises, structure, twins, half, run_exact)
+        original_exact, run_original = in_float(original, Path(folder) / "original.onnx"), run(original)
+        run_exact = run_original if original_exact == original else run(original_exact)
+        exact = in_float(compressed, Path(folder) / "compressed.onnx")
+        pair = OnnxPair(original, files, rewritten, promises, structure, twins, half, run_exact, exact)
         yield pair_program(ports, uses, rewritten.tables, (original, run_original), run(twins.reconstructed), pair)
 
 

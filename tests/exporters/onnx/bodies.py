@@ -109,8 +109,11 @@ def model_of(nodes: list[Any], feeds: dict[str, Any], outputs: dict[str, tuple[A
     return helper.make_model(graph, ir_version=IR_VERSION, opset_imports=imports, functions=list(functions.values()))
 
 
-def session(model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "") -> ort.InferenceSession:
+def session(
+    model: onnx.ModelProto, level: str = "ENABLE_ALL", path: str = "", profile: str = ""
+) -> ort.InferenceSession:
     options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = bool(profile), profile
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")

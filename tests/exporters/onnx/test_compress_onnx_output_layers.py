@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import NodeProto
 from onnx.helper import make_node
 
@@ -89,23 +90,59 @@ def test_table_sharing_constant_with_output_layer_is_compressed_by_both_names(
     assert same(made, tmp_path, feeds, modules=["w", "w_1"]) == ["w", "w_1"]
 
 
-@pytest.mark.parametrize("is_external", [True, False])
-@pytest.mark.parametrize("wanted", [{"method": "dpq", "num_codes": 16, "num_groups": 4}, {"method": "rows", "bits": 4}])
-def test_output_layer_with_external_weights_has_no_copy_in_sessions(
-    wanted: dict[str, Any], is_external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(write, "AUTO_THRESHOLD", 1000 if is_external else 1 << 30)
+def write_tied(path: Path) -> Path:
     output_layer = [make_node("Transpose", ["w"], ["turned"]), make_node("MatMul", ["rows", "turned"], ["y"])]
-    source = tmp_path / "source.onnx"
-    onnx.save(written([gather("w", "rows"), *output_layer], {"w": W}), source)
-    small = edge_embed.compress(source, output=tmp_path / "small.onnx", **wanted).model
-    made = onnx.load(small, load_external_data=False)
+    onnx.save(written([gather("w", "rows"), *output_layer], {"w": W}), path)
+    return path
+
+
+def limits_in(path: Path) -> list[list[int]]:
+    """Return the session memory of output layers, and of those in the bodies of rows."""
+    made = onnx.load(path, load_external_data=False)
     of_rows = (body.node for body in made.functions if "Scaled" in body.name)
-    limits = [
+    return [
         [item.i for item in node.attribute if item.name == "memory_bytes"]
         for nodes in (made.graph.node, *of_rows)
         for node in nodes
         if node.op_type in ("DPQLogits", "DPQScaledLogits")
     ]
-    assert limits == (1 + (wanted["method"] == "rows")) * [[0] if is_external else []]
+
+
+FORMS: list[dict[str, Any]] = [{"method": "dpq", "num_codes": 16, "num_groups": 4}, {"method": "rows", "bits": 4}]
+
+
+@pytest.mark.parametrize("is_external", [True, False])
+@pytest.mark.parametrize("wanted", FORMS)
+def test_output_layer_with_external_weights_has_no_copy_in_sessions(
+    wanted: dict[str, Any], is_external: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "AUTO_THRESHOLD", 1000 if is_external else 1 << 30)
+    source = write_tied(tmp_path / "source.onnx")
+    small = edge_embed.compress(source, output=tmp_path / "small.onnx", **wanted).model
+    assert limits_in(small) == (1 + (wanted["method"] == "rows")) * [[0] if is_external else []]
     assert edge_embed.validate(source, small, options=ValidationOptions(iterations=0)).passed
+
+
+@pytest.mark.parametrize(("wanted", "megabytes"), [(FORMS[0], 3), (FORMS[1], 0)])
+def test_output_layer_has_given_session_memory(
+    wanted: dict[str, Any], megabytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "AUTO_THRESHOLD", 1000 if megabytes else 1 << 30)
+    source = write_tied(tmp_path / "source.onnx")
+    small = edge_embed.compress(source, output=tmp_path / "small.onnx", memory_megabytes=megabytes, **wanted).model
+    assert limits_in(small) == (1 + (wanted["method"] == "rows")) * [[megabytes << 20]]
+    assert edge_embed.validate(source, small, options=ValidationOptions(iterations=0)).passed
+
+
+def test_session_memory_without_use_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = tmp_path / "source.onnx"
+    onnx.save(written([gather("w", "y")], {"w": W}), source)
+    edge_embed.compress(source, output=tmp_path / "small.onnx", memory_megabytes=3, **FORMS[0])
+    assert "memory_megabytes: no new table uses session memory" in caplog.text
+
+
+@pytest.mark.parametrize("model", [torch.nn.Embedding(30, 4), "words.pt", "words.tflite"])
+def test_session_memory_of_other_models_is_refused(model: Any, tmp_path: Path) -> None:
+    given = tmp_path / model if isinstance(model, str) else model
+    with pytest.raises(BadInputError, match="memory_megabytes: got a value, expected an ONNX file or a GenAI folder"):
+        edge_embed.compress(given, output=tmp_path / "small.pt", memory_megabytes=3, **FORMS[0])

@@ -40,6 +40,16 @@ def test_steps_of_decoder_are_prompt_and_next_tokens(batch: int, new: int, past:
     assert steps == [[batch, new, new, 0], [batch, 1, past + 1, past], [1, new, past + new, past]]
 
 
+def test_next_token_of_encoder_decoder_comes_without_source() -> None:
+    source, target = "encoder_sequence_length", "decoder_sequence_length"
+    mask = f"past_{source} + {source}"
+    sizes = {"batch_size": 3, source: 7, mask: 1, target: 5, f"past_{target}": 2, f"past_{source}": 4}
+    prompt, next_token, more = cached_steps(sizes)
+    assert prompt == {**sizes, mask: 7, f"past_{target}": 0, f"past_{source}": 0}
+    assert next_token == {**sizes, source: 0, mask: 4, target: 1}
+    assert more == {**sizes, mask: 11, "batch_size": 1}
+
+
 def test_steps_of_other_models_are_empty() -> None:
     assert [*cached_steps({"batch": 3, "sequence": 4})] == []
 

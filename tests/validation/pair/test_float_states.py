@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edge_embed.validation.pair.float_states import write_in_float
+from edge_embed.validation.pair.float_states import in_float
 
 ROWS, DIM, BLOCK = 8, 64, 32
 
@@ -46,7 +46,7 @@ def error_of(path: Path, weights: np.ndarray) -> float:
 def test_copy_in_float_multiplies_without_rounding(tmp_path: Path) -> None:
     original = tmp_path / "model.onnx"
     weights = write_product(original, level=4)
-    copy = write_in_float(original, tmp_path)
+    copy = in_float(original, tmp_path / "copy.onnx")
     assert copy != original
     assert error_of(copy, weights) < 1e-6
     assert error_of(original, weights) > 1e-4
@@ -55,5 +55,5 @@ def test_copy_in_float_multiplies_without_rounding(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0, 1])
 def test_model_without_rounding_is_not_copied(tmp_path: Path, level: int) -> None:
     write_product(tmp_path / "model.onnx", level)
-    assert write_in_float(tmp_path / "model.onnx", tmp_path) == tmp_path / "model.onnx"
+    assert in_float(tmp_path / "model.onnx", tmp_path / "copy.onnx") == tmp_path / "model.onnx"
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]

@@ -1,0 +1,84 @@
+"""Agreement of the configuration of a GenAI folder and its ONNX file: names, layers, sizes of states, and rows."""
+
+import re
+from collections.abc import Iterable
+
+from onnx import ModelProto, ValueInfoProto
+
+from edge_embed.compression.onnx.dense_tables import OnnxTable
+from edge_embed.errors import BadInputError
+from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
+
+_STATES = {  # key in the configuration, with the name that the runtime uses without it
+    "inputs": {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
+    "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
+}
+_SIZES = {1: "num_key_value_heads", 3: "head_size"}  # dimensions of states [batch, heads, tokens, size]
+
+
+def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
+    """Raise for a configuration of another ONNX file.
+
+    Raises:
+        BadInputError: the ONNX file lacks an input or output, or has more layers, other states or other rows.
+    """
+    for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
+        there = {value.name: value for value in values}
+        if lacking := [name for name in folder.names(part) if name not in there]:
+            raise BadInputError(
+                f"{GENAI_CONFIG}: {part}: got {lacking[0]!r:.80}, which {folder.model.name} lacks: expected the "
+                "configuration of this ONNX file"
+            )
+        for key, usual in _STATES[part].items():
+            _check_states(folder, folder.decoder.get(part, {}).get(key, usual), there.values())
+    logits = folder.decoder.get("outputs", {}).get("logits", "logits")
+    rows = folder.config["model"]["vocab_size"]
+    for value in model.graph.output:
+        last = value.type.tensor_type.shape.dim[-1:]
+        if value.name == logits and last and last[0].HasField("dim_value") and last[0].dim_value != rows:
+            raise BadInputError(
+                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {last[0].dim_value} columns of {logits} in "
+                f"{folder.model.name}"
+            )
+
+
+def check_rows(folder: GenaiFolder, tables: Iterable[OnnxTable]) -> None:
+    """Raise for a table with other rows than the configuration states.
+
+    Raises:
+        BadInputError: the message names the table.
+    """
+    rows = folder.config["model"]["vocab_size"]
+    ids = folder.decoder.get("inputs", {}).get("input_ids", "input_ids")
+    for table in tables:
+        found = len(table.weight)
+        looks_up = any(use.ids == ids for use in table.used)
+        gives_logits = any(use.kind == "logits" for use in table.used)
+        if looks_up and (found < rows or (gives_logits and found != rows)):
+            raise BadInputError(
+                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {found} rows of {table.name} in "
+                f"{folder.model.name}"
+            )
+
+
+def _check_states(folder: GenaiFolder, pattern: str, values: Iterable[ValueInfoProto]) -> None:
+    """Raise for a state of a layer that the configuration does not count, or with other sizes."""
+    before, _, behind = pattern.partition("%d")
+    spelled = re.compile(f"{re.escape(before)}([0-9]+){re.escape(behind)}")
+    layers = folder.decoder["num_hidden_layers"]
+    for value in values:
+        if not (found := spelled.fullmatch(value.name)):
+            continue
+        if int(found[1]) >= layers:
+            raise BadInputError(
+                f"{GENAI_CONFIG}: model.decoder.num_hidden_layers: got {layers}, but {folder.model.name} has "
+                f"{value.name!r:.80}: expected the configuration of this ONNX file"
+            )
+        shape = value.type.tensor_type.shape.dim
+        for place, key in _SIZES.items() if len(shape) == 4 else ():
+            stated, size = folder.decoder.get(key), shape[place].dim_value
+            if stated is not None and size and size != stated:
+                raise BadInputError(
+                    f"{GENAI_CONFIG}: model.decoder.{key}: got {stated!r:.80}, expected the {size} of "
+                    f"{value.name!r:.80} in {folder.model.name}"
+                )
