@@ -1,7 +1,8 @@
 """Packages of platforms, made once in a session from builds in the cache of the user."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,18 @@ from edge_embed.packages.toolchain import zig_program
 from edge_embed.report.results.packaged import PackageReport
 
 TIME_LIMIT = 1800
+_LOCKS = Path(__file__).parents[2] / "build" / "packages"
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Let other processes wait, which would compile the same."""
+    import fcntl  # absent on Windows
+
+    _LOCKS.mkdir(parents=True, exist_ok=True)
+    with (_LOCKS / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,8 @@ def packaged(zig: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
     def package(name: str) -> Package:
         if name not in made:
             folder = tmp_path_factory.mktemp("packages") / name
-            report = make_package(name, folder, force=False, time_limit=TIME_LIMIT, progress=lambda *_: None)
+            with alone(name):
+                report = make_package(name, folder, force=False, time_limit=TIME_LIMIT, progress=lambda *_: None)
             made[name] = Package(folder, report)
         return made[name]
 

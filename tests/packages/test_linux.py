@@ -1,5 +1,6 @@
 """Packages for Linux: executed here and under QEMU, used by a project of CMake, loaded by ONNX Runtime."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from ort_nodes import TABLES, assert_close, open_session, run
 from tflite_models import rows_model
 
+from edge_embed.cli import main
 from edge_embed.targets.build import cmake_program
 
 pytestmark = [
@@ -94,6 +97,17 @@ def test_linux_delegate_runs_in_litert(packaged, tmp_path):
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "rows.npy").tobytes() == table.rows64[ids].astype(np.float32).tobytes()
     assert "got id 50" in (tmp_path / "error.txt").read_text()
+
+
+def test_linux_package_command_prints_json_and_keeps_an_earlier_folder(packaged, tmp_path):
+    packaged("linux-x64")
+    line = ["package", "--platform", "linux-x64", "-o", str(tmp_path / "out"), "--json"]
+    runs = [CliRunner().invoke(main, arguments) for arguments in (line, line, [*line, "--force"])]
+    assert [run.exit_code for run in runs] == [0, 2, 0]
+    report = json.loads(runs[0].stdout)
+    assert {file["path"]: file["proof"] for file in report["files"]}["lib/libedge_embed_ops.so"] == "executed"
+    assert (tmp_path / "out" / "PACKAGE.txt").read_text().count("\n") == len(report["files"]) + 2
+    assert "exists" in json.loads(runs[1].stdout)["error"]
 
 
 def test_linux_package_is_found_by_cmake_and_pkg_config(packaged, tmp_path):
