@@ -4,6 +4,7 @@
 # make test      all quick tests; those in C++ are slow, see make test-cpp
 # make test-long the tests that not even .ci/run runs, a quarter of an hour; tests/LONG.md says when they ran
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
+# make gpu-check  what needs a GPU, in five minutes on one: parity, targets, latency; tests/GPU.md has the results
 # make test-cpp  the C++ tests alone, plain and with sanitizers
 # make docs      the documentation site, in build/docs; needs no network
 # make lint      formatting, types and import rules alone
@@ -25,7 +26,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo check units test test-long test-versions test-cpp docs lint clean
+.PHONY: install demo check units test test-long test-versions gpu-check test-cpp docs lint clean
 
 install: .venv/installed
 
@@ -60,6 +61,10 @@ test-long: install
 
 test-versions: install
 	.ci/test-versions
+
+# Needs onnxruntime-gpu in place of onnxruntime, and torch built for CUDA.
+gpu-check: install
+	$(BIN)/python -m tests.gpu
 
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'

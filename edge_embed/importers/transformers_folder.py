@@ -178,9 +178,10 @@ def _class_of(transformers: Any, config: Any) -> Any:
     if not (isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)):
         expected = f"expected a class of transformers {transformers.__version__}"
         raise BadInputError(f"{_CONFIG}: got the model class {name:.100}, {expected}: {_OWN}")
-    if found.config_class is not None and not isinstance(config, found.config_class):
+    config_class = getattr(found, "config_class", None)
+    if config_class is not None and not isinstance(config, config_class):
         raise BadInputError(
-            f"{_CONFIG}: got the model class {name:.100} of model_type {found.config_class.model_type!r:.80}, but "
+            f"{_CONFIG}: got the model class {name:.100} of model_type {config_class.model_type!r:.80}, but "
             f"model_type {config.model_type!r:.80}: {_AGAIN}"
         )
     return found

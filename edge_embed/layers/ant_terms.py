@@ -6,13 +6,13 @@
 Source: "Anchor & Transform" (ICLR 2021).
 """
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.pairs import check_pairs
+from edge_embed.ops.logits import without_autocast
 
 
 def orthogonality(layer: ANTEmbedding) -> Tensor:
@@ -22,7 +22,7 @@ def orthogonality(layer: ANTEmbedding) -> Tensor:
         BadInputError: if the layer is frozen or is not an `ANTEmbedding`.
     """
     _check(layer)
-    with torch.autocast(layer.anchors.device.type, enabled=False):
+    with without_autocast(layer.anchors.device):
         products = layer.anchors @ layer.anchors.t()  # [A, A]
         return products.abs().fill_diagonal_(0.0).sum()
 

@@ -143,16 +143,22 @@ class ProximalOptimizer(Optimizer):
             if id(parameter) not in layers or parameter.grad is None:
                 continue
             free = self._free(layers[id(parameter)])
-            kept = parameter[free]
+            kept = None if free is None else parameter[free]
             if self.penalty > 0:
                 step = group["lr"] if self.threshold == "plain" else _step(self.optimizer, group, parameter)
                 parameter.sub_(step, alpha=self.penalty)
-                parameter[free] = kept
+                if free is not None and kept is not None:
+                    parameter[free] = kept
             parameter.clamp_(min=0)
 
-    def _free(self, layer: ANTEmbedding) -> tuple[Tensor, Tensor]:
-        """Return rows and anchors of the entries of a transform that are not penalised."""
-        rows, anchors = self.unpenalized.get(layer, torch.zeros(2, 0, dtype=torch.int64))
+    def _free(self, layer: ANTEmbedding) -> tuple[Tensor, Tensor] | None:
+        """Return rows and anchors of the entries of a transform that are not penalised, or None without such ones.
+
+        To index by no entries would make an accelerator wait.
+        """
+        if layer not in self.unpenalized:
+            return None
+        rows, anchors = self.unpenalized[layer].to(layer.transform.device)
         within = anchors < layer.transform.shape[1]  # anchors may have been removed since
         return rows[within], anchors[within]
 

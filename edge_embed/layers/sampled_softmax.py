@@ -47,8 +47,9 @@ def draw(chances: Tensor, count: int, generator: torch.Generator | None = None) 
     """
     checked_count("count", count)
     total = _shares(chances).cumsum(0)
-    points = torch.rand(count, dtype=total.dtype, generator=generator) * total[-1]
-    return torch.searchsorted(total, points.to(total.device), right=True).clamp(max=len(total) - 1)
+    # Drawn on the CPU, as by a generator of the caller, so that a seed gives the same ids on all devices.
+    points = torch.rand(count, dtype=total.dtype, generator=generator).to(total.device) * total[-1]
+    return torch.searchsorted(total, points, right=True).clamp(max=len(total) - 1)
 
 
 def sampled_softmax_loss(

@@ -50,7 +50,7 @@ class TiedOutput(nn.Module):
         if bias is None or bias is False:
             self.register_parameter("bias", None)
             return
-        start = torch.zeros(embedding.num_embeddings, dtype=embedding.dtype) if bias is True else bias
+        start = _zeros(embedding) if bias is True else bias
         if not isinstance(start, Tensor) or not start.is_floating_point():
             raise BadInputError(f"bias: got {start!r:.80}, expected a float tensor, True or None")
         if start.shape != (embedding.num_embeddings,):
@@ -98,6 +98,12 @@ class TiedOutput(nn.Module):
             BadInputError: for hidden states that are not float ``[*, d]``, or another ``k``.
         """
         return self.embedding.topk(hidden, k, self.bias)
+
+
+def _zeros(embedding: CompressedEmbedding) -> Tensor:
+    """Return a bias [n] on the device of the table, which a frozen layer holds in buffers."""
+    held = next(iter((*embedding.parameters(), *embedding.buffers())))
+    return torch.zeros(embedding.num_embeddings, dtype=embedding.dtype, device=held.device)
 
 
 def checked_batch(output_layer: TiedOutput, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

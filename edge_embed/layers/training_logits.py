@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.layers.autograd_state import is_recomputed
-from edge_embed.ops.logits import row_blocks
+from edge_embed.ops.logits import row_blocks, without_autocast
 
 if TYPE_CHECKING:
     from edge_embed.layers.table import CompressedEmbedding, Memory
@@ -37,7 +37,7 @@ def _logits_of_all_rows(layer: "CompressedEmbedding", hidden: Tensor, bias: Tens
     own = torch.arange(ids.stop, device=hidden.device) if layer.own_rows is None else layer.own_rows
     block = _block(layer, ids, own, update=not is_recomputed(), memory={})
     rows = block.without_padding(block.rows).to(hidden.dtype)
-    with torch.autocast(hidden.device.type, enabled=False):  # keep the dtype of hidden states, as with blocks
+    with without_autocast(hidden.device):  # keep the dtype of hidden states, as with blocks
         return functional.linear(hidden, rows, bias)
 
 

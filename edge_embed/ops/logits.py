@@ -4,6 +4,8 @@ logits[*, i] = <hidden[*], E[i]>
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +44,12 @@ def in_autocast_type(hidden: Tensor) -> Tensor:
     device = hidden.device.type
     is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return hidden.to(torch.get_autocast_dtype(device)) if is_on else hidden
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which ``torch.autocast`` changes no dtype; some devices, such as meta, have no autocast."""
+    is_known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if is_known else nullcontext()
 
 
 def block_logits(hidden: Tensor, rows: Callable[[Tensor], Tensor], num_embeddings: int, embedding_dim: int) -> Tensor:

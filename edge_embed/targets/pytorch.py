@@ -1,14 +1,17 @@
-"""Targets ``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU."""
+"""Targets ``torch-cpu`` and ``torch-cuda``: the training form itself, on the processor or on a GPU.
+
+On a GPU, products of float32 are computed as such. By default cuDNN rounds their factors to TF32, 10 bits of mantissa.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from edge_embed.program.on_device import on_device
 from edge_embed.program.program import Program, ProgramModule, array
 from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
 from edge_embed.steps import seconds_of, step
@@ -79,8 +82,23 @@ class Torch:
         if texts := [declared.name for declared in subject.program.inputs if declared.holds_texts]:
             raise NotRunError(f"torch does not support texts, as in input {', '.join(texts)}")
         module = subject.program.module
-        here = module if self.device == "cpu" else deepcopy(module).to(self.device)
-        yield TorchModel(here, subject.program, self.device)
+        if self.device == "cpu":
+            yield TorchModel(module, subject.program, self.device)
+            return
+        with full_float32():
+            yield TorchModel(on_device(module, torch.device(self.device)), subject.program, self.device)
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Turn TF32 off while this context is active."""
+    products = torch.backends.cuda.matmul
+    before, products.fp32_precision = products.fp32_precision, "ieee"
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            yield
+    finally:
+        products.fp32_precision = before
 
 
 def _versions(device: Device) -> dict[str, str]:

@@ -234,7 +234,7 @@ def test_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
     assert 16 < points[1] < 60
 
 
-def test_many_rows_get_centroids_of_a_part_first_without_loss(monkeypatch):
+def test_centroids_of_many_rows_start_on_a_part_without_loss(monkeypatch):
     weight = families(8000)
     runs, train = [], centroids._train
     monkeypatch.setattr(

@@ -2,10 +2,12 @@
 
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 from edge_embed.targets.catalog import make_target
 from edge_embed.targets.cuda import count_copies
+from edge_embed.targets.pytorch import full_float32
 
 NO_GPU = "CUDAExecutionProvider"
 
@@ -29,13 +31,42 @@ def test_session_on_cpu_in_place_of_gpu_is_not_run(tagger, monkeypatch):
     assert "found no usable GPU" in result.detail
 
 
+def test_torch_on_gpu_computes_float32_without_tf32_and_restores_settings():
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.fp32_precision, convolutions.allow_tf32
+    with pytest.raises(RuntimeError, match="the model fails"), full_float32():
+        assert (products.fp32_precision, convolutions.allow_tf32) == ("ieee", False)
+        raise RuntimeError("the model fails")
+    assert (products.fp32_precision, convolutions.allow_tf32) == before
+
+
 def test_copies_are_counted_in_optimised_graph(tmp_path):
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
-    nodes = [
-        helper.make_node("MemcpyToHost", ["x"], ["a"]),
+    save_graph(tmp_path / "optimized.onnx", copying_nodes("x"))
+    assert count_copies(tmp_path / "optimized.onnx") == 2
+
+
+def test_copies_are_counted_in_branches(tmp_path):
+    bodies = {f"{name}_branch": graph_of(copying_nodes("x"), inputs=[]) for name in ("then", "else")}
+    branch = helper.make_node("If", ["condition"], ["y"], **bodies)
+    condition = helper.make_node("Constant", [], ["condition"], value_ints=[1])
+    save_graph(tmp_path / "optimized.onnx", [condition, branch])
+    assert count_copies(tmp_path / "optimized.onnx") == 4
+
+
+VALUE = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+
+
+def copying_nodes(given):
+    return [
+        helper.make_node("MemcpyToHost", [given], ["a"]),
         helper.make_node("Sin", ["a"], ["b"]),
         helper.make_node("MemcpyFromHost", ["b"], ["y"]),
     ]
-    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])])
-    onnx.save(helper.make_model(graph), tmp_path / "optimized.onnx")
-    assert count_copies(tmp_path / "optimized.onnx") == 2
+
+
+def graph_of(nodes, inputs=(VALUE,)):
+    return helper.make_graph(nodes, "g", list(inputs), [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])])
+
+
+def save_graph(path, nodes):
+    onnx.save(helper.make_model(graph_of(nodes)), path)
