@@ -20,6 +20,7 @@ _PURPOSES = {
     "tokenizer": "`edge-embed export --tokenizer`, and models with text inputs",
     "genai": "folders of ONNX Runtime GenAI: they are built, and generate text",
     "transformers": "folders of transformers models",
+    "package": "`edge-embed package`: the operator library for other platforms",
 }
 _DISTRIBUTION = "edge-embed"
 _EXTRA = re.compile(r"""extra == ['"]([^'"]+)['"]""")

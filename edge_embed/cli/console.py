@@ -14,6 +14,7 @@ from edge_embed.cli.doctor import doctor
 from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error, tell_os_error
 from edge_embed.cli.inspect import inspect
+from edge_embed.cli.package import package
 from edge_embed.cli.streams import open_streams
 from edge_embed.cli.torchrun import is_one_of_many, run_together
 from edge_embed.cli.validate import validate
@@ -27,7 +28,7 @@ _SHARED = ("compress",)
 
 @click.group(
     cls=Commands,
-    commands=[bench, check, compare, compress, doctor, export, inspect, validate],
+    commands=[bench, check, compare, compress, doctor, export, inspect, package, validate],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="edge-embed")

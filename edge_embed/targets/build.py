@@ -22,7 +22,7 @@ _LONGEST = 500
 def build_lacks() -> list[Problem]:
     """List the missing tools that every build needs, beside its compiler."""
     found = []
-    if _cmake() is None:
+    if cmake_program() is None:
         found.append(Problem("cmake is missing", "apt-get install cmake, or python -m pip install cmake"))
     if shutil.which("make") is None:
         found.append(Problem("make is missing", "apt-get install make"))
@@ -46,29 +46,39 @@ def build_runner(name: str, settings: Sequence[str], time_limit: float) -> Path:
             version = f"-DSKBUILD_PROJECT_VERSION={edge_embed.__version__}"
             options = ["-DCMAKE_BUILD_TYPE=Release", "-DEDGE_EMBED_RUNNER=ON", "-DEDGE_EMBED_TESTS=OFF", version]
             # A newer compiler may have more warnings.
-            sources = ["-S", str(_sources()), "-B", temporary, "--compile-no-warning-as-error"]
-            _run_cmake([*sources, *options, *settings], time_limit)
+            sources = ["-S", str(source_folder()), "-B", temporary, "--compile-no-warning-as-error"]
+            run_cmake([*sources, *options, *settings], time_limit, "the runner")
             targets = ["--target", "edge_embed_runner", "edge_embed_ops", "--parallel", str(os.cpu_count() or 1)]
-            _run_cmake(["--build", temporary, *targets], time_limit)
+            run_cmake(["--build", temporary, *targets], time_limit, "the runner")
             for file in (RUNNER, LIBRARY):
                 shutil.copy2(Path(temporary) / file, folder)
 
-    return fetch_once(f"{name}-{_key(tuple(settings))}", fill)
+    return fetch_once(f"{name}-{source_key(tuple(settings))}", fill)
 
 
-def _run_cmake(arguments: Sequence[str], time_limit: float) -> None:
-    done = finish_program([_cmake() or "cmake", *arguments], time_limit, what="cmake")
+def run_cmake(arguments: Sequence[str], time_limit: float, product: str) -> None:
+    """Run CMake.
+
+    Args:
+        arguments: its arguments.
+        time_limit: seconds.
+        product: name of the result for messages.
+
+    Raises:
+        NotRunError: if it fails.
+    """
+    done = finish_program([cmake_program() or "cmake", *arguments], time_limit, what="cmake")
     if done.status != 0:
         reason = " ".join(done.complaints.split())[:_LONGEST] if done.status else done.ending
-        raise NotRunError(f"the runner cannot be built: cmake: {reason}")
+        raise NotRunError(f"{product} cannot be built: cmake: {reason}")
 
 
-def _cmake() -> str | None:
+def cmake_program() -> str | None:
     """Return the program of the Python package cmake, or the system's."""
     return shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
 
 
-def _sources() -> Path:
+def source_folder() -> Path:
     """Return the folder of the sources: inside the package in a wheel, beside it in a checkout."""
     package = Path(edge_embed.__file__).parent
     inside = package / "runtime_ops"
@@ -76,10 +86,10 @@ def _sources() -> Path:
 
 
 @functools.cache
-def _key(settings: tuple[str, ...]) -> str:
+def source_key(settings: tuple[str, ...]) -> str:
     """Return a key that changes with the version of the package, its sources and the settings."""
     digest = hashlib.sha256("\0".join((edge_embed.__version__, *settings)).encode())
-    folder = _sources()
+    folder = source_folder()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if path.is_file() and name.parts[0] not in ("tests", "bench"):

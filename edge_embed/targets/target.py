@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
 from edge_embed.errors import EdgeEmbedError
-from edge_embed.program.program import Program
 from edge_embed.report.results.targets import Evidence, Problem, TargetTimes
+
+if TYPE_CHECKING:  # builds for other platforms need no torch
+    from edge_embed.program.program import Program
 
 # Treatment of a tokenizer in the file: the library of onnxruntime-extensions runs it; the target has no such library;
 # or the target runs the training form on ids.
@@ -48,7 +50,7 @@ class Subject:
     """
 
     model: Path
-    program: Program
+    program: "Program"
     data: Sequence[Path] = ()
     from_texts: bool = False
 

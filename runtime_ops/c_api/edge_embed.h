@@ -16,11 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/limits.h"
-#include "kernels/status.h"
-#include "kernels/type.h"
-
-#define EE_API __attribute__((visibility("default")))
+/* Relative to this file, because packages put the headers into another folder. */
+#include "../kernels/export.h"
+#include "../kernels/limits.h"
+#include "../kernels/status.h"
+#include "../kernels/type.h"
 
 #ifdef __cplusplus
 extern "C" {

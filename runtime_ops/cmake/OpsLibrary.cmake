@@ -56,6 +56,9 @@ function(edge_embed_compile_options target)
                                            -Wcast-qual -Wundef)
   target_compile_options(${target} PRIVATE ${EDGE_EMBED_METHODS_OPTION})
   target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}")
+  if(WIN32)  # ONNX Runtime's header is written for MSVC there
+    target_compile_options(${target} PRIVATE "-D_Return_type_success_(x)=")
+  endif()
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/..")
   if(EDGE_EMBED_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -77,14 +80,46 @@ function(edge_embed_freestanding_options target)
     # Atomics are inlined, without calls of libgcc. Android and Apple reserve x18 for the system.
     target_compile_options(${target} PRIVATE -mno-outline-atomics -ffixed-x18)
   endif()
-  target_link_options(${target} PRIVATE -nostdlib LINKER:-z,max-page-size=16384)  # Android's page size
+  if(EDGE_EMBED_ZIG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "arm")  # divides by functions of the compiler's own library
+    target_link_options(${target} PRIVATE -nodefaultlibs)
+  elseif(ANDROID AND CMAKE_SYSTEM_PROCESSOR MATCHES "^arm")  # the same with the NDK
+    target_link_options(${target} PRIVATE -nolibc -nostartfiles)
+  else()
+    target_link_options(${target} PRIVATE -nostdlib)
+  endif()
+  target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)  # Android's page size
 endfunction()
 
-# A shared library of all kernels and adapters.
+# Link options of every library that apps load.
+function(edge_embed_link_options target)
+  if(WIN32)
+    set_target_properties(${target} PROPERTIES PREFIX "" IMPORT_PREFIX "" IMPORT_SUFFIX .lib)
+    target_link_options(${target} PRIVATE $<$<CONFIG:Release>:-s>)
+  elseif(APPLE)
+    target_link_options(${target} PRIVATE LINKER:-dead_strip $<$<CONFIG:Release>:-s>)
+  else()
+    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed $<$<CONFIG:Release>:LINKER:-s>)
+    if(EDGE_EMBED_PACKAGE)  # the largest pages of Android and of arm64 Linux
+      target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)
+    endif()
+    if(NOT EDGE_EMBED_ZIG)  # whose linker lacks the option
+      # Code and constant data share pages: separate pages would add 8 kB to the file.
+      target_link_options(${target} PRIVATE LINKER:-z,noseparate-code)
+    endif()
+  endif()
+endfunction()
+
+set(EDGE_EMBED_LIBRARY_KIND SHARED)
+if(EDGE_EMBED_STATIC)
+  set(EDGE_EMBED_LIBRARY_KIND STATIC)
+endif()
+
+# A library of all kernels and adapters.
 function(edge_embed_add_ops_library target freestanding)
-  add_library(${target} SHARED ${EDGE_EMBED_KERNEL_SOURCES} ${EDGE_EMBED_C_API_SOURCES}
+  add_library(${target} ${EDGE_EMBED_LIBRARY_KIND} ${EDGE_EMBED_KERNEL_SOURCES} ${EDGE_EMBED_C_API_SOURCES}
                                ${EDGE_EMBED_ORT_SOURCES})
   edge_embed_compile_options(${target})
+  edge_embed_link_options(${target})
   # SYSTEM: warnings in the header of another project are not errors.
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
   # Adapters only check sizes and call kernels, so size is more important than speed.
@@ -96,13 +131,8 @@ function(edge_embed_add_ops_library target freestanding)
   if(freestanding)
     edge_embed_freestanding_options(${target})
   endif()
-  if(UNIX AND NOT APPLE)
-    # Code and constant data share pages: separate pages would add 8 kB to the file.
-    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:--as-needed LINKER:-z,noseparate-code
-                                          $<$<CONFIG:Release>:LINKER:-s>)
-    if(NOT EDGE_EMBED_SANITIZE)
-      target_link_options(${target} PRIVATE LINKER:--no-undefined)  # sanitizers: from the program's runtime
-    endif()
+  if(UNIX AND NOT APPLE AND NOT EDGE_EMBED_SANITIZE)
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)  # sanitizers: from the program's runtime
   endif()
 endfunction()
 
@@ -128,7 +158,7 @@ endfunction()
 
 # The TFLite delegate, which calls the operator library beside it by the C interface.
 function(edge_embed_add_tflite_library target ops_library)
-  add_library(${target} SHARED ${EDGE_EMBED_TFLITE_SOURCES})
+  add_library(${target} ${EDGE_EMBED_LIBRARY_KIND} ${EDGE_EMBED_TFLITE_SOURCES})
   edge_embed_compile_options(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os> -fno-exceptions -fno-rtti
                                            -fno-threadsafe-statics -ffunction-sections -fdata-sections
@@ -136,8 +166,15 @@ function(edge_embed_add_tflite_library target ops_library)
   target_link_libraries(${target} PRIVATE ${ops_library})
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$<IF:$<PLATFORM_ID:Darwin>,@loader_path,$ORIGIN>"
                                              BUILD_RPATH_USE_ORIGIN ON)
-  if(NOT APPLE)
-    target_link_options(${target} PRIVATE LINKER:--gc-sections LINKER:-z,noseparate-code
-                                          $<$<CONFIG:Release>:LINKER:-s>)
+  edge_embed_link_options(${target})
+  if(EDGE_EMBED_ANDROID AND NOT TARGET edge_embed_android_libc)
+    add_library(edge_embed_android_libc SHARED package/android_libc.cc)
+    set_target_properties(edge_embed_android_libc PROPERTIES OUTPUT_NAME c)
+    target_compile_options(edge_embed_android_libc PRIVATE -fno-builtin)
+    target_link_options(edge_embed_android_libc PRIVATE -nostdlib)
+    target_compile_options(${target} PRIVATE -fno-stack-protector $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},aarch64>:-ffixed-x18>)
+    target_link_options(${target} PRIVATE "$<TARGET_FILE:edge_embed_android_libc>")
+    add_dependencies(${target} edge_embed_android_libc)
+    target_link_options(${target} PRIVATE -nostdlib)
   endif()
 endfunction()

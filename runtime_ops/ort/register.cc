@@ -1,11 +1,12 @@
 // Entry points that ONNX Runtime calls when session options register the library.
 #include <onnxruntime_c_api.h>
 
+#include "kernels/export.h"
 #include "ort/message.h"
 #include "ort/methods.h"
 #include "ort/node.h"
 
-#define EE_ORT_EXPORT extern "C" __attribute__((visibility("default")))
+#define EE_ORT_EXPORT extern "C" EE_API
 
 namespace edge_embed::ort {
 namespace {

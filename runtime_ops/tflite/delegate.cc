@@ -1,9 +1,10 @@
 // The external delegate: the functions that a runtime of TFLite looks up (`load_delegate` in Python).
 #include <string.h>
 
+#include "kernels/export.h"
 #include "tflite/graph.h"
 
-#define EE_TFLITE_EXPORT extern "C" __attribute__((visibility("default")))
+#define EE_TFLITE_EXPORT extern "C" EE_API
 
 namespace edge_embed::tflite {
 namespace {

@@ -110,18 +110,18 @@ class TestWhatIsMissing:
 
     def test_builds_are_separate_for_each_version_of_sources(self, monkeypatch, tmp_path):
         def key(*settings):
-            build._key.cache_clear()
-            return build._key(settings)
+            build.source_key.cache_clear()
+            return build.source_key(settings)
 
-        shutil.copytree(build._sources(), tmp_path / "runtime_ops")
+        shutil.copytree(build.source_folder(), tmp_path / "runtime_ops")
         before = key("a")
-        monkeypatch.setattr(build, "_sources", lambda: tmp_path / "runtime_ops")
+        monkeypatch.setattr(build, "source_folder", lambda: tmp_path / "runtime_ops")
         assert key("a") == before
         assert key("b") != before
         kernel = tmp_path / "runtime_ops" / "kernels" / "topk.cc"
         kernel.write_text(kernel.read_text() + "\n")
         assert key("a") != before
-        build._key.cache_clear()
+        build.source_key.cache_clear()
 
 
 @pytest.fixture
