@@ -306,6 +306,8 @@ def compress(
         checked_path("output", output)
     if memory_megabytes is not None:
         _check_memory(model, memory_megabytes)
+    if not (library or (isinstance(model, str | PathLike) and is_genai(Path(model)))):
+        raise BadInputError("library: got False, expected a GenAI folder: other models hold no operator library")
     modules = (modules,) if isinstance(modules, str) else modules
     with located("budget"):
         most_bytes = None if budget is None else read_bytes(budget)

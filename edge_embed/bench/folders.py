@@ -154,9 +154,8 @@ def bench_folders(
 def _read(paths: Sequence[Path], grid: FolderGrid) -> list[GenaiFolder]:
     """Read folders that can be compared."""
     if other := next((path for path in paths if not is_genai(path)), None):
-        raise BadInputError(
-            f"{other}: has no {GENAI_CONFIG}: expected folders of ONNX Runtime GenAI, or one file with tables"
-        )
+        found = f"has no {GENAI_CONFIG}" if other.exists() else "does not exist"
+        raise BadInputError(f"{other}: {found}: expected folders of ONNX Runtime GenAI, or one file with tables")
     if len(paths) < 2:
         raise BadInputError(f"{paths[0]}: got one folder, expected the baseline first, such as the dense model, and "
                             "the folders to compare with it")  # fmt: skip

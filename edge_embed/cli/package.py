@@ -21,10 +21,10 @@ from edge_embed.cli.output import Output, output_options
 @click.option("--output", "-o", type=FILE, required=True, metavar="FOLDER", help="Folder that is created.")
 @click.option("--force", is_flag=True, help="Replace an existing package.")
 @click.option(
-    "--time-limit", type=click.FloatRange(min=1), default=1800, show_default=True, help="Seconds for each program."
+    "--time-limit", type=click.IntRange(min=1), default=1800, show_default=True, help="Seconds for each program."
 )
 @output_options
-def package(out: Output, platform: str, output: Path, force: bool, time_limit: float) -> None:
+def package(out: Output, platform: str, output: Path, force: bool, time_limit: int) -> None:
     """Build the operator library and the TFLite delegate for a platform, with headers and build files.
 
     Each library is inspected, and executed where this machine can do so. The report states which.

@@ -16,7 +16,7 @@ from edge_embed.report.results.packaged import NotMade, PackagedFile, PackageRep
 from edge_embed.report.results.targets import Problem
 from edge_embed.targets.target import NotRunError
 
-MARK = "PACKAGE.txt"  # identifies folders that --force may replace
+MARK = "edge_embed_package.txt"  # identifies folders that --force may replace
 Progress = Callable[[str, int, int], None]
 
 

@@ -88,7 +88,7 @@ def test_folders_that_cannot_be_compared_are_refused(tmp_path: Path, folders: tu
     theirs = with_config(tmp_path / "theirs", {"decoder": foreign})
     for given, message in (
         ([dense], "got one folder, expected the baseline first"),
-        ([dense, tmp_path / "nothing"], "has no genai_config.json"),
+        ([dense, tmp_path / "nothing"], "nothing: does not exist"),
         ([dense / "model.onnx", small], "has no genai_config.json"),
         ([dense, small, dense], "got the folder twice"),
         ([dense, other], "got a vocabulary of 97, expected 96 as in"),

@@ -106,7 +106,7 @@ def test_linux_package_command_prints_json_and_keeps_an_earlier_folder(packaged,
     assert [run.exit_code for run in runs] == [0, 2, 0]
     report = json.loads(runs[0].stdout)
     assert {file["path"]: file["proof"] for file in report["files"]}["lib/libedge_embed_ops.so"] == "executed"
-    assert (tmp_path / "out" / "PACKAGE.txt").read_text().count("\n") == len(report["files"]) + 2
+    assert (tmp_path / "out" / "edge_embed_package.txt").read_text().count("\n") == len(report["files"]) + 2
     assert "exists" in json.loads(runs[1].stdout)["error"]
 
 

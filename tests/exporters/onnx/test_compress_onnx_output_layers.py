@@ -146,3 +146,10 @@ def test_session_memory_of_other_models_is_refused(model: Any, tmp_path: Path) -
     given = tmp_path / model if isinstance(model, str) else model
     with pytest.raises(BadInputError, match="memory_megabytes: got a value, expected an ONNX file or a GenAI folder"):
         edge_embed.compress(given, output=tmp_path / "small.pt", memory_megabytes=3, **FORMS[0])
+
+
+@pytest.mark.parametrize("model", [torch.nn.Embedding(30, 4), "words.pt", "words.onnx"])
+def test_files_without_library_are_refused_for_other_models(model: Any, tmp_path: Path) -> None:
+    given = tmp_path / model if isinstance(model, str) else model
+    with pytest.raises(BadInputError, match="library: got False, expected a GenAI folder"):
+        edge_embed.compress(given, output=tmp_path / "small.pt", library=False, **FORMS[0])
