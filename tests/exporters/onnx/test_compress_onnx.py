@@ -343,7 +343,7 @@ def test_file_with_packed_tables_gets_more_of_them(tmp_path: Path) -> None:
     agree(source, small, {"ids": IDS}, {"a.weight": "a", "b.weight": "b"})
     assert {name: found.method for name, found in packed_tables(small).items()} == {"a": "dpq", "b": "ant"}
     assert inspect_file(small, verify=True).exit_code == 0
-    with pytest.raises(edge_embed.errors.BadInputError, match="got .a., .b. compressed already, expected dense rows"):
+    with pytest.raises(edge_embed.errors.BadInputError, match=r"got .a., .b. compressed already, expected dense rows"):
         compressed(small.rename(tmp_path / "both.onnx"))
 
 
