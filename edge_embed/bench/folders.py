@@ -82,8 +82,7 @@ class _Session:
 
     @property
     def nbytes(self) -> int:
-        own = self.folder.decoder.get("session_options", {}).get(CUSTOM_OPS_LIBRARY)
-        files = [path for path in self.folder.path.rglob("*") if path.is_file() and path.name != own]
+        files = [path for path in self.folder.path.rglob("*") if path.is_file() and path.name != self.folder.library]
         return sum(path.stat().st_size for path in (*files, *([self.library] if self.library else [])))
 
 
@@ -186,10 +185,10 @@ def _sessions(folder: GenaiFolder) -> list[_Session]:
     file = read_foreign(folder.model)
     if any(item.domain == DOMAIN for item in file.model.opset_import):
         return [_Session(folder, file, LIBRARY), _Session(folder, file, BODY)]
-    if library := folder.decoder.get("session_options", {}).get(CUSTOM_OPS_LIBRARY):
+    if folder.library:
         raise BadInputError(
-            f"{folder.path}: {GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {library!r:.80}, expected none or that of "
-            "edge-embed: bench runs no library of others"
+            f"{folder.path}: {GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {folder.library!r:.80}, expected none or that "
+            "of edge-embed: bench runs no library of others"
         )
     return [_Session(folder, file, "")]
 

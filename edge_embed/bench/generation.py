@@ -1,5 +1,6 @@
 """Greedy generation with ONNX Runtime GenAI, as a contender of a benchmark."""
 
+import copy
 import json
 import shutil
 import tempfile
@@ -31,7 +32,7 @@ class Decoder:
 
         self._genai, self._window = onnxruntime_genai, folder.window
         linked = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        config: dict[str, Any] = json.loads(json.dumps(folder.config))
+        config = copy.deepcopy(folder.config)
         options = config["model"]["decoder"].setdefault("session_options", {})
         options.pop(CUSTOM_OPS_LIBRARY, None)
         options |= {"intra_op_num_threads": threads, "log_severity_level": 4}

@@ -47,6 +47,12 @@ class GenaiFolder:
         return found
 
     @property
+    def library(self) -> str | None:
+        """Return the name of the library of operators that a session loads, if any."""
+        found: str | None = self.decoder.get("session_options", {}).get(CUSTOM_OPS_LIBRARY)
+        return found
+
+    @property
     def window(self) -> int:
         """Return the length of the attention window of some layers, or 0."""
         sliding = self.decoder.get("sliding_window")

@@ -71,9 +71,8 @@ def sampled_softmax_loss(
     hidden, targets = checked_batch(output_layer, hidden, targets)
     sampled = integer_ids(sampled).long().to(targets.device)
     log_shares = _checked_shares(chances, sampled, output_layer.out_features)  # [k]
-    rows = CompressedEmbedding.forward(
-        output_layer.embedding, torch.cat((targets, sampled))
-    )  # of a bag too: [B + k, d]
+    ids = torch.cat((targets, sampled))
+    rows = CompressedEmbedding.forward(output_layer.embedding, ids)  # of a bag too: [B + k, d]
     own, others = rows.to(hidden.dtype).split((len(targets), len(sampled)))
     wide = torch.promote_types(hidden.dtype, torch.float32)
     right, wrong = (hidden * own).sum(-1).to(wide), (hidden @ others.t()).to(wide)  # [B], [B, k]

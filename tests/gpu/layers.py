@@ -15,6 +15,7 @@ from edge_embed.layers.full_softmax import full_softmax_loss
 from edge_embed.layers.regularization import regularization_loss
 from edge_embed.layers.sampled_softmax import draw, log_uniform, sampled_softmax_loss
 from edge_embed.layers.table import CompressedEmbedding
+from tests.every_layer import every_layer
 from tests.gpu.table import Table, outcome, verdict
 
 ROWS, WIDTH, BATCH = 2000, 32, 64
@@ -22,17 +23,7 @@ _BOUND = 1e-4  # largest error over the largest number; TF32 would be near 1e-3
 _LOSS_BOUND = 1e-3
 _NEAR_TIES = 2e-3  # share of rows that may have another code: float32 distances that are equal but for rounding
 
-LAYERS: dict[str, Callable[[], CompressedEmbedding]] = {
-    "DPQ, SX": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 32, 8, padding_idx=0),
-    "DPQ, VQ": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 32, 8, variant="vq", padding_idx=0),
-    "DPQ, moving averages": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 32, 8, variant="vq", ema_decay=0.9),
-    "ANT": lambda: edge_embed.ANTEmbedding(ROWS, WIDTH, 40, padding_idx=0),
-    "ANT, sparsemax": lambda: edge_embed.ANTMixtureEmbedding(ROWS, WIDTH, [20, 20], "sparsemax"),
-    "TT": lambda: edge_embed.TTEmbedding(ROWS, WIDTH, rank=16, padding_idx=0),
-    "TT, own order": lambda: edge_embed.TTEmbedding(ROWS, WIDTH, rank=16, row_order=torch.arange(ROWS).flip(0)),
-    "TR": lambda: edge_embed.TREmbedding(ROWS, WIDTH, rank=8),
-    "DPQ bag": lambda: edge_embed.DPQEmbeddingBag(ROWS, WIDTH, 32, 8, padding_idx=0),
-}
+LAYERS = every_layer(ROWS, WIDTH, num_codes=32, num_groups=8, num_anchors=40, rank=16)
 
 
 def parity(device: str) -> Table:

@@ -1,6 +1,5 @@
 """Layers, losses and optimisers on another device than the CPU, without a GPU: `tests.other_device`, and ``meta``."""
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
@@ -15,21 +14,12 @@ from edge_embed.layers.regularization import regularization_loss
 from edge_embed.layers.sampled_softmax import draw, log_uniform, sampled_softmax_loss
 from edge_embed.layers.table import CompressedEmbedding
 from tests import other_device
+from tests.every_layer import every_layer
 from tests.forked import run_processes
 
 ROWS, WIDTH = 50, 12
 IDS = torch.tensor([[3, 1, 0, 49], [3, 3, 2, 7]])
-LAYERS: dict[str, Callable[[], CompressedEmbedding]] = {
-    "dpq": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 5, 3, padding_idx=0),
-    "dpq vq": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 5, 3, variant="vq", padding_idx=0),
-    "dpq ema": lambda: edge_embed.DPQEmbedding(ROWS, WIDTH, 5, 3, variant="vq", ema_decay=0.9),
-    "ant": lambda: edge_embed.ANTEmbedding(ROWS, WIDTH, 5, padding_idx=0),
-    "ant mixture": lambda: edge_embed.ANTMixtureEmbedding(ROWS, WIDTH, [3, 4], "sparsemax"),
-    "tt": lambda: edge_embed.TTEmbedding(ROWS, WIDTH, rank=3, padding_idx=0),
-    "tt ordered": lambda: edge_embed.TTEmbedding(ROWS, WIDTH, rank=3, row_order=torch.arange(ROWS).flip(0)),
-    "tr": lambda: edge_embed.TREmbedding(ROWS, WIDTH, rank=3),
-    "bag": lambda: edge_embed.DPQEmbeddingBag(ROWS, WIDTH, 5, 3, padding_idx=0),
-}
+LAYERS = every_layer(ROWS, WIDTH, num_codes=5, num_groups=3, num_anchors=7, rank=4)
 
 
 def uses(layer: CompressedEmbedding, device: str) -> dict[str, Tensor]:
@@ -60,7 +50,7 @@ def compare_uses(name: str) -> None:
         getattr(there, change)()
         other_device.syncs.clear()
         expected, found = uses(here, "cpu"), uses(there, "other")
-        if "ant" not in name or change != "freeze":  # frozen rows of ANT have a number of terms that the host asks for
+        if not name.startswith("ANT") or change != "freeze":  # frozen rows of ANT have a number of terms that the host asks for
             assert not other_device.syncs, f"{name} {change}: a GPU would wait: {dict(other_device.syncs)}"
         for use, result in found.items():
             torch.testing.assert_close(

@@ -101,12 +101,11 @@ def _with_library(folder: GenaiFolder, library: Path | None) -> str:
     """Return the configuration with the operator library."""
     config = copy.deepcopy(folder.config)
     options = config["model"]["decoder"].setdefault("session_options", {})
-    other = options.get(CUSTOM_OPS_LIBRARY)
     if library is not None:
-        if other not in (None, library.name):
+        if folder.library not in (None, library.name):
             raise BadInputError(
-                f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {other!r:.80}, expected none, because a session loads one "
-                "library: leave ours out with --no-library (library=False)"
+                f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: got {folder.library!r:.80}, expected none, because a "
+                "session loads one library: leave ours out with --no-library (library=False)"
             )
         options[CUSTOM_OPS_LIBRARY] = library.name
     return json.dumps(config, indent=4) + "\n"
