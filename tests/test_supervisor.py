@@ -110,6 +110,7 @@ def test_results_and_exit_codes_pass_through(files, tmp_path):
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.slow
 def test_child_process_ends_with_its_parent(files, library, tmp_path, how, code):
     temporary, registered = tmp_path / "tmp", tmp_path / "registered"
     temporary.mkdir()
@@ -155,6 +156,7 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
         pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_signal_to_parent_alone_ends_both_processes(files, library, tmp_path, running, how, code, message):
     """The model or the library never ends by itself, and native code does not react to signals."""
     temporary, output = tmp_path / "temporary", tmp_path / "output"

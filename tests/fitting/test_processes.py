@@ -142,6 +142,7 @@ def of_two(folder_of_two: Path) -> list[Any]:
 @needs_gloo
 class TestTheyMakeWhatOneMakes:
     @pytest.mark.parametrize("method", EXACT)
+    @pytest.mark.slow
     def test_processes_give_bits_of_one_process(self, method: str, of_two: list[Any], alone: Any) -> None:
         tensors, _, report = alone[method]
         for found, _, told in (each[method] for each in of_two):

@@ -132,6 +132,7 @@ def half_reports(tmp_path_factory):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("half", ["table", "model"])
+@pytest.mark.slow
 def test_topk_in_half_precision_passes_on_every_path(method, half, half_reports):
     report = half_reports[half]
     (table,) = (table for table in report.tables if table.name == f"models.{method}.words")

@@ -171,10 +171,12 @@ def half_tables(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "scaled DPQ"])
+@pytest.mark.slow
 def test_half_precision_tables_pass_on_every_path(method, half_tables):
     assert failures_of(half_tables, method.replace(" ", "_")) == []
 
 
+@pytest.mark.slow
 def test_int8_values_of_dpq_pass_on_every_path(tmp_path):
     torch.manual_seed(0)
     model = Everything("DPQ")
@@ -238,6 +240,7 @@ def half_models(tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_half_precision_model_passes_on_every_path(method, half_models):
     """All weights, inputs and outputs are float16."""
     exported, report = half_models

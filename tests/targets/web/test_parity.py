@@ -15,6 +15,7 @@ from .conftest import MODELS, NAMES, compare, processes, run, small_model
 
 class TestParity:
     @pytest.mark.parametrize("name", MODELS)
+    @pytest.mark.slow
     def test_outputs_of_model_match_training_form(self, target, subjects, name, request):
         subject = subjects(name)
         temporary = request.getfixturevalue("temporary")  # late: torch's files do not count
