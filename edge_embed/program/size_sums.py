@@ -5,9 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from edge_embed.program.program import Sizes
 
 PLUS = " + "
-Terms = Callable[
-    [str, Collection[str]], Sequence[str]
-]  # name, all names -> names and numbers it is the sum of, or none
+# name, all names -> names and numbers it is the sum of, or none
+Terms = Callable[[str, Collection[str]], Sequence[str]]
 
 
 def named_terms(name: str, names: Collection[str]) -> list[str]:

@@ -50,9 +50,8 @@ def compare_uses(name: str) -> None:
         getattr(there, change)()
         other_device.syncs.clear()
         expected, found = uses(here, "cpu"), uses(there, "other")
-        if (
-            not name.startswith("ANT") or change != "freeze"
-        ):  # frozen rows of ANT have a number of terms that the host asks for
+        # Frozen rows of ANT have a number of terms that the host asks for.
+        if change != "freeze" or not name.startswith("ANT"):
             assert not other_device.syncs, f"{name} {change}: a GPU would wait: {dict(other_device.syncs)}"
         for use, result in found.items():
             torch.testing.assert_close(
