@@ -68,6 +68,7 @@ def different(path: Path, tokenizer: Path, texts: list[str], batch: int) -> list
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestHardTexts:
+    @pytest.mark.slow
     def test_ids_of_hard_texts_match_library(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
         assert different(identity(kind), saved(kind), list(HARD), batch=1) == []
         assert different(identity(kind), saved(kind), list(HARD), batch=len(HARD)) == []
