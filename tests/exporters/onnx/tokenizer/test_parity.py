@@ -150,6 +150,7 @@ class TestWholeModel:
 class TestSettingsOfTheFile:
     @pytest.mark.parametrize("side", ["left", "right"])
     @pytest.mark.parametrize("kind", ["RoBERTa", "BERT cased"])
+    @pytest.mark.slow
     def test_padding_and_truncation_match_library(self, saved: Saved, tmp_path: Path, kind: str, side: str) -> None:
         library = Tokenizer.from_file(str(saved(kind)))
         library.enable_truncation(6, direction=side)
