@@ -171,7 +171,7 @@ def test_configuration_of_another_file_fails_and_inspect_names_it(small: Path, n
     assert configuration.detail in inspect_file(small).warnings
 
 
-def test_other_columns_of_dense_table_are_refused_by_compress(tmp_path: Path, pair: Path) -> None:
+def test_columns_of_dense_table_differ_and_compress_refuses(tmp_path: Path, pair: Path) -> None:
     dense = Path(shutil.copytree(pair / "dense", tmp_path / "dense"))
     CONFIGURATIONS["other columns"][0](dense)
     with pytest.raises(BadInputError, match=f"hidden_size: got {DIM + 1}, expected the {DIM} columns of words"):
@@ -185,6 +185,7 @@ def test_heads_of_attention_are_compared_unless_layers_differ(small: Path, heads
     model = onnx.load(found.model, load_external_data=False)
     for count in heads:
         model.graph.node.append(onnx.helper.make_node("GroupQueryAttention", ["a"], ["b"], num_heads=count))
+        model.graph.node.append(onnx.helper.make_node("RotaryEmbedding", ["a"], ["c"], num_heads=2))
     configuration, _ = folder_checks(found, model)
     assert configuration.status == status
     if status == "failed":

@@ -22,7 +22,7 @@ def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
     """Raise for a configuration of another ONNX file.
 
     Raises:
-        BadInputError: the ONNX file lacks an input or output, or has more layers, other states, heads or rows.
+        BadInputError: the ONNX file lacks an input or output, or has more layers, other states, attention or rows.
     """
     for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
         there = {value.name: value for value in values}
@@ -90,13 +90,14 @@ def name_of_ids(folder: GenaiFolder) -> str:
 
 
 def _check_heads(folder: GenaiFolder, model: ModelProto) -> None:
-    """Raise for attention with another number of heads, unless layers differ."""
+    """Raise for attention of other sizes, unless layers differ."""
     stated = folder.decoder.get("num_attention_heads")
-    found = {item.i for node in walk(model.graph.node) for item in node.attribute if item.name == _HEADS}
+    attention = (node for node in walk(model.graph.node) if node.op_type.endswith("Attention"))
+    found = {item.i for node in attention for item in node.attribute if item.name == _HEADS}
     if stated is not None and len(found) == 1 and stated not in found:
         raise BadInputError(
-            f"{GENAI_CONFIG}: model.decoder.num_attention_heads: got {stated!r:.80}, expected the {found.pop()} heads "
-            f"of attention in {folder.model.name}"
+            f"{GENAI_CONFIG}: model.decoder.num_attention_heads: got {stated!r:.80}, expected num_heads "
+            f"{found.pop()} of attention in {folder.model.name}"
         )
 
 
