@@ -189,7 +189,7 @@ def test_heads_of_attention_are_compared_unless_layers_differ(small: Path, heads
     configuration, _ = folder_checks(found, model)
     assert configuration.status == status
     if status == "failed":
-        assert "num_attention_heads: got 1, expected the 4 heads of attention" in configuration.detail
+        assert "num_attention_heads: got 1, expected num_heads 4 of attention in model.onnx" in configuration.detail
 
 
 @pytest.mark.parametrize("value", [3, None, ""])
