@@ -123,7 +123,7 @@ def _missing(path: Path, *, from_environment: bool) -> EdgeEmbedError:
 
 
 def _check_version(path: Path) -> None:
-    expected = _package_version()
+    expected = package_version()
     got = _version_of(path)
     if got != expected:
         raise BadInputError(
@@ -133,7 +133,7 @@ def _check_version(path: Path) -> None:
 
 
 @functools.cache
-def _package_version() -> str:
+def package_version() -> str:
     """Return the version of the installed package, cached: parsing its metadata takes a tenth of a validation."""
     return _distribution().version
 
