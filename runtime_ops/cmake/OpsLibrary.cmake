@@ -96,7 +96,7 @@ function(edge_embed_freestanding_options target)
   target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)  # Android's page size
 endfunction()
 
-# Link options of every library that apps load.
+# Link options of every library; its name has no prefix on Windows.
 function(edge_embed_link_options target)
   if(WIN32)
     set_target_properties(${target} PROPERTIES PREFIX "" IMPORT_PREFIX "" IMPORT_SUFFIX .lib)
@@ -146,6 +146,7 @@ endfunction()
 function(edge_embed_add_training_library target)
   add_library(${target} SHARED ${EDGE_EMBED_TRAINING_SOURCES})
   edge_embed_compile_options(${target})
+  edge_embed_link_options(${target})
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti)
 endfunction()
 
@@ -153,6 +154,7 @@ endfunction()
 function(edge_embed_add_bench_library target)
   add_library(${target} SHARED ${EDGE_EMBED_BENCH_SOURCES})
   edge_embed_compile_options(${target})
+  edge_embed_link_options(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)  # unrolls what is to stay in registers
 endfunction()
 

@@ -54,8 +54,8 @@ def test_headers_compile_without_pedantic_warnings(language, standard, tmp_path)
     source = tmp_path / "app.c"
     source.write_text(
         "#include <edge_embed/ops.h>\n#include <edge_embed/tflite.h>\n"
-        "int main(void) {\n  ee_table table;\n  table.dpq.bits = 1;\n  return ee_version() == 0 || table.dpq.bits != 1;\n"
-        "}\n"
+        "int main(void) {\n  ee_table table;\n  table.dpq.bits = 1;\n"
+        "  return ee_version() == 0 || table.dpq.bits != 1;\n}\n"
     )
     flags = ["-x", language, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", f"-I{tmp_path}", "-fsyntax-only"]
     done = subprocess.run([compiler_of(language), *flags, source], capture_output=True, text=True, check=False)
