@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from edge_embed.importers.reading_options import Reading
     from edge_embed.program.program import Program
 
-FILE = click.Path(path_type=Path)
+
+class NamedPath(click.Path):
+    """A path. The empty one, of an unset variable of a shell, would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) == "":
+            self.fail("got an empty path, expected the path of a file or folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath(path_type=Path)
 # Sections of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
     "Reading MODEL": ["declared", "factory", "weights", "allow_pickle", "no_cache"],
