@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class NamedPath(click.Path):
-    """A path. The empty one, of an unset variable of a shell, would be the current folder."""
+    """A path that is not empty."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty path of an unset variable of a shell, which would be the current folder."""
         if str(value) == "":
             self.fail("got an empty path, expected the path of a file or folder.", param, ctx)
         return super().convert(value, param, ctx)
