@@ -70,8 +70,10 @@ def wheel_of(made, platform: str) -> Path:
     return wheel
 
 
-def expected_rows(folder: Path) -> tuple[Path, str]:
-    model = folder / "model.onnx"
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return a file of this checkout, and its rows as text."""
+    model = tmp_path_factory.mktemp("exported") / "model.onnx"
     edge_embed.export(PROGRAM, "onnx", model)
     rows = edge_embed.create_session(model).run(None, {"ids": np.arange(4)[None]})[0]
     return model, f"{rows.tolist()}\n"
@@ -79,6 +81,7 @@ def expected_rows(folder: Path) -> tuple[Path, str]:
 
 def run(*command, **options) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "EDGE_EMBED_LIBRARY"}
+    environment["WINEDEBUG"] = "-all"
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
 
@@ -105,7 +108,7 @@ def test_wheels_for_other_platforms_are_refused_by_pip(made, tmp_path):
             assert f"{wheel.name} is not a supported wheel on this platform" in done.stderr
 
 
-def test_wheel_of_this_platform_exports_and_runs_in_clean_environment(made, tmp_path):
+def test_wheel_of_this_platform_exports_and_runs_in_clean_environment(made, exported, tmp_path):
     place = tmp_path / "clean"
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
@@ -113,20 +116,21 @@ def test_wheel_of_this_platform_exports_and_runs_in_clean_environment(made, tmp_
     (site / "borrowed.pth").write_text(str(Path(np.__file__).parents[1]))  # other packages, without editable installs
     done = run(sys.executable, PIP, "--python", python, "install", "--no-deps", wheel_of(made, HERE), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    _, expected = expected_rows(tmp_path)
+    model, expected = exported
     own = tmp_path / "own.onnx"
     export = run(place / "bin" / "edge-embed", "export", PROGRAM, "--target", "onnx", "-o", own, cwd=tmp_path)
     assert export.returncode == 0, export.stderr
     done = run(python, "-c", LOOK_UP, place, own, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    assert own.read_bytes() == model.read_bytes()
 
 
-def test_arm64_wheel_installs_and_looks_up_same_rows_under_qemu(made, tmp_path):
+def test_arm64_wheel_installs_and_looks_up_same_rows_under_qemu(made, exported, tmp_path):
     """Pip of the emulated Python accepts the tag; the library loads and runs in its ONNX Runtime."""
     for tool, remedy in TOOLS.items():
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing: {remedy}")
-    model, expected = expected_rows(tmp_path)
+    model, expected = exported
     site = tmp_path / "site"
     with arm64_python() as (python, packages):
         options = ["--quiet", "--no-deps", "--no-compile", "--no-index", "--target", site]
@@ -159,6 +163,5 @@ def test_windows_libraries_of_wheel_run_under_wine(made, tmp_path):
     subprocess.run([*toolchain.c_compiler, tmp_path / "load.c", "-o", program], check=True)
     entries = {"tflite": "tflite_plugin_create_delegate", "training": "ee_training_isa", "bench": "eb_read"}
     names = [word for part, entry in entries.items() for word in (f"edge_embed_{part}.dll", entry)]
-    os.environ.setdefault("WINEDEBUG", "-all")
     done = run("wine", program, *names, cwd=tree / "bin")
     assert (done.returncode, done.stdout) == (0, "")
