@@ -46,7 +46,7 @@ def test_ctypes_structs_declare_fields_of_header(name):
 
 @pytest.mark.parametrize(("language", "standard"), [("c", "c99"), ("c", "c11"), ("c++", "c++17")])
 def test_headers_compile_without_pedantic_warnings(language, standard, tmp_path):
-    """With the headers where packages have them, and a field of the union without a name."""
+    """The headers lie where packages have them; the code uses a field of the union without a name."""
     include = tmp_path / "edge_embed"
     shutil.copytree(SOURCES / "package" / "include" / "edge_embed", include)
     for folder in ("c_api", "kernels"):
