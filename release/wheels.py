@@ -10,9 +10,10 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import click
 from build import BuildBackendException, ProjectBuilder
@@ -68,7 +69,7 @@ def make_distributions(targets: list[Target], output: Path, time_limit: float) -
     with tempfile.TemporaryDirectory() as temporary:
         sources, done = Path(temporary, "sources"), Path(temporary, "done")
         with _builder_environment() as environment:
-            sdist = Path(_build(environment, ROOT, "sdist", done, {}))
+            sdist = _build(environment, ROOT, "sdist", done, {})
             _unpack(sdist, sources)
             made: dict[Path, list[str]] = {sdist: []}
             for target in targets:
@@ -125,16 +126,20 @@ def _builder_environment() -> Iterator[DefaultIsolatedEnv]:
         yield environment
 
 
-def _build(environment: DefaultIsolatedEnv, sources: Path, kind: str, output: Path, settings: dict[str, str]) -> str:
+def _build(
+    environment: DefaultIsolatedEnv,
+    sources: Path,
+    kind: Literal["sdist", "wheel"],
+    output: Path,
+    settings: Mapping[str, str],
+) -> Path:
     builder = ProjectBuilder.from_isolated_env(environment, sources, quiet_subprocess_runner)
     try:
-        if kind == "sdist":
-            return builder.build("sdist", output, settings)
-        return builder.build("wheel", output, settings)
+        return Path(builder.build(kind, output, settings))
     except BuildBackendException as error:
-        log = getattr(error.exception, "output", None) or b""
-        text = log.decode("utf-8", "replace") if isinstance(log, bytes) else str(log)
-        raise EdgeEmbedError(f"nothing was made: the {kind} cannot be built: {text[-_LONGEST:] or error}") from error
+        log = getattr(error.exception, "output", None) or str(error).encode()
+        text = log.decode("utf-8", "replace")[-_LONGEST:]
+        raise EdgeEmbedError(f"nothing was made: the {kind} cannot be built: {text}") from error
 
 
 def _unpack(sdist: Path, folder: Path) -> None:
@@ -150,7 +155,7 @@ def _assemble(environment: DefaultIsolatedEnv, sources: Path, target: Target, li
     copied = [Path(shutil.copy2(libraries / name, folder)) for name in sorted(target.files)]
     try:
         settings = {"wheel.cmake": "false", "wheel.platlib": "true", "wheel.tags": target.tag}
-        return Path(_build(environment, sources, "wheel", output, settings))
+        return _build(environment, sources, "wheel", output, settings)
     finally:
         for path in copied:
             path.unlink()
