@@ -19,6 +19,7 @@ from edge_embed.packages.builds import install_tree
 from edge_embed.packages.execution import run_library
 from edge_embed.packages.platforms import PLATFORMS
 from edge_embed.packages.toolchain import Toolchain, find_toolchain, zig_program
+from edge_embed.targets.cache import cached_folder
 from release.tags import find_targets
 from release.wheels import make_distributions
 
@@ -81,7 +82,7 @@ def exported(tmp_path_factory):
 
 def run(*command, **options) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "EDGE_EMBED_LIBRARY"}
-    environment["WINEDEBUG"] = "-all"
+    environment |= {"WINEDEBUG": "-all", "WINEPREFIX": str(cached_folder("wine"))}  # as `run_library`
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
 
