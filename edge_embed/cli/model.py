@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from edge_embed.importers.reading_options import Reading
     from edge_embed.program.program import Program
 
-FILE = click.Path(path_type=Path)
+
+class NamedPath(click.Path):
+    """A path that is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty path of an unset variable of a shell, which would be the current folder."""
+        if str(value) == "":
+            self.fail("got an empty path, expected the path of a file or folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath(path_type=Path)
 # Sections of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
     "Reading MODEL": ["declared", "factory", "weights", "allow_pickle", "no_cache"],
