@@ -1,0 +1,84 @@
+// A session that runs a whole model: look-ups and bags, the rest in onnxruntime-web, and output layers.
+
+import { check, shown } from "./errors.js";
+
+const IDS = ["int32", "int64"];
+
+export class ModelSession {
+  #ort;
+  #session;
+  #plan;
+
+  constructor(ort, session, plan) {
+    [this.#ort, this.#session, this.#plan] = [ort, session, plan];
+    [this.inputNames, this.outputNames] = [plan.inputs, plan.outputs];
+  }
+
+  // Tensors of onnxruntime-web by name, in and out. Rows, logits and values are float32.
+  async run(feeds) {
+    const { first, last, wide, outputs } = this.#plan;
+    const values = new Map(Object.entries(feeds));
+    for (const step of first) values.set(step.outputs[0], this.#rows(step, values));
+    for (const step of first) values.set(step.outputs[0] + wide, values.get(step.outputs[0]));
+    if (this.#session) {
+      const given = this.#session.inputNames.map((name) => [name, feed(values, name)]);
+      for (const [name, tensor] of Object.entries(await this.#session.run(Object.fromEntries(given)))) {
+        values.set(name, tensor);
+      }
+    }
+    for (const step of last) this.#outputLayer(step, values);
+    return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
+  }
+
+  async release() {
+    await this.#session?.release();
+  }
+
+  #rows({ use, table, given, mode, constant }, values) {
+    const value = (name) => (values.has(name) ? feed(values, name) : constantTensor(constant(name)));
+    const ids = value(given[0]);
+    check(IDS.includes(ids.type), () => `input ${shown(given[0])}: got ${ids.type}, expected int32 or int64`);
+    if (use === "lookup") return this.#tensor(table.lookup(ids.data), [...ids.dims, table.columns]);
+    const offsets = value(given[1]);
+    const weights = given[2] ? value(given[2]).data : undefined;
+    const bags = table.bag(ids.data, offsets.data, { mode, weights });
+    return this.#tensor(bags, [bags.length / table.columns, table.columns]);
+  }
+
+  #outputLayer({ use, table, given, outputs, k, constant }, values) {
+    const [name, bias] = given;
+    const hidden = values.get(name + this.#plan.wide) ?? feed(values, name);
+    const { dims, data } = hidden;
+    check(
+      dims.at(-1) === table.columns,
+      () => `hidden states ${shown(name)}: got shape ${shown(dims)}, expected the last of ${table.columns}`,
+    );
+    const before = dims.slice(0, -1);
+    if (use === "logits") {
+      values.set(outputs[0], this.#tensor(table.logits(data), [...before, table.rows]));
+      return;
+    }
+    const added = bias ? constantTensor(constant(bias)).data : undefined;
+    const best = table.topk(data, k, { bias: added });
+    values.set(outputs[0], this.#tensor(best.values, [...before, k]));
+    values.set(outputs[1], new this.#ort.Tensor("int64", best.ids, [...before, k]));
+  }
+
+  #tensor(data, dims) {
+    return new this.#ort.Tensor("float32", data, dims);
+  }
+}
+
+function feed(values, name) {
+  const tensor = values.get(name);
+  check(tensor, () => `input ${shown(name)}: got none, expected a tensor: pass one for each of inputNames`);
+  return tensor;
+}
+
+const ARRAYS = { int32: Int32Array, int64: BigInt64Array, float32: Float32Array };
+
+function constantTensor({ dtype, shape, bytes }) {
+  const Values = ARRAYS[dtype];
+  check(Values, () => `constant: got ${dtype}, expected one of ${Object.keys(ARRAYS)}: export the model again`);
+  return { type: dtype, dims: shape, data: new Values(bytes.slice().buffer) };
+}
