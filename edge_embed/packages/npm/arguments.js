@@ -35,3 +35,8 @@ export function readFloats(name, values, count = values?.length) {
   check(values.length === count, () => `${name}: got ${values.length} numbers, expected ${count}`);
   return values;
 }
+
+// An array that a result is written to.
+export function readOut(out, count) {
+  return out === undefined ? undefined : readFloats("out", out, count);
+}

@@ -36,17 +36,17 @@ export class Calls {
     return this.#table === undefined;
   }
 
-  lookup(ids) {
+  lookup(ids, given) {
     return this.#during((put, out) => {
       const struct = putIds(put, ids);
       const rows = out(ids.length * this.columns * 4);
       const scratch = this.#scratch(put, USES.lookup);
       this.#run(put, (bad) => this.#exports.ee_gather(this.#table, struct, ...rows.pair, ...scratch, bad), ids);
-      return rows.floats();
+      return rows.floats(given);
     });
   }
 
-  bag(ids, offsets, weights, mode) {
+  bag(ids, offsets, weights, mode, given) {
     return this.#during((put, out) => {
       const bags = Math.max(offsets.length - 1, 0);
       const struct = putIds(put, ids);
@@ -56,11 +56,11 @@ export class Calls {
       const described = put.struct("bags", fields);
       const { ee_bag: run } = this.#exports;
       this.#run(put, (bad) => run(this.#table, struct, described, ...result.pair, ...scratch, bad), ids, offsets);
-      return result.floats();
+      return result.floats(given);
     });
   }
 
-  logits(hidden) {
+  logits(hidden, given) {
     const states = hidden.length / this.columns;
     return this.#during((put, out) => {
       const from = put(hidden);
@@ -68,7 +68,7 @@ export class Calls {
       const scratch = this.#scratch(put, USES.logits);
       const { ee_logits: run } = this.#exports;
       this.#run(put, (bad) => run(this.#table, from, BigInt(states), ...logits.pair, ...scratch, bad));
-      return logits.floats();
+      return logits.floats(given);
     });
   }
 
@@ -122,10 +122,17 @@ export class Calls {
         );
         const address = allocate(length);
         const copy = () => this.#memory.bytes(address, length).slice().buffer;
-        return { pair: [address, length], copy, floats: () => new Float32Array(copy()) };
+        const floats = (given) => (given ? this.#fill(given, address, length) : new Float32Array(copy()));
+        return { pair: [address, length], copy, floats };
       };
       return use(put, out);
     });
+  }
+
+  // Copies a result into an array of the caller: a new array of this size costs more than most calls.
+  #fill(given, address, length) {
+    new Uint8Array(given.buffer, given.byteOffset, length).set(this.#memory.bytes(address, length));
+    return given;
   }
 
   get #temporary() {

@@ -8,6 +8,7 @@ export class ModelSession {
   #ort;
   #session;
   #plan;
+  #arrays = new Map();
 
   constructor(ort, session, plan) {
     [this.#ort, this.#session, this.#plan] = [ort, session, plan];
@@ -34,15 +35,25 @@ export class ModelSession {
     await this.#session?.release();
   }
 
-  #rows({ use, table, given, mode, constant }, values) {
+  #rows({ use, table, given, outputs, mode, constant }, values) {
     const value = (name) => (values.has(name) ? feed(values, name) : constantTensor(constant(name)));
     const ids = value(given[0]);
     check(IDS.includes(ids.type), () => `input ${shown(given[0])}: got ${ids.type}, expected int32 or int64`);
-    if (use === "lookup") return this.#tensor(table.lookup(ids.data), [...ids.dims, table.columns]);
+    if (use === "lookup") {
+      const out = this.#kept(outputs[0], ids.data.length * table.columns);
+      return this.#tensor(table.lookup(ids.data, { out }), [...ids.dims, table.columns]);
+    }
     const offsets = value(given[1]);
     const weights = given[2] ? value(given[2]).data : undefined;
     const bags = table.bag(ids.data, offsets.data, { mode, weights });
     return this.#tensor(bags, [bags.length / table.columns, table.columns]);
+  }
+
+  // The array of an earlier call, for rows that only the rest reads: it copies them before a call returns.
+  #kept(name, length) {
+    if (this.outputNames.includes(name) || !this.#session) return undefined;
+    if (this.#arrays.get(name)?.length !== length) this.#arrays.set(name, new Float32Array(length));
+    return this.#arrays.get(name);
   }
 
   #outputLayer({ use, table, given, outputs, k, constant }, values) {

@@ -3,7 +3,7 @@
 // Rows may have scales, and tensor trains an order of rows. The kernels know neither, so both are applied here:
 //   row(id) = row_scales[row_scale_codes[id]] * kernel_row(id), rounded once      row(id) = kernel_row(row_order[id])
 
-import { readFloats, readIds, readMode, readOffsets } from "./arguments.js";
+import { readFloats, readIds, readMode, readOffsets, readOut } from "./arguments.js";
 import { Calls } from "./calls.js";
 import { EdgeEmbedError, check, shown } from "./errors.js";
 import { reduceRows } from "./reduce.js";
@@ -47,30 +47,36 @@ export class Table {
     this.#calls.free();
   }
 
-  lookup(ids) {
+  lookup(ids, { out } = {}) {
     const read = readIds(ids);
-    const rows = this.#cut(this.#calls.lookup(this.#placed(read)));
+    const given = readOut(out, read.length * this.columns);
+    if (this.#isPlain) return this.#calls.lookup(this.#placed(read), given);
+    const rows = this.#cut(this.#calls.lookup(read));
     if (this.#scales) {
       read.forEach((id, i) => this.#scaleRow(rows.subarray(i * this.columns, (i + 1) * this.columns), Number(id)));
     }
-    return rows;
+    return moved(rows, given);
   }
 
-  bag(ids, offsets, { mode = "sum", weights } = {}) {
+  bag(ids, offsets, { mode = "sum", weights, out } = {}) {
     const number = readMode(mode);
     const read = readIds(ids);
     const starts = readOffsets(offsets, read.length);
     check(weights === undefined || mode === "sum", () => `weights: got weights with mode ${mode}, expected mode "sum"`);
     const factors = weights === undefined ? undefined : readFloats("weights", weights, read.length);
-    if (this.#isPlain) return this.#calls.bag(this.#placed(read), starts, factors, number);
+    const given = readOut(out, (starts.length - 1) * this.columns);
+    if (this.#isPlain) return this.#calls.bag(this.#placed(read), starts, factors, number, given);
     const rows = this.lookup(read);
-    return reduceRows({ rows, columns: this.columns, ids: read, starts, factors, mode, padding: this.#padding });
+    const bags = { rows, columns: this.columns, ids: read, starts, factors, mode, padding: this.#padding };
+    return moved(reduceRows(bags), given);
   }
 
-  logits(hidden) {
-    const logits = this.#calls.logits(this.#states(hidden));
-    if (!this.#order && !this.#scales) return logits;
-    const result = new Float32Array(logits.length);
+  logits(hidden, { out } = {}) {
+    const states = this.#states(hidden);
+    const given = readOut(out, (states.length / this.#calls.columns) * this.rows);
+    if (!this.#order && !this.#scales) return this.#calls.logits(states, given);
+    const logits = this.#calls.logits(states);
+    const result = given ?? new Float32Array(logits.length);
     for (let begin = 0; begin < logits.length; begin += this.rows) {
       for (let id = 0; id < this.rows; ++id) {
         const logit = logits[begin + (this.#order ? this.#order[id] : id)];
@@ -130,6 +136,12 @@ export class Table {
     const scale = this.#scales[this.#scaleCodes[id]];
     for (let column = 0; column < row.length; ++column) row[column] *= scale;
   }
+}
+
+// The result, in the array of the caller if there is one.
+function moved(result, given) {
+  given?.set(result);
+  return given ?? result;
 }
 
 const MOST_K = 1000;
