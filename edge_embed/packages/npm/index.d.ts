@@ -87,6 +87,8 @@ export interface Session {
 
 export interface Model {
   readonly tables: Map<string, Table>;
+  /** The nodes that compute ids or offsets, as a model. Empty if the model passes its inputs to the tables. */
+  readonly before: Uint8Array;
   /** The model without its tables: rows are inputs, and hidden states of output layers are outputs. Empty if nothing is left. */
   readonly rest: Uint8Array;
   /** Creates a session of the module onnxruntime-web for the rest; `options` are those of `ort.InferenceSession.create`. */

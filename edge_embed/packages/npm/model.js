@@ -1,7 +1,9 @@
 // An exported ONNX model as tables and the rest, which onnxruntime-web runs.
 //
-// Look-ups and bags come first: their ids are inputs of the model, and their rows become inputs of the rest. Output
-// layers come last: their hidden states become outputs of the rest, and their logits are outputs of the model.
+//   before  nodes that compute ids or offsets, if there are any
+//           look-ups and bags: their rows become inputs of the rest
+//   rest    all other nodes
+//           output layers: their hidden states are outputs of the rest, and their logits are outputs of the model
 
 import { check, shown } from "./errors.js";
 import { isHalf, isTableNode, readTableNode } from "./nodes.js";
@@ -11,6 +13,7 @@ import { ModelSession } from "./session.js";
 
 const WIDE = ".float32"; // end of the names of values that are passed as float32
 const GRAPH = 7;
+const NOTHING = new Uint8Array(0);
 
 export function openModel(bytes, externalData, makeTables) {
   const model = readModel(bytes);
@@ -29,22 +32,23 @@ export function openModel(bytes, externalData, makeTables) {
   }
   for (const step of steps) step.isHalf = isHalf(specs.get(labels.get(step.key)));
   const plan = planSteps(model.graph, steps);
-  const rest = plan.isEmpty ? new Uint8Array(0) : writeRest(model, plan);
+  const rest = plan.isEmpty ? NOTHING : writeRest(model, plan);
+  const before = plan.before.nodes.length ? writeBefore(model, plan.before) : NOTHING;
   const tables = makeTables(specs);
   for (const step of steps) step.table = tables.get(labels.get(step.key));
-  return new Model(tables, rest, plan);
+  return new Model(tables, before, rest, plan);
 }
 
 class Model {
   #plan;
 
-  constructor(tables, rest, plan) {
-    [this.tables, this.rest, this.#plan] = [tables, rest, plan];
+  constructor(tables, before, rest, plan) {
+    [this.tables, this.before, this.rest, this.#plan] = [tables, before, rest, plan];
   }
 
   async createSession(ort, options) {
-    const session = this.#plan.isEmpty ? undefined : await ort.InferenceSession.create(this.rest, options);
-    return new ModelSession(ort, session, this.#plan);
+    const create = (bytes) => (bytes.length ? ort.InferenceSession.create(bytes, options) : undefined);
+    return new ModelSession(ort, await create(this.before), await create(this.rest), this.#plan);
   }
 
   free() {
@@ -70,14 +74,7 @@ function planSteps(graph, steps) {
   const first = steps.filter(({ use }) => use === "lookup" || use === "bag");
   const last = steps.filter((step) => !first.includes(step));
   const rows = new Map(first.map((step) => [step.outputs[0], step]));
-  for (const { what, given } of first) {
-    for (const name of given.filter(Boolean)) {
-      check(
-        graph.inputs.has(name) || graph.initializers.has(name),
-        () => `${what}: got ${shown(name)}, which the graph computes, expected an input of the model: pass ids as they are`,
-      );
-    }
-  }
+  const before = nodesBefore(graph, others, first);
   for (const { what, outputs, given } of last) {
     const read = outputs.find((name) => readers.has(name));
     check(read === undefined, () => `${what}: got ${shown(read)}, which the graph reads, expected an output of the model`);
@@ -92,7 +89,53 @@ function planSteps(graph, steps) {
   const outputs = [...graph.outputs.keys()];
   const kept = outputs.filter((name) => !made.has(name));
   const isEmpty = hidden.length === 0 && kept.length === 0;
-  return { first, last, others, readers, hidden, kept, outputs, isEmpty, inputs: [...graph.inputs.keys()], wide: WIDE };
+  const inputs = [...graph.inputs.keys()];
+  return { before, first, last, others, readers, hidden, kept, outputs, isEmpty, inputs, wide: WIDE };
+}
+
+// The nodes that compute ids, offsets and weights of look-ups and bags, and those values.
+function nodesBefore(graph, others, first) {
+  const makers = new Map(others.flatMap((node) => node.outputs.map((name) => [name, node])));
+  const values = new Set();
+  const nodes = new Set();
+  for (const { what, given } of first) {
+    const needed = given.filter((name) => name && makers.has(name));
+    for (const name of needed) values.add(name);
+    for (const name of given.filter(Boolean)) visit(name, what);
+  }
+  return { nodes: others.filter((node) => nodes.has(node)), values: [...values] };
+
+  function visit(name, what) {
+    for (const waiting = [name]; waiting.length; ) {
+      const next = waiting.pop();
+      const maker = makers.get(next);
+      check(
+        maker || graph.inputs.has(next) || graph.initializers.has(next),
+        () => `${what}: got ${shown(next)}, which another table computes, expected ids that need no rows`,
+      );
+      if (!maker || nodes.has(maker)) continue;
+      nodes.add(maker);
+      check(!maker.inner.length, () => `${what}: got ids of a loop or branch, expected ids without one`);
+      waiting.push(...maker.inputs.filter(Boolean));
+    }
+  }
+}
+
+function writeBefore({ others: fields, graph, functions }, { nodes, values }) {
+  const read = new Set(nodes.flatMap(({ inputs }) => inputs));
+  const infos = new Map(graph.infos.map(({ name, bytes }) => [name, bytes]));
+  const parts = [...graph.others, ...nodes.map(({ raw }) => raw)];
+  for (const [name, { raw }] of graph.initializers) if (read.has(name)) parts.push(raw);
+  for (const [name, raw] of graph.inputs) if (read.has(name)) parts.push(raw);
+  for (const name of values) {
+    check(infos.has(name), () => `value ${shown(name)}: got no type in the file, expected value_info: export the model again`);
+    parts.push(writeBytes(12, infos.get(name)));
+  }
+  return join([...fields, writeBytes(GRAPH, join(parts)), ...ownFunctions(functions)]);
+}
+
+function ownFunctions(functions) {
+  return functions.filter(({ domain, name }) => !isTableNode({ domain, type: name })).map(({ raw }) => raw);
 }
 
 function writeRest({ others: fields, graph, functions }, { first, others, readers, hidden, kept }) {
@@ -112,6 +155,5 @@ function writeRest({ others: fields, graph, functions }, { first, others, reader
   for (const name of hidden) parts.push(writeCast(name, name + WIDE, FLOAT32), writeValue(12, name + WIDE, FLOAT32));
   const computed = new Set(others.flatMap(({ outputs }) => outputs));
   for (const { name, raw } of graph.infos) if (computed.has(name)) parts.push(raw);
-  const called = functions.filter(({ domain, name }) => !isTableNode({ domain, type: name }));
-  return join([...fields, writeBytes(GRAPH, join(parts)), ...called.map(({ raw }) => raw)]);
+  return join([...fields, writeBytes(GRAPH, join(parts)), ...ownFunctions(functions)]);
 }

@@ -36,7 +36,7 @@ export function readTableNode(node, initializers, externalData) {
   const { use, given } = USES[suffix];
   const what = `node ${shown(node.name || node.type)}`;
   const sources = node.inputs.slice(given);
-  const { format_version: version, mode = 0, k = 1 } = node.attributes;
+  const { format_version: version, mode = 0, weighted = 0, k = 1, biased = 0 } = node.attributes;
   check(version === 1, () => `${what}: got format_version ${shown(version)}, expected 1: update edge-embed-web`);
   const names = TENSORS[prefix](sources.length);
   check(
@@ -48,11 +48,12 @@ export function readTableNode(node, initializers, externalData) {
     check(stored, () => `${what}: got ${shown(name)}, which the graph computes, expected a stored tensor: export the model again`);
     return readTensor(name, stored, externalData);
   };
+  const isRead = use === "bag" ? [true, true, weighted === 1] : [true, biased === 1];
   const { num_codes, num_groups, bits, num_embeddings, padding_idx, unused_columns } = node.attributes;
   const attributes = { num_codes, num_groups, bits, num_embeddings, padding_idx, unused_columns };
   return {
     ...{ use, what, constant, outputs: node.outputs, mode: MODES[mode], k },
-    given: node.inputs.slice(0, given),
+    given: node.inputs.slice(0, given).filter((_, index) => isRead[index] ?? true),
     key: JSON.stringify([prefix, sources, attributes]),
     label: sources[0].includes(".") ? sources[0].slice(0, sources[0].lastIndexOf(".")) : node.name || sources[0],
     spec() {

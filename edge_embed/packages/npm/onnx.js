@@ -30,7 +30,7 @@ function readGraph(bytes) {
     else if (number === 5) graph.initializers.set(nameOf(value, 8), { bytes: bytesOf(value), raw });
     else if (number === 11) graph.inputs.set(nameOf(value, 1), raw);
     else if (number === 12) graph.outputs.set(nameOf(value, 1), raw);
-    else if (number === 13) graph.infos.push({ name: nameOf(value, 1), raw });
+    else if (number === 13) graph.infos.push({ name: nameOf(value, 1), bytes: bytesOf(value), raw });
     else graph.others.push(raw);
   }
   return graph;

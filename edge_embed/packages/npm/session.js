@@ -6,12 +6,13 @@ const IDS = ["int32", "int64"];
 
 export class ModelSession {
   #ort;
+  #before;
   #session;
   #plan;
   #arrays = new Map();
 
-  constructor(ort, session, plan) {
-    [this.#ort, this.#session, this.#plan] = [ort, session, plan];
+  constructor(ort, before, session, plan) {
+    [this.#ort, this.#before, this.#session, this.#plan] = [ort, before, session, plan];
     [this.inputNames, this.outputNames] = [plan.inputs, plan.outputs];
   }
 
@@ -19,19 +20,16 @@ export class ModelSession {
   async run(feeds) {
     const { first, last, wide, outputs } = this.#plan;
     const values = new Map(Object.entries(feeds));
+    await runPart(this.#before, values);
     for (const step of first) values.set(step.outputs[0], this.#rows(step, values));
     for (const step of first) values.set(step.outputs[0] + wide, values.get(step.outputs[0]));
-    if (this.#session) {
-      const given = this.#session.inputNames.map((name) => [name, feed(values, name)]);
-      for (const [name, tensor] of Object.entries(await this.#session.run(Object.fromEntries(given)))) {
-        values.set(name, tensor);
-      }
-    }
+    await runPart(this.#session, values);
     for (const step of last) this.#outputLayer(step, values);
     return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
   }
 
   async release() {
+    await this.#before?.release();
     await this.#session?.release();
   }
 
@@ -78,6 +76,13 @@ export class ModelSession {
   #tensor(data, dims) {
     return new this.#ort.Tensor("float32", data, dims);
   }
+}
+
+async function runPart(session, values) {
+  if (!session) return;
+  const given = session.inputNames.map((name) => [name, feed(values, name)]);
+  const results = await session.run(Object.fromEntries(given));
+  for (const [name, tensor] of Object.entries(results)) values.set(name, tensor);
 }
 
 function feed(values, name) {

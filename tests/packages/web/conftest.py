@@ -72,3 +72,13 @@ def run_node(project: Path) -> Callable[..., Any]:
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with exported models."""
+    from web_models import main
+
+    folder = tmp_path_factory.mktemp("exported")
+    main(folder)
+    return folder
