@@ -87,11 +87,12 @@ export interface Session {
 
 export interface Model {
   readonly tables: Map<string, Table>;
-  /** The nodes that compute ids or offsets, as a model. Empty if the model passes its inputs to the tables. */
-  readonly before: Uint8Array;
-  /** The model without its tables: rows are inputs, and hidden states of output layers are outputs. Empty if nothing is left. */
-  readonly rest: Uint8Array;
-  /** Creates a session of the module onnxruntime-web for the rest; `options` are those of `ort.InferenceSession.create`. */
+  /**
+   * The nodes without tables as models, each empty if it has none: `before` computes ids and offsets, `rest` has rows as
+   * inputs and hidden states as outputs, and `after` reads logits.
+   */
+  readonly parts: { readonly before: Uint8Array; readonly rest: Uint8Array; readonly after: Uint8Array };
+  /** Creates a session of the module onnxruntime-web for the parts; `options` are those of `InferenceSession.create`. */
   createSession(ort: unknown, options?: unknown): Promise<Session>;
   /** Frees all tables. */
   free(): void;

@@ -4,6 +4,7 @@ import { EdgeEmbedError, check, shown } from "./errors.js";
 import { bytesOf, fields, integerOf, integersOf, join, textOf, writeBytes, writeInteger, writeText } from "./protobuf.js";
 
 export const FLOAT32 = 1;
+export const INT64 = 7;
 export const FLOAT16 = 10;
 const DTYPES = new Map([
   [1, "float32"], [2, "uint8"], [3, "int8"], [4, "uint16"], [6, "int32"], [7, "int64"], [10, "float16"], [12, "uint32"],
@@ -24,12 +25,16 @@ export function readModel(bytes) {
 }
 
 function readGraph(bytes) {
-  const graph = { others: [], nodes: [], initializers: new Map(), inputs: new Map(), outputs: new Map(), infos: [] };
+  const graph = { others: [], nodes: [], infos: [], initializers: new Map(), inputs: new Map() };
+  [graph.outputs, graph.outputInfos] = [new Map(), new Map()];
   for (const { number, value, raw } of fields(bytes)) {
     if (number === 1) graph.nodes.push(readNode(bytesOf(value), raw));
     else if (number === 5) graph.initializers.set(nameOf(value, 8), { bytes: bytesOf(value), raw });
     else if (number === 11) graph.inputs.set(nameOf(value, 1), raw);
-    else if (number === 12) graph.outputs.set(nameOf(value, 1), raw);
+    else if (number === 12) {
+      graph.outputs.set(nameOf(value, 1), raw);
+      graph.outputInfos.set(nameOf(value, 1), { bytes: bytesOf(value) });
+    }
     else if (number === 13) graph.infos.push({ name: nameOf(value, 1), bytes: bytesOf(value), raw });
     else graph.others.push(raw);
   }
@@ -127,6 +132,13 @@ function externalBytes(name, { location, offset = "0", length }, externalData) {
     throw new EdgeEmbedError(`tensor ${name}: got ${place} in ${shown(location)}: the file is truncated or damaged`);
   }
   return data.subarray(begin, begin + size);
+}
+
+// The type of the elements of a ValueInfoProto; 0 if it has none.
+export function typeOfValue(info) {
+  const inside = (message, field) => [...fields(message)].find(({ number }) => number === field)?.value;
+  const type = [2, 1].reduce((message, field) => message && bytesOf(inside(message, field) ?? new Uint8Array(0)), info);
+  return Number(inside(type, 1) ?? 0);
 }
 
 // A graph input (field 11) or output (field 12) of a type, without a shape.

@@ -1,36 +1,35 @@
 // A session that runs a whole model: look-ups and bags, the rest in onnxruntime-web, and output layers.
 
 import { check, shown } from "./errors.js";
+import { WIDE } from "./split.js";
 
 const IDS = ["int32", "int64"];
 
 export class ModelSession {
   #ort;
-  #before;
-  #session;
+  #sessions;
   #plan;
   #arrays = new Map();
 
-  constructor(ort, before, session, plan) {
-    [this.#ort, this.#before, this.#session, this.#plan] = [ort, before, session, plan];
+  constructor(ort, sessions, plan) {
+    [this.#ort, this.#sessions, this.#plan] = [ort, sessions, plan];
     [this.inputNames, this.outputNames] = [plan.inputs, plan.outputs];
   }
 
   // Tensors of onnxruntime-web by name, in and out. Rows, logits and values are float32.
   async run(feeds) {
-    const { first, last, wide, outputs } = this.#plan;
+    const { first, last, outputs } = this.#plan;
     const values = new Map(Object.entries(feeds));
-    await runPart(this.#before, values);
-    for (const step of first) values.set(step.outputs[0], this.#rows(step, values));
-    for (const step of first) values.set(step.outputs[0] + wide, values.get(step.outputs[0]));
-    await runPart(this.#session, values);
+    await runPart(this.#sessions.before, values);
+    for (const step of first) setMade(values, step.outputs[0], this.#rows(step, values));
+    await runPart(this.#sessions.rest, values);
     for (const step of last) this.#outputLayer(step, values);
+    await runPart(this.#sessions.after, values);
     return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
   }
 
   async release() {
-    await this.#before?.release();
-    await this.#session?.release();
+    for (const session of Object.values(this.#sessions)) await session.release();
   }
 
   #rows({ use, table, given, outputs, mode, constant }, values) {
@@ -49,14 +48,14 @@ export class ModelSession {
 
   // The array of an earlier call, for rows that only the rest reads: it copies them before a call returns.
   #kept(name, length) {
-    if (this.outputNames.includes(name) || !this.#session) return undefined;
+    if (this.outputNames.includes(name)) return undefined;
     if (this.#arrays.get(name)?.length !== length) this.#arrays.set(name, new Float32Array(length));
     return this.#arrays.get(name);
   }
 
   #outputLayer({ use, table, given, outputs, k, constant }, values) {
     const [name, bias] = given;
-    const hidden = values.get(name + this.#plan.wide) ?? feed(values, name);
+    const hidden = values.get(name + WIDE) ?? feed(values, name);
     const { dims, data } = hidden;
     check(
       dims.at(-1) === table.columns,
@@ -64,18 +63,24 @@ export class ModelSession {
     );
     const before = dims.slice(0, -1);
     if (use === "logits") {
-      values.set(outputs[0], this.#tensor(table.logits(data), [...before, table.rows]));
+      setMade(values, outputs[0], this.#tensor(table.logits(data), [...before, table.rows]));
       return;
     }
     const added = bias ? constantTensor(constant(bias)).data : undefined;
     const best = table.topk(data, k, { bias: added });
-    values.set(outputs[0], this.#tensor(best.values, [...before, k]));
+    setMade(values, outputs[0], this.#tensor(best.values, [...before, k]));
     values.set(outputs[1], new this.#ort.Tensor("int64", best.ids, [...before, k]));
   }
 
   #tensor(data, dims) {
     return new this.#ort.Tensor("float32", data, dims);
   }
+}
+
+// A result of a table, under its name and the name of its float32 input of a part.
+function setMade(values, name, tensor) {
+  values.set(name, tensor);
+  values.set(name + WIDE, tensor);
 }
 
 async function runPart(session, values) {

@@ -9,6 +9,7 @@ import ctypes
 import json
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class Native:
     def bag(self, ids, offsets, mode, weights=None) -> NDArray[np.float32]:
         if self.scales is not None:
             rows = self.scaled_lookup(ids).astype(np.float64) * (1 if weights is None else weights[:, np.newaxis])
-            parts = [rows[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+            parts = [rows[begin:end] for begin, end in pairwise(offsets)]
             reduce = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
             bags = [reduce(part, axis=0) if len(part) else np.zeros(self.columns) for part in parts]
             return np.array(bags).astype(np.float32)

@@ -21,9 +21,9 @@ class Rows(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.words = DPQEmbedding(300, 24, 16, 6, variant="vq", padding_idx=0)
+        self.words = DPQEmbedding(600, 48, 16, 8, variant="vq", padding_idx=0)
         self.words.freeze(value_type="float16")
-        self.classes = nn.Linear(24, 5)
+        self.classes = nn.Linear(48, 5)
 
     def forward(self, ids):
         rows = self.words(ids).float()
