@@ -17,7 +17,9 @@ from edge_embed.cli.output import Output, output_options
         "package --platform windows -o edge-embed-windows --json",
     ),
 )
-@click.option("--platform", required=True, metavar="NAME", help="android, ios, macos, windows, linux-x64, linux-arm64, web.")
+@click.option(
+    "--platform", required=True, metavar="NAME", help="android, ios, macos, windows, linux-x64, linux-arm64, web."
+)
 @click.option("--output", "-o", type=FILE, required=True, metavar="FOLDER", help="Folder that is created.")
 @click.option("--force", is_flag=True, help="Replace an existing package.")
 @click.option(

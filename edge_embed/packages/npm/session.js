@@ -1,4 +1,4 @@
-// A session that runs a whole model: look-ups and bags, the rest in onnxruntime-web, and output layers.
+// A session that runs a whole model: lookups and bags, the rest in onnxruntime-web, and output layers.
 
 import { check, shown } from "./errors.js";
 import { WIDE } from "./split.js";

@@ -1,7 +1,7 @@
 // The nodes of a model that use no table, in three parts, each of which is a model of its own:
 //
 //   before  nodes that compute ids, offsets or weights
-//           look-ups and bags: their rows are inputs of the next parts
+//           lookups and bags: their rows are inputs of the next parts
 //   rest    all other nodes
 //           output layers: their hidden states are outputs of the rest
 //   after   nodes that read logits

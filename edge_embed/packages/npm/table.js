@@ -1,4 +1,4 @@
-// A table: look-ups, bags, logits and top-k, with checks of what the caller passes.
+// A table: lookups, bags, logits and top-k, with checks of what the caller passes.
 //
 // Rows may have scales, and tensor trains an order of rows. The kernels know neither, so both are applied here:
 //   row(id) = row_scales[row_scale_codes[id]] * kernel_row(id), rounded once      row(id) = kernel_row(row_order[id])

@@ -1,4 +1,4 @@
-"""Damaged files and wrong arguments are errors that say what to do; nothing else is thrown, and no memory stays in use."""
+"""Damaged files and wrong arguments are errors that say what to do, and no memory stays in use."""
 
 import pytest
 from web_cases import HERE

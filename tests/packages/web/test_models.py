@@ -1,4 +1,4 @@
-"""Exported models: their tables in the package, their rest in onnxruntime-web, and messages for models that do not fit."""
+"""Exported models: tables in the package, other nodes in onnxruntime-web, and messages for models that do not fit."""
 
 import onnx
 import pytest
