@@ -12,7 +12,7 @@ from edge_embed.targets.web.package import NODE_ENTRY, fetch_runtime
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[3] / "docs" / "deployment" / "web-package.md").read_text()
-PROGRAMS = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
+PROGRAMS = re.findall(r"```js package\n(.*?)```", PAGE, re.DOTALL)
 
 
 def run(project: Path, folder: Path, source: str) -> str:
