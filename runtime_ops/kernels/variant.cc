@@ -21,7 +21,8 @@ void OfferEach(const float* logits, size_t count, size_t first, const Best& best
 bool Always() { return true; }
 
 #define EDGE_EMBED_KERNELS(method, NAME) &kReferenceKernels<method::Table>,
-[[maybe_unused]] constexpr Variant kReference{"reference", Always, OfferEach, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+[[maybe_unused]] constexpr Variant kReference{"reference", Always, OfferEach,
+                                              EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
 #undef EDGE_EMBED_KERNELS
 
 // A library without libc has no environment.
