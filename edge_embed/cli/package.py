@@ -17,7 +17,9 @@ from edge_embed.cli.output import Output, output_options
         "package --platform windows -o edge-embed-windows --json",
     ),
 )
-@click.option("--platform", required=True, metavar="NAME", help="android, ios, macos, windows, linux-x64, linux-arm64.")
+@click.option(
+    "--platform", required=True, metavar="NAME", help="android, ios, macos, windows, linux-x64, linux-arm64, web."
+)
 @click.option("--output", "-o", type=FILE, required=True, metavar="FOLDER", help="Folder that is created.")
 @click.option("--force", is_flag=True, help="Replace an existing package.")
 @click.option(
@@ -26,6 +28,8 @@ from edge_embed.cli.output import Output, output_options
 @output_options
 def package(out: Output, platform: str, output: Path, force: bool, time_limit: int) -> None:
     """Build the operator library and the TFLite delegate for a platform, with headers and build files.
+
+    Platform web has the kernels as WebAssembly, in an npm package.
 
     Each library is inspected, and executed where this machine can do so. The report states which.
     """

@@ -1,4 +1,4 @@
-"""Runs of packaged libraries on this machine: natively, under QEMU or under Wine.
+"""Runs of packaged libraries on this machine: natively, under QEMU, under Wine or under Node.js.
 
 The program is ``runtime_ops/package/check.c``. It calls every use of the C interface, and gives ids that are no rows.
 """
@@ -15,6 +15,7 @@ import edge_embed
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.packages.platforms import Build, Platform
 from edge_embed.packages.toolchain import Toolchain
+from edge_embed.packages.web import run_module
 from edge_embed.report.results.targets import Evidence
 from edge_embed.targets.build import source_folder
 from edge_embed.targets.cache import cached_folder
@@ -30,7 +31,7 @@ _SYSTEM = {"ELF": "linux", "Mach-O": "darwin", "PE": "win32"}
 def run_library(
     platform: Platform, build: Build, toolchain: Toolchain, tree: Path, time_limit: float
 ) -> tuple[Evidence, str]:
-    """Run the shared library with every instruction set that the processor has.
+    """Run the shared library with every instruction set that the processor has, or a WebAssembly module.
 
     Args:
         platform: its platform.
@@ -46,6 +47,8 @@ def run_library(
         NotRunError: if this machine cannot run it, with the missing part.
         EdgeEmbedError: if it gives a wrong result.
     """
+    if platform.name == "web":
+        return run_module(build, tree, time_limit)
     if not toolchain.c_compiler:
         raise NotRunError(f"{toolchain.name} compiles no program for this machine")
     evidence, starter = _starter(platform, build)

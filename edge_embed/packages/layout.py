@@ -4,6 +4,7 @@ from pathlib import Path
 
 from edge_embed.packages.android import lay_out_android
 from edge_embed.packages.apple import lay_out_apple
+from edge_embed.packages.web import lay_out_web
 from edge_embed.packages.work import Details, Work, copy_tree
 from edge_embed.report.results.packaged import NotMade
 
@@ -12,6 +13,8 @@ def lay_out(work: Work, folder: Path) -> Details:
     """Fill the folder of a package, and inspect its libraries."""
     if work.platform.name == "android":
         return lay_out_android(work, folder)
+    if work.platform.name == "web":
+        return lay_out_web(work, folder)
     if work.platform.binary_format == "Mach-O":
         return lay_out_apple(work, folder)
     ((build, tree),) = work.trees.items()

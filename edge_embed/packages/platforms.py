@@ -5,7 +5,7 @@ from typing import Literal
 
 from edge_embed.errors import BadInputError, suggested
 
-Format = Literal["ELF", "Mach-O", "PE"]
+Format = Literal["ELF", "Mach-O", "PE", "WebAssembly"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ PLATFORMS = {
         Platform("windows", "PE", (Build("windows", "x86-64"),)),
         Platform("linux-x64", "ELF", (Build("linux-x64", "x86-64", "2.17"),)),
         Platform("linux-arm64", "ELF", (Build("linux-arm64", "arm64", "2.28"),)),
+        Platform("web", "WebAssembly", (Build("web", "wasm32"), Build("web-scalar", "wasm32")), is_freestanding=True),
     )
 }
 

@@ -19,7 +19,7 @@ if(NOT EDGE_EMBED_ZIG)
   endif()
   set(EDGE_EMBED_ZIG "${zig}" CACHE FILEPATH "Program zig" FORCE)
 endif()
-if(NOT EDGE_EMBED_ZIG_TARGET MATCHES "^([a-z0-9_]+)-(linux|macos|windows|ios)")
+if(NOT EDGE_EMBED_ZIG_TARGET MATCHES "^([a-z0-9_]+)-(linux|macos|windows|ios|freestanding)")
   message(FATAL_ERROR "EDGE_EMBED_ZIG_TARGET: got \"${EDGE_EMBED_ZIG_TARGET}\", expected a target such as "
                       "x86_64-linux-gnu.2.17: choose one of `cmake --list-presets`")
 endif()
@@ -29,6 +29,7 @@ set(system_linux Linux)  # Android too: what CMake knows of Android is about the
 set(system_macos Darwin)
 set(system_ios Darwin)  # CMake's iOS requires an SDK
 set(system_windows Windows)
+set(system_freestanding Generic)
 set(CMAKE_SYSTEM_NAME "${system_${system}}")
 
 set(CMAKE_CXX_COMPILER "${EDGE_EMBED_ZIG}" "${EDGE_EMBED_ZIG_DRIVER}")

@@ -96,9 +96,12 @@ __attribute__((always_inline)) inline void AddTerm(const unsigned char* state, s
                                                    const unsigned char* slice, V (&sums)[kRows * kVectors]) {
   PrefetchRight<kVectors * sizeof(V)>(slice);
   V columns[kVectors];
+  EDGE_EMBED_UNROLL
   for (size_t v = 0; v < kVectors; ++v) columns[v] = LoadVector<V>(slice + v * sizeof(V));
+  EDGE_EMBED_UNROLL
   for (size_t p = 0; p < kRows; ++p) {
     const V factor = LoadVector<float>(state + p * row_step) - V{};
+    EDGE_EMBED_UNROLL
     for (size_t v = 0; v < kVectors; ++v) sums[p * kVectors + v] += factor * columns[v];
   }
 }
@@ -115,6 +118,7 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
   PairwiseSum<V, kCount> total;
   V sums[kCount];
   for (size_t left = product.inner; true;) {
+    EDGE_EMBED_UNROLL
     for (size_t i = 0; i < kCount; ++i) sums[i] = V{};
     const size_t terms = left < product.run ? left : product.run;
 #pragma GCC unroll 1
@@ -129,7 +133,9 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
   }
   total.Finish(sums);
   unsigned char* out = product.out + (row * product.columns + column) * sizeof(float);
+  EDGE_EMBED_UNROLL
   for (size_t p = 0; p < kRows; ++p) {
+    EDGE_EMBED_UNROLL
     for (size_t v = 0; v < kVectors; ++v) {
       StoreVector(sums[p * kVectors + v], out + p * slice_step + v * sizeof(V));
     }

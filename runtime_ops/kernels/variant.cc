@@ -21,7 +21,8 @@ void OfferEach(const float* logits, size_t count, size_t first, const Best& best
 bool Always() { return true; }
 
 #define EDGE_EMBED_KERNELS(method, NAME) &kReferenceKernels<method::Table>,
-constexpr Variant kReference{"reference", Always, OfferEach, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
+[[maybe_unused]] constexpr Variant kReference{"reference", Always, OfferEach,
+                                              EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
 #undef EDGE_EMBED_KERNELS
 
 // A library without libc has no environment.
@@ -67,7 +68,9 @@ const Variant* const kVariants[] = {
     &kAvx2,
 #endif
     &kPortable,
+#if !defined(__wasm__)  // every engine runs the portable kernels, and the file is downloaded
     &kReference,
+#endif
 };
 const size_t kNumVariants = sizeof(kVariants) / sizeof(kVariants[0]);
 

@@ -80,7 +80,8 @@ struct Variant {
 #undef EDGE_EMBED_KERNELS
 };
 
-// All variants of this build, best first. The last one, "reference", runs on every processor.
+// All variants of this build, best first. The last one runs on every processor; it is
+// "reference", or "portable" for WebAssembly.
 extern const Variant* const kVariants[];
 extern const size_t kNumVariants;
 

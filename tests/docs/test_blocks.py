@@ -17,14 +17,22 @@ from edge_embed.targets.web.package import fetch_runtime
 
 from .pages import DOCS, PAGES, ROOT, Page, Runs, run
 
-CPP, JAVA, WEB = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cpp", "android", "web"))
+CPP, JAVA, WEB, NPM = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cpp", "android", "web", "web-package"))
 TARGETS = Page(DOCS / "verification" / "targets.md")
 LAYOUT = Page(DOCS / "development" / "architecture.md")
 
 WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.blocks)]
 
 # Kinds of blocks that no page runs. The first have tests of their own, for the block of one page.
-OF_ONE_PAGE = {"cpp": CPP, "java": JAVA, "js": WEB, "sh arm64": TARGETS, "text layers": LAYOUT, "text tree": LAYOUT}
+OF_ONE_PAGE = {
+    "cpp": CPP,
+    "java": JAVA,
+    "js": WEB,
+    "js package": NPM,
+    "sh arm64": TARGETS,
+    "text layers": LAYOUT,
+    "text tree": LAYOUT,
+}
 SHOWN = {"c", "json", "sh install", "text"}
 
 

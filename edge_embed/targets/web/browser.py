@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,31 +55,50 @@ class Tab(WebPlace):
         files |= {self.build.engine: self.runtime / self.build.engine}
         files |= {name: folder / name for name in names}
         results = {f"{name[:-3]}.out" for name in names if name.endswith(".in")} | {"result.json"}
-        with (
-            JobServer(files, {name: folder / name for name in results}) as server,
-            tempfile.TemporaryDirectory(prefix="edge-embed-browser-", dir=_place()) as profile,
-        ):
-            self._browse(server, profile, options.time_limit)
-        if server.failure:
-            raise RunFailedError(server.failure)
+        open_page(files, {name: folder / name for name in results}, options.time_limit, self.flags)
         return Ran()
 
-    def _browse(self, server: JobServer, profile: str, time_limit: float) -> None:
-        try:
-            run_program(
-                [*_WITH_PIPE, *_command(profile, self.flags), server.url],
-                time_limit,
-                what="the browser",
-                # Files outside of its profile (sockets, certificates) go there too.
-                environment=dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), profile),
-                until=lambda: server.ended,
-            )
-        except RunFailedError as error:
-            if not server.opened:
-                raise NotRunError(f"the browser opened no page: {error}") from error
-            raise
+
+def open_page(
+    files: Mapping[str, Path], results: Mapping[str, Path], time_limit: float, flags: Sequence[str] = _WITHOUT_GPU
+) -> None:
+    """Start the browser with ``page.html``, wait until the job ends, and end the browser.
+
+    Args:
+        files: files that the page may read, by name.
+        results: files that it may write; ``result.json`` ends the job.
+        time_limit: seconds.
+        flags: flags of the browser, besides those of every page.
+
+    Raises:
+        NotRunError: if the browser opened no page.
+        RunFailedError: if the job ends with an error.
+    """
+    with (
+        JobServer(files, results) as server,
+        tempfile.TemporaryDirectory(prefix="edge-embed-browser-", dir=_place()) as profile,
+    ):
+        _browse(server, profile, time_limit, flags)
+    if server.failure:
+        raise RunFailedError(server.failure)
+
+
+def _browse(server: JobServer, profile: str, time_limit: float, flags: Sequence[str]) -> None:
+    try:
+        run_program(
+            [*_WITH_PIPE, *_command(profile, flags), server.url],
+            time_limit,
+            what="the browser",
+            # Files outside of its profile (sockets, certificates) go there too.
+            environment=dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), profile),
+            until=lambda: server.ended,
+        )
+    except RunFailedError as error:
         if not server.opened:
-            raise NotRunError("the browser ended before it opened a page")
+            raise NotRunError(f"the browser opened no page: {error}") from error
+        raise
+    if not server.opened:
+        raise NotRunError("the browser ended before it opened a page")
 
 
 def _place() -> str:

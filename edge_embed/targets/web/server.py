@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
-_TYPES = {".html": "text/html", ".mjs": "text/javascript", ".wasm": "application/wasm"}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
 _LONGEST_MESSAGE = 10_000
 _GONE = "the browser's tab crashed or was closed while the model ran"
 

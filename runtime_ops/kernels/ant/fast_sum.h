@@ -57,8 +57,8 @@ struct Loops {
 
 namespace {
 
-// SSE2 alone has few and narrow registers, and its code is kept small.
-#if defined(__SSE2__) && !defined(__AVX__)
+// SSE2 alone has few and narrow registers, and its code is kept small. WebAssembly is downloaded.
+#if (defined(__SSE2__) && !defined(__AVX__)) || defined(__wasm__)
 constexpr bool kIsSmall = true;
 #else
 constexpr bool kIsSmall = false;

@@ -61,7 +61,9 @@ class CodeReader {
   __attribute__((always_inline)) void Eight(const unsigned char* codes, const Use& use) const {
     uint64_t first = Load<uint64_t>(codes, 0);
     uint64_t second = Load<uint64_t>(codes + bits_ / 2, 0) >> (bits_ % 2 * 4);
+    EDGE_EMBED_UNROLL
     for (size_t k = 0; k < 4; ++k, first >>= bits_) use(k, Clamp<kClamp>(first & mask_));
+    EDGE_EMBED_UNROLL
     for (size_t k = 4; k < 8; ++k, second >>= bits_) use(k, Clamp<kClamp>(second & mask_));
   }
 

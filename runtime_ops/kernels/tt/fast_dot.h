@@ -78,14 +78,18 @@ __attribute__((noinline)) void DotTile(const Dots& dots, size_t row, size_t stat
   Floats run[kCount];
   size_t left = dots.count / kLanes, at = 0;
   while (true) {
+    EDGE_EMBED_UNROLL
     for (size_t i = 0; i < kCount; ++i) run[i] = Floats{};
     const size_t terms = left < kRun ? left : kRun;
 #pragma GCC unroll 1
     for (size_t term = 0; term < terms; ++term, at += sizeof(Floats)) {
       Floats vectors[kRows];
+      EDGE_EMBED_UNROLL
       for (size_t i = 0; i < kRows; ++i) vectors[i] = LoadVector<Floats>(rows + i * step + at);
+      EDGE_EMBED_UNROLL
       for (size_t b = 0; b < kStates; ++b) {
         const Floats factor = LoadVector<Floats>(states + b * step + at);
+        EDGE_EMBED_UNROLL
         for (size_t i = 0; i < kRows; ++i) run[b * kRows + i] += factor * vectors[i];
       }
     }

@@ -1,0 +1,2 @@
+export { EdgeEmbedError } from "./errors.js";
+export { loadKernels } from "./kernels.js";

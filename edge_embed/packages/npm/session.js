@@ -1,0 +1,105 @@
+// A session that runs a whole model: lookups and bags, the rest in onnxruntime-web, and output layers.
+
+import { check, shown } from "./errors.js";
+import { WIDE } from "./split.js";
+
+const IDS = ["int32", "int64"];
+
+export class ModelSession {
+  #ort;
+  #sessions;
+  #plan;
+  #arrays = new Map();
+
+  constructor(ort, sessions, plan) {
+    [this.#ort, this.#sessions, this.#plan] = [ort, sessions, plan];
+    [this.inputNames, this.outputNames] = [plan.inputs, plan.outputs];
+  }
+
+  // Tensors of onnxruntime-web by name, in and out. Rows, logits and values are float32.
+  async run(feeds) {
+    const { first, last, outputs } = this.#plan;
+    const values = new Map(Object.entries(feeds));
+    await runPart(this.#sessions.before, values);
+    for (const step of first) setMade(values, step.outputs[0], this.#rows(step, values));
+    await runPart(this.#sessions.rest, values);
+    for (const step of last) this.#outputLayer(step, values);
+    await runPart(this.#sessions.after, values);
+    return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
+  }
+
+  async release() {
+    for (const session of Object.values(this.#sessions)) await session.release();
+  }
+
+  #rows({ use, table, given, outputs, mode, constant }, values) {
+    const value = (name) => (values.has(name) ? feed(values, name) : constantTensor(constant(name)));
+    const ids = value(given[0]);
+    check(IDS.includes(ids.type), () => `input ${shown(given[0])}: got ${ids.type}, expected int32 or int64`);
+    if (use === "lookup") {
+      const out = this.#kept(outputs[0], ids.data.length * table.columns);
+      return this.#tensor(table.lookup(ids.data, { out }), [...ids.dims, table.columns]);
+    }
+    const offsets = value(given[1]);
+    const weights = given[2] ? value(given[2]).data : undefined;
+    const bags = table.bag(ids.data, offsets.data, { mode, weights });
+    return this.#tensor(bags, [bags.length / table.columns, table.columns]);
+  }
+
+  // The array of an earlier call, for rows that only the rest reads: it copies them before a call returns.
+  #kept(name, length) {
+    if (this.outputNames.includes(name)) return undefined;
+    if (this.#arrays.get(name)?.length !== length) this.#arrays.set(name, new Float32Array(length));
+    return this.#arrays.get(name);
+  }
+
+  #outputLayer({ use, table, given, outputs, k, constant }, values) {
+    const [name, bias] = given;
+    const hidden = values.get(name + WIDE) ?? feed(values, name);
+    const { dims, data } = hidden;
+    check(
+      dims.at(-1) === table.columns,
+      () => `hidden states ${shown(name)}: got shape ${shown(dims)}, expected the last of ${table.columns}`,
+    );
+    const before = dims.slice(0, -1);
+    if (use === "logits") {
+      setMade(values, outputs[0], this.#tensor(table.logits(data), [...before, table.rows]));
+      return;
+    }
+    const added = bias ? constantTensor(constant(bias)).data : undefined;
+    const best = table.topk(data, k, { bias: added });
+    setMade(values, outputs[0], this.#tensor(best.values, [...before, k]));
+    values.set(outputs[1], new this.#ort.Tensor("int64", best.ids, [...before, k]));
+  }
+
+  #tensor(data, dims) {
+    return new this.#ort.Tensor("float32", data, dims);
+  }
+}
+
+// A result of a table, under its name and the name of its float32 input of a part.
+function setMade(values, name, tensor) {
+  values.set(name, tensor);
+  values.set(name + WIDE, tensor);
+}
+
+async function runPart(session, values) {
+  if (!session) return;
+  const given = session.inputNames.map((name) => [name, feed(values, name)]);
+  const results = await session.run(Object.fromEntries(given));
+  for (const [name, tensor] of Object.entries(results)) values.set(name, tensor);
+}
+
+function feed(values, name) {
+  const tensor = values.get(name);
+  check(tensor, () => `input ${shown(name)}: got none, expected a tensor: pass one for each of inputNames`);
+  return tensor;
+}
+
+const ARRAYS = { int32: Int32Array, int64: BigInt64Array, float32: Float32Array };
+
+function constantTensor({ dtype, shape, bytes }) {
+  const Values = ARRAYS[dtype];
+  check(Values, () => `constant: got ${dtype}, expected one of ${Object.keys(ARRAYS)}: export the model again`);
+  return { type: dtype, dims: shape, data: new Values(bytes.slice().buffer) };
+}

@@ -1,0 +1,44 @@
+"""Programs of the page about the package print what it states."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edge_embed.targets.target import NotRunError
+from edge_embed.targets.web.package import NODE_ENTRY, fetch_runtime
+
+pytestmark = pytest.mark.slow
+PAGE = (Path(__file__).parents[3] / "docs" / "deployment" / "web-package.md").read_text()
+PROGRAMS = re.findall(r"```js package\n(.*?)```", PAGE, re.DOTALL)
+
+
+def run(project: Path, folder: Path, source: str) -> str:
+    (project / "page.mjs").write_text(source)
+    command = ["node", str(project / "page.mjs")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_program_of_packed_file_prints_its_output(project, cases):
+    printed = run(project, cases, PROGRAMS[0])
+    assert f"```text\n{printed}```" in PAGE
+
+
+def test_program_of_exported_file_prints_scores(project, exported, tmp_path):
+    try:
+        runtime = fetch_runtime(300) / NODE_ENTRY
+    except NotRunError as error:
+        pytest.skip(str(error))
+    shutil.copyfile(exported / "bags.onnx", tmp_path / "model.onnx")
+    program = PROGRAMS[1].replace('"onnxruntime-web"', f'"{runtime.as_uri()}"') + "process.exit();\n"
+    assert run(project, tmp_path, program) == "4 scores\n"
+
+
+def test_page_states_the_sizes_of_the_modules(project):
+    for name in ("kernels-simd.wasm", "kernels-scalar.wasm"):
+        size = (project / "node_modules" / "edge-embed-web" / name).stat().st_size
+        assert f"| `{name}` | {size:,} |" in PAGE
