@@ -34,10 +34,11 @@ class CheckedIds:
     """Ids of one lookup or bag.
 
     Attributes:
-        safe: the ids for the node: wrong ones are replaced.
+        safe: the ids for the node, int64: wrong ones are replaced.
     """
 
     def __init__(self, ids: Any, num_rows: int, id_check: IdCheck) -> None:
+        ids = ids if ids.dtype == ir.DataType.INT64 else op.Cast(ids, to=_INT64)
         self.safe = op.Clip(ids, 0, num_rows - 1)
         self._is_right = op.Equal(self.safe, ids)
         self._wrong = op.Cast(op.Not(self._is_right), to=_INT64)
@@ -45,7 +46,7 @@ class CheckedIds:
             nothing = op.Gather([0], op.ReduceSum(self._wrong, keepdims=0))
             # ONNX Runtime's error has the name of the node, and the index as ``idx``.
             nothing.producer().name = f"expected ids 0 to {num_rows - 1}; idx is the number of wrong ones"
-            self.safe = op.Add(self.safe, op.CastLike(nothing, ids))
+            self.safe = op.Add(self.safe, nothing)
 
     def rows(self, rows: Any, kind: ir.DataType) -> Any:
         """Mark the rows [*ids, d] of wrong ids."""
