@@ -26,9 +26,17 @@ def known_id_check(id_check: str) -> IdCheck:
 
 
 def marker(dtype: str) -> float | int:
-    """Return the number in rows of wrong ids: NaN; in integers the lowest number or, if unsigned, the highest."""
+    """Return the number in rows of wrong ids: NaN; in integers the lowest number or, if unsigned, the highest.
+
+    Raises:
+        BadInputError: numbers of that type cannot be marked.
+    """
     kind = np.dtype(dtype)
     if kind.kind == "f":
         return float("nan")
+    if kind.kind not in "iu" or kind == np.uint64:  # beyond int64, in which integers are marked
+        raise BadInputError(
+            f"id_check: got a dense table of {dtype}, expected floats, or integers in the range of int64: convert it"
+        )
     limits = np.iinfo(kind)
     return int(limits.max if kind.kind == "u" else limits.min)

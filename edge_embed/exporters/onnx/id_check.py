@@ -64,11 +64,12 @@ class CheckedIds:
 def _marked(rows: Any, is_right: Any, kind: ir.DataType) -> Any:
     """Mark the rows [*, d] that are not right."""
     dtype = kind.numpy()
-    mark = op.Constant(value=numpy_helper.from_array(np.array(marker(dtype.name), dtype)))
-    if dtype.kind != "f":
-        return op.Where(op.Unsqueeze(is_right, [-1]), rows, mark)
-    one = op.Constant(value=numpy_helper.from_array(np.array(1, dtype)))
-    return op.Mul(rows, op.Unsqueeze(op.Where(is_right, one, mark), [-1]))
+    mark = marker(dtype.name)
+    if dtype.kind != "f":  # ONNX Runtime has no ``Where`` of some integers
+        marked = op.Where(op.Unsqueeze(is_right, [-1]), op.Cast(rows, to=_INT64), op.Constant(value_int=mark))
+        return op.Cast(marked, to=int(kind))
+    one, nan = (op.Constant(value=numpy_helper.from_array(np.array(number, dtype))) for number in (1, mark))
+    return op.Mul(rows, op.Unsqueeze(op.Where(is_right, one, nan), [-1]))
 
 
 def checked(operator: OnnxOperator, id_check: IdCheck) -> Callable[..., Any]:

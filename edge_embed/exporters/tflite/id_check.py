@@ -86,5 +86,5 @@ def _marked(rows: torch.Tensor, is_right: torch.Tensor) -> torch.Tensor:
     """Mark the rows [*, d] that are not right."""
     mark = marker(str(rows.dtype).removeprefix("torch."))
     if not rows.is_floating_point():
-        return torch.where(is_right[..., None], rows, mark)
+        return torch.where(is_right[..., None], rows.long(), mark).to(rows.dtype)
     return rows * torch.where(is_right, 1.0, mark)[..., None].to(rows.dtype)
