@@ -33,19 +33,26 @@ _ATEN = torch.ops.aten
 class CheckedIds:
     """Ids of one lookup or bag.
 
+    Args:
+        ids: the ids.
+        num_rows: number of rows of the table, a scalar if it is known at run time.
+        id_check: the check.
+
     Attributes:
         safe: the ids for the node, int64: wrong ones are replaced.
     """
 
-    def __init__(self, ids: Any, num_rows: int, id_check: IdCheck) -> None:
+    def __init__(self, ids: Any, num_rows: Any, id_check: IdCheck) -> None:
         ids = ids if ids.dtype == ir.DataType.INT64 else op.Cast(ids, to=_INT64)
-        self.safe = op.Clip(ids, 0, num_rows - 1)
+        last = num_rows - 1 if isinstance(num_rows, int) else op.Sub(num_rows, 1)
+        self.safe = op.Clip(ids, 0, last)
         self._is_right = op.Equal(self.safe, ids)
         self._wrong = op.Cast(op.Not(self._is_right), to=_INT64)
         if id_check == "error":
             nothing = op.Gather([0], op.ReduceSum(self._wrong, keepdims=0))
             # ONNX Runtime's error has the name of the node, and the index as ``idx``.
-            nothing.producer().name = f"expected ids 0 to {num_rows - 1}; idx is the number of wrong ones"
+            bound = last if isinstance(last, int) else "the number of rows minus 1"
+            nothing.producer().name = f"expected ids 0 to {bound}; idx is the number of wrong ones"
             self.safe = op.Add(self.safe, nothing)
 
     def rows(self, rows: Any, kind: ir.DataType) -> Any:
@@ -92,11 +99,17 @@ def dense_lookups(id_check: IdCheck) -> dict[Callable[..., Any], Callable[..., A
     def embedding(
         weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
     ) -> Any:
-        ids = CheckedIds(indices, weight.shape[0], id_check)
+        ids = CheckedIds(indices, _num_rows(weight), id_check)
         return ids.rows(op.Gather(weight, ids.safe), weight.dtype)
 
     found = {operator: _checked_bag(translate, id_check) for operator, translate in DENSE_BAGS.items()}
     return {_ATEN.embedding.default: embedding, **found}
+
+
+def _num_rows(weight: Any) -> Any:
+    """Return the number of rows, a scalar for a table that is an input of any size."""
+    size = weight.shape[0]
+    return size if isinstance(size, int) else op.Squeeze(op.Shape(weight, start=0, end=1))
 
 
 def _checked_bag(translate: Callable[..., Any], id_check: IdCheck) -> Callable[..., Any]:
@@ -105,7 +118,7 @@ def _checked_bag(translate: Callable[..., Any], id_check: IdCheck) -> Callable[.
         given = signature(translate).bind(*arguments, **options)
         given.apply_defaults()
         weight, indices, bounds = (given.arguments[name] for name in ("weight", "indices", "offsets"))
-        ids = CheckedIds(indices, weight.shape[0], id_check)
+        ids = CheckedIds(indices, _num_rows(weight), id_check)
         given.arguments["indices"] = ids.safe
         bags, *others = translate(*given.args, **given.kwargs)
         bounds = op.Cast(bounds, to=_INT64)

@@ -224,4 +224,5 @@ def _weights(weights: Any, tensors: Sequence[Any]) -> Any:
 def row_type(tensors: Sequence[Any]) -> ir.DataType:
     """Return the type of the rows: that of the last packed tensor of floats, because a row order follows the cores."""
     floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-    return next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)
+    found: ir.DataType = next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)
+    return found

@@ -134,6 +134,28 @@ def test_wrong_ids_give_lowest_or_highest_integer(export):
     assert kinds.tolist() == [[6, 7], [255] * 2, [255] * 2]
 
 
+class Given(nn.Module):
+    """Rows of a table that is an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = edge_embed.TTEmbedding(N, 6, rank=2)
+
+    def forward(self, ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        return self.words(ids), nn.functional.embedding(ids, table)
+
+
+@pytest.mark.slow
+def test_ids_are_checked_against_rows_of_given_table(export):
+    exported = export(Given(), (torch.tensor([1, 2]), torch.rand(9, 5)))
+    ids, table = torch.tensor([3, 7, 5, -1]), torch.rand(6, 5)
+    words, rows = with_check(exported, "nan").run("portable", ids, table)
+    np.testing.assert_array_equal(np.isnan(words).all(-1), [False, False, False, True])
+    np.testing.assert_array_equal(np.isnan(rows).all(-1), [False, True, False, True])
+    with pytest.raises(Exception, match="expected ids 0 to the number of rows minus 1"):
+        with_check(exported, "error").run("portable", ids[:2], table)
+
+
 class Flags(Labels):
     def __init__(self) -> None:
         super().__init__()
