@@ -19,6 +19,9 @@ BIN := .venv/bin
 export PIP_CONSTRAINT := .ci/constraints.txt
 export PIP_BUILD_CONSTRAINT := .ci/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Python writes bytecode even where it is told not to: pytest would rewrite each test file again for each process, and
+# the hundred commands that tests start would compile the package.
+export PYTHONDONTWRITEBYTECODE :=
 
 # One process a core; the tests of a file stay together, because they share what takes long to make.
 WORKERS := -n auto --dist loadfile
@@ -50,9 +53,7 @@ units: install
 	$(BIN)/pytest $(WORKERS) -q -m 'not slow' $(UNITS)
 
 # The C++ tests (tests/runtime_ops/test_cpp.py) are slow: to compile them takes a tenth of the time of all others.
-# Tests start a hundred commands: each would compile the package where Python is told to write no bytecode.
 test: install
-	$(BIN)/python -m compileall -q edge_embed
 	$(BIN)/pytest $(WORKERS) -m 'not slow'
 
 # What they compare with needs EDGE_EMBED_DATA (samples/*/README.md).

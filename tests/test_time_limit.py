@@ -116,6 +116,7 @@ with make_target("NAME").prepare(Subject(Path("FILE"), program), RunOptions()) a
     ("target", "what"),
     [("reference", "the reference evaluator runs"), ("torch-cpu", "the training form runs on cpu")],
 )
+@pytest.mark.slow
 def test_targets_in_process_are_ended_over_time_limit(files, tmp_path, target, what):
     step = tmp_path / "step"
     step.touch()

@@ -47,6 +47,7 @@ def everyone(report):
     return [one for found in report.measurements for one in (found.ours, *found.peers)]
 
 
+@pytest.mark.slow
 def test_compress_report_measures_methods_with_all_libraries(report):
     assert [(found.method, found.task) for found in report.measurements] == [
         ("dpq", "table"), ("dpq", "codes"), ("ant", "table"), ("tt", "table"), ("low_rank", "table"),
@@ -255,6 +256,7 @@ def test_library_that_fails_is_skipped_with_reason():
     assert not reasons["numpy SVD"]
 
 
+@pytest.mark.slow
 def test_seed_over_32_bits_is_accepted():
     (found,) = bench_compress(replace(TINY, method=("ant",), seed=2**32 + 5)).measurements
     assert not found.peers[0].reason

@@ -47,6 +47,7 @@ def error_of(peer, packed, use, calls=3):
 
 
 @pytest.mark.parametrize(("peer", "method", "use"), PAIRS)
+@pytest.mark.slow
 def test_peer_results_match_packed_form(peer, method, use):
     error = error_of(peer, TABLES[method], use)
     if peer.exact:

@@ -10,7 +10,8 @@ MOST_PRIVATE, MOST_RESIDENT, MOST_OF_BODY = 0.05, 1.15, 1.5  # times the packed 
 OUTPUT = 1 << 20  # bytes of 256 rows
 
 
-@pytest.mark.parametrize("method", ["dpq, 4 bits", pytest.param("rows, 4 bits", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpq, 4 bits", "rows, 4 bits"])
 def test_session_of_mapped_table_keeps_one_copy_for_lookup_and_output_layer(session_growth, method, tmp_path):
     table, path, use = session_growth.make_table(method, 32 << 20), tmp_path / "model.onnx", "rows and logits"
     session_growth.export(table, use, path)

@@ -91,6 +91,7 @@ def test_mixed_columns_have_smaller_error_with_rotation(num_codes: int, num_grou
 
 
 @pytest.mark.parametrize(("num_groups", "num_codes"), [(4, 16), (8, 16), (4, 256)])
+@pytest.mark.slow
 def test_rounds_of_faiss_reduce_error_no_further(num_codes: int, num_groups: int) -> None:
     rounds = faiss.OPQMatrix(16, num_groups)
     rounds.pq = faiss.ProductQuantizer(16, num_groups, num_codes.bit_length() - 1)

@@ -55,6 +55,7 @@ def test_onnx_file_without_last_fields_is_refused_or_reported(files):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_bit_flip_raises_no_other_error(files, name):
     content = (files / name).read_bytes()
     random = np.random.default_rng(1)

@@ -143,6 +143,7 @@ def test_statistics_per_group_match_batch_norm_over_batch(variant, share):
     torch.testing.assert_close(layer.running_var.flatten(), norm.running_var, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_layer_with_each_option_learns_small_task(options, share):
     """20 words and 4 classes by id in eval mode: the exported codes have learned, beside the soft form."""
     layer, linear = DPQEmbedding(20, 12, 4, 3, share_subspaces=share, **options), nn.Linear(12, 4)

@@ -101,6 +101,7 @@ def narrow_keys(padding_idx: int | None = 1) -> tuple:
 @pytest.mark.parametrize("ids", [torch.tensor(3), torch.tensor([[0, 5], [1, 1]], dtype=torch.int32),
                                  torch.zeros(0, 2, dtype=torch.int64)], ids=["rank0", "int32", "empty"])  # fmt: skip
 @pytest.mark.parametrize("padding_idx", [None, 1])
+@pytest.mark.slow
 def test_operators_pass_checks_of_torch(ids, padding_idx):
     """Torch checks the schema, fake tensors and dynamic tracing."""
     for int8 in (False, True):

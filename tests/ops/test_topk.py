@@ -96,6 +96,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.slow
 def test_topk_operators_pass_checks_of_torch(name, biased):
     """Torch checks the schema, fake tensors and dynamic tracing."""
     form, make = TABLES[name]

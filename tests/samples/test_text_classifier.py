@@ -71,6 +71,7 @@ def accuracies(printed: str) -> list[float]:
 
 
 class TestQuickRun:
+    @pytest.mark.slow
     def test_command_writes_tflite_file_and_saved_model(self, quick: Ran) -> None:
         assert {path.name for path in quick.folder.iterdir()} == {"classifier.pt", "classifier.tflite"}
 

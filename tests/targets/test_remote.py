@@ -86,6 +86,7 @@ def gone(number: Path) -> bool:
 
 
 class TestRun:
+    @pytest.mark.slow
     def test_outputs_of_every_model_match_training_form(self, model, machine):
         result = model.on(machine.target, iterations=2)
         assert (result.status, result.name, result.evidence) == ("passed", machine.target, "executed-native")

@@ -39,6 +39,7 @@ LARGE = {
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("name", LARGE)
+@pytest.mark.slow
 def test_session_holds_table_of_all_uses_once(name, static, tmp_path):
     """No level materialises or duplicates a table that is embedding, bag and both output layers of a model.
 

@@ -82,6 +82,7 @@ def is_sound(row: str, used: Tool, name: str) -> bool:
         if is_sound(row, used, name)
     ],
 )
+@pytest.mark.slow
 def test_tool_keeps_nodes_and_bodies_as_its_row_says(exported, tmp_path, row, used, name):
     path = tmp_path / f"after.{'ort' if 'to_ort' in repr(used.run) else 'onnx'}"
     used.run(exported[name], path)

@@ -53,6 +53,7 @@ def make(method: str) -> Tied:
 
 
 @pytest.mark.parametrize("method", ["ant", "dpq", "dpq int8", "tt", "tt ordered"])
+@pytest.mark.slow
 def test_session_holds_tables_of_all_uses_packed(export, optimize, count_bytes, method):
     exported = export(make(method), torch.tensor([[1, 2, 3], [4, 5, 6]]))
     tables = exported.lowered.tables

@@ -131,6 +131,7 @@ def inputs_of(program, sizes):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_outputs_match_those_of_model(files, run_file, name):
     model, saved, path, report = files(name)
     program = load(saved)

@@ -67,6 +67,7 @@ def test_repr_names_sizes_and_state(make):
 
 
 @pytest.mark.parametrize(("method", "state", "training"), pairwise(list(USED), ["trainable", "frozen"], [True, False]))
+@pytest.mark.slow
 def test_layer_compiles_as_one_graph(method, state, training):
     torch._dynamo.reset()
     layer = USED[method](padding_idx=2).train(training)

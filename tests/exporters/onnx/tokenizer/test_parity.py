@@ -68,6 +68,7 @@ def different(path: Path, tokenizer: Path, texts: list[str], batch: int) -> list
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestHardTexts:
+    @pytest.mark.slow
     def test_ids_of_hard_texts_match_library(self, kind: str, identity: Callable[[str], Path], saved: Saved) -> None:
         assert different(identity(kind), saved(kind), list(HARD), batch=1) == []
         assert different(identity(kind), saved(kind), list(HARD), batch=len(HARD)) == []
@@ -149,6 +150,7 @@ class TestWholeModel:
 class TestSettingsOfTheFile:
     @pytest.mark.parametrize("side", ["left", "right"])
     @pytest.mark.parametrize("kind", ["RoBERTa", "BERT cased"])
+    @pytest.mark.slow
     def test_padding_and_truncation_match_library(self, saved: Saved, tmp_path: Path, kind: str, side: str) -> None:
         library = Tokenizer.from_file(str(saved(kind)))
         library.enable_truncation(6, direction=side)

@@ -90,6 +90,7 @@ def test_inspect_and_validate_commands_show_tokenizer(model: Path, saved: Saved)
 
 
 @pytest.mark.parametrize("kind", ["BPE", "BERT uncased", "words and signs"])
+@pytest.mark.slow
 def test_texts_of_an_empty_batch_give_no_rows(saved: Saved, tmp_path: Path, kind: str) -> None:
     shutil.copy(saved(kind), tmp_path / "tokenizer.json")
     edge_embed.export(Mean(), "onnx", tmp_path / "out.onnx", MEAN_EXAMPLE, tokenizer=tmp_path / "tokenizer.json")
