@@ -127,6 +127,7 @@ class Labels(nn.Module):
         return self.words(ids), *looked_up
 
 
+@pytest.mark.slow
 def test_wrong_ids_give_lowest_or_highest_integer(export):
     exported = with_check(export(Labels(), torch.tensor([1, 2])), "nan")
     _, labels, kinds = exported.run("portable", torch.tensor([3, -1, N]))
@@ -162,6 +163,7 @@ class Flags(Labels):
         self.labels, self.kinds = self.labels > 0, self.kinds > 0
 
 
+@pytest.mark.slow
 def test_table_of_bool_is_refused(export):
     with pytest.raises(BadInputError, match="id_check: got a dense table of bool, expected floats"):
         with_check(export(Flags(), torch.tensor([1, 2])), "nan")

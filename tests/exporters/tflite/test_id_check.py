@@ -70,6 +70,7 @@ def test_rows_of_wrong_ids_are_nan_or_errors_and_others_keep_bits(tmp_path, kind
         error(WRONG.astype(kind))
 
 
+@pytest.mark.slow
 def test_ids_of_64_bits_are_not_cut(tmp_path):
     nan = opened(lowered_of(Rows(), torch.tensor([[1, 2]])), tmp_path, "nan")
     rows = nan(np.array([[1, 2**32 + 1, -(2**63)], [2**63 - 1, 0, 2**32]]))
