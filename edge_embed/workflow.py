@@ -42,6 +42,7 @@ from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import is_transformers_folder, load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress, lower_program
+from edge_embed.lowering.id_check import IdCheck, known_id_check
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.capture import ExampleInputs
@@ -461,6 +462,7 @@ def export(
     tokenizer_input: str | None = None,
     tflite_table: str | None = None,
     tflite_sizes: Mapping[str, Sequence[int]] | None = None,
+    id_check: IdCheck | None = None,
     allow_empty: bool = False,
     open: bool = True,
     force: bool = False,
@@ -483,6 +485,8 @@ def export(
             ``auto``, which selects ``pairs`` if the table grows by at most a fifth.
         tflite_sizes: tflite: sizes by name of the dynamic dimension, one signature for each. By default, a model of
             lookups and bags stays dynamic, and other models, converted by litert-torch, have the sizes of the example.
+        id_check: result for ids below 0 or at least n. ``error``: an error where the runtime checks indices, else rows
+            of NaN. ``nan``: rows of NaN, and bags of NaN. By default nothing is added, and the runtime decides.
         allow_empty: export tables even if all rows are zero.
         open: open the file once, in its own process, before it gets its name: in ONNX Runtime, with and without the
             operator library, or in LiteRT.
@@ -507,6 +511,7 @@ def export(
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     check_target(target, chosen)
+    checked_ids = None if id_check is None else known_id_check(id_check)
     output = checked_path("output", output)
     if tokenizer is not None:
         tokenizer = checked_path("tokenizer", tokenizer)
@@ -518,7 +523,7 @@ def export(
         chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
     elif tokenizer_input is not None:
         raise BadInputError(f"tokenizer_input: got {tokenizer_input!r} without a tokenizer; give the tokenizer too")
-    lowered = lower_program(program, progress)
+    lowered = replace(lower_program(program, progress), id_check=checked_ids)
     zeros = lowered.zero_tables()
     if zeros and not allow_empty:
         remedy = "--allow-empty (allow_empty=True) exports it as it is"
@@ -537,6 +542,7 @@ def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:
         exported.frozen,
         signatures=exported.signatures,
         widened=lowered.program.widened,
+        id_check=lowered.id_check,
     )
 
 

@@ -54,6 +54,11 @@ from edge_embed.cli.output import Output, check_places, output_options
     metavar="DIM=SIZE[,...]",
     help="Fixed sizes of a dimension, one signature each. [lookups and bags: dynamic; other models: the example]",
 )
+@click.option(
+    "--id-check",
+    type=click.Choice(["error", "nan"]),
+    help="Result for ids out of range: an error where the runtime can give one, or rows of NaN. [the runtime decides]",
+)
 @click.option("--allow-empty", is_flag=True, help="Export tables even if all rows are zero.")
 @click.option("--no-open", is_flag=True, help="Skip opening the file in its runtime.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")

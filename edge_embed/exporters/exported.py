@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
-from edge_embed.exporters.onnx.names import MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
+from edge_embed.exporters.onnx.names import ID_CHECK_KEY, MANIFEST_KEY, METADATA_KEY, VOCABULARY_KEY
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.lowering.id_check import IdCheck, known_id_check
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.report.results.table_record import TableRecord
 
@@ -52,11 +53,22 @@ def check_tables(lowered: LoweredProgram) -> None:
 
 
 def metadata_of(lowered: LoweredProgram) -> dict[str, str]:
-    """Return the metadata of a file: hashes and sizes of tables as in a packed file, vocabulary, user metadata."""
+    """Return the metadata of a file: the manifest of a packed file, vocabulary, user metadata, check of ids."""
     program = lowered.program
     properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
     if program.vocabulary is not None:
         properties[VOCABULARY_KEY] = json.dumps(list(program.vocabulary), ensure_ascii=False)
     if program.metadata:
         properties[METADATA_KEY] = json.dumps(dict(program.metadata), sort_keys=True, ensure_ascii=False)
+    if lowered.id_check is not None:
+        properties[ID_CHECK_KEY] = lowered.id_check
     return properties
+
+
+def id_check_of(metadata: Mapping[str, str]) -> IdCheck | None:
+    """Return the check of ids that the metadata of a file states, or None.
+
+    Raises:
+        BadInputError: the metadata states an unknown one. The message has no path.
+    """
+    return known_id_check(metadata[ID_CHECK_KEY]) if ID_CHECK_KEY in metadata else None

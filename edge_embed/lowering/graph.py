@@ -10,6 +10,7 @@ from torch import Tensor, fx
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.found_table import too_small
 from edge_embed.lowering.dense_tables import UsedTable, UsedTables
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.lowering.method import LoweringMethod
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
@@ -65,11 +66,13 @@ class LoweredProgram:
         program: program with the same inputs and outputs, whose graph calls the packed operators.
         tables: packed forms by name.
         reports: one entry for each embedding of the model, lowered or left.
+        id_check: check of ids that its exported files have around lookups and bags, or None.
     """
 
     program: Program
     tables: dict[str, PackedTable]
     reports: tuple[TableRecord, ...]
+    id_check: IdCheck | None = None
 
     def __repr__(self) -> str:
         """Return one line for each table, without its numbers."""

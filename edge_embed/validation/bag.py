@@ -69,20 +69,22 @@ class BagCall(TableCall):
     def _weights(self, random: np.random.Generator, count: int) -> NDArray[Any]:
         return random.normal(size=count if self.weighted else 0).astype(self.table.row_type)
 
-    def refused(self) -> list[Case]:
-        """Return ids outside the table, and offsets outside the ids."""
+    def wrong_ids(self) -> list[Case]:
+        """Return ids outside the table."""
         n = self.table.packed.num_embeddings
-        random = np.random.default_rng(0)
-        wrong = {f"id {bad}": ([0, bad], [0, 1, 2]) for bad in (-1, n, -n, 2**32)}
-        wrong |= {
-            "an offset beyond the ids": ([0, 0], [0, 3, 2]),
-            "offsets that fall": ([0, 0], [0, 2, 1, 2]),
-            "a negative offset": ([0, 0], [0, -1, 2]),
-        }
+        return [self._wrong(f"id {bad}", [0, bad], [0, 1, 2]) for bad in (-1, n, -n, 2**32)]
+
+    def refused(self) -> list[Case]:
+        """Return offsets outside the ids."""
         return [
-            Case(name, {"ids": np.array(ids), "offsets": np.array(at), "sample_weights": self._weights(random, 2)})
-            for name, (ids, at) in wrong.items()
+            self._wrong("an offset beyond the ids", [0, 0], [0, 3, 2]),
+            self._wrong("offsets that fall", [0, 0], [0, 2, 1, 2]),
+            self._wrong("a negative offset", [0, 0], [0, -1, 2]),
         ]
+
+    def _wrong(self, name: str, ids: list[int], offsets: list[int]) -> Case:
+        weights = self._weights(np.random.default_rng(0), len(ids))
+        return Case(name, {"ids": np.array(ids), "offsets": np.array(offsets), "sample_weights": weights})
 
     def expected(self, case: Case) -> Expected:
         """Compute the bags with the packed form."""

@@ -13,6 +13,7 @@ from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from edge_embed.compression.onnx.scopes import graphs_of
 from edge_embed.errors import BadInputError
+from edge_embed.exporters.exported import id_check_of
 from edge_embed.exporters.onnx.model_file import PROTOBUF_LIMIT, ExternalTensor
 from edge_embed.exporters.onnx.names import DOMAIN, MANIFEST_KEY
 from edge_embed.input_file import read_whole
@@ -38,6 +39,7 @@ class ExportedModel:
         proto: the model, external data not loaded.
         weights: sizes and places of its initializers.
         manifest: manifest of its tables, or None.
+        id_check: check of ids around its lookups and bags, or None.
         refusal: the checker's message if it refuses the original too, otherwise empty.
 
     Raises:
@@ -54,6 +56,7 @@ class ExportedModel:
             self.manifest: Manifest | None = None
             if MANIFEST_KEY in properties:
                 self.manifest = parse_manifest(properties[MANIFEST_KEY], path.stat().st_size)
+            self.id_check = id_check_of(properties)
         except BadInputError as error:
             raise BadInputError(f"{path}: {error}") from error
         self.refusal = _refusal(path)

@@ -46,10 +46,14 @@ class RowsCall(TableCall):
             _case("an empty batch of sequences", np.zeros((0, 3), np.int64)),
         ]
 
-    def refused(self) -> list[Case]:
+    def wrong_ids(self) -> list[Case]:
         """Return ids outside the table; code that truncates ids to 32 bits would read the last one as row 0."""
         n = self.table.packed.num_embeddings
         return [_case(f"id {wrong}", np.array([0, wrong], np.int64)) for wrong in (-1, n, -n, 2**32)]
+
+    def refused(self) -> list[Case]:
+        """Return no case: only ids can be wrong."""
+        return []
 
     def expected(self, case: Case) -> Expected:
         """Compute the rows of the packed form."""

@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
+from edge_embed.lowering.id_check import IdCheck
+from edge_embed.validation.checked_part import checked_part
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.table_call import TableCall
 from edge_embed.validation.tables import Node, Table, node_of
@@ -20,9 +22,15 @@ from edge_embed.validation.tables import Node, Table, node_of
 
 @dataclass(frozen=True)
 class Submodel:
-    """The models of one use, by the type of the first input; inputs may have any shape."""
+    """The models of one use; inputs may have any shape.
+
+    Attributes:
+        paths: models by the type of the first input.
+        id_check: check of ids in them, or None.
+    """
 
     paths: Mapping[np.dtype[Any], Path]
+    id_check: IdCheck | None = None
 
     @property
     def path(self) -> Path:
@@ -45,6 +53,7 @@ def copy_tensors(table: Table, exported: ExportedModel, folder: Path) -> list[Te
 def cut_out(call: TableCall, exported: ExportedModel, tensors: list[TensorProto], folder: Path) -> Submodel | None:
     """Write the models of one use into ``folder``, beside its tensors; return None if no node of the file has that use.
 
+    A lookup or bag whose ids the file checks is cut out with the check.
     A node with the expected attributes is preferred to other nodes of that use.
     """
     used = [node for node in exported.nodes_of(call.table.tensors) if node.op_type == call.op_type]
@@ -52,18 +61,34 @@ def cut_out(call: TableCall, exported: ExportedModel, tensors: list[TensorProto]
     found = next((node for node in used if node_of(node) == wanted), used[0] if used else None)
     if found is None:
         return None
+    checked = _checked(call, exported, found)
     node = NodeProto()
     node.CopyFrom(found)
     node.input[: len(call.inputs)] = call.inputs
+    stored = [*tensors, *_constants(checked, exported, tensors)]
     paths: dict[np.dtype[Any], Path] = {}
     for dtype, types in call.signatures.items():
         paths[dtype] = folder / f"{call.name} {dtype}.onnx"
         inputs = [_value(name, types[name]) for name in call.inputs]
         node.output[:] = call.outputs(dtype)
         outputs = [_value(name, kind) for name, kind in call.outputs(dtype).items()]
-        graph = helper.make_graph([node], "table", inputs, outputs, tensors)
+        graph = helper.make_graph(checked or [node], "table", inputs, outputs, stored)
         paths[dtype].write_bytes(_model(exported.proto, graph).SerializeToString())
-    return Submodel(paths)
+    return Submodel(paths, exported.id_check if checked else None)
+
+
+def _checked(call: TableCall, exported: ExportedModel, node: NodeProto) -> list[NodeProto]:
+    """Return the node with the check of its ids, or an empty list if the file has none."""
+    if exported.id_check is None or call.inputs[0] != "ids":
+        return []
+    (result,) = call.outputs(next(iter(call.signatures)))
+    return checked_part(exported.proto.graph, node, call.inputs, result)
+
+
+def _constants(nodes: list[NodeProto], exported: ExportedModel, tensors: list[TensorProto]) -> list[TensorProto]:
+    """Return the initializers that nodes read, without those of the table."""
+    names = {name for node in nodes for name in node.input} - {tensor.name for tensor in tensors}
+    return [tensor for tensor in exported.proto.graph.initializer if tensor.name in names]
 
 
 def _value(name: str, dtype: Any) -> onnx.ValueInfoProto:

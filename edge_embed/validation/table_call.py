@@ -124,6 +124,10 @@ class TableCall(ABC):
     def cases(self, random: np.random.Generator) -> list[Case]:
         """Return the cases that every path must compute."""
 
+    def wrong_ids(self) -> list[Case]:
+        """Return cases with two results of which the second has an id outside the table."""
+        return []
+
     @abstractmethod
     def refused(self) -> list[Case]:
         """Return the cases that every path must refuse."""

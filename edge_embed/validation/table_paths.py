@@ -10,6 +10,7 @@ from torch import fx
 
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import CALLS, LoweredProgram, table_of
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.packed.packed_form import Use
 from edge_embed.program.program import Program
 from edge_embed.report.results.validation import Check
@@ -28,6 +29,7 @@ from edge_embed.validation.topk import TopKCall
 USES: Mapping[Use, type[TableCall]] = {call.use: call for call in (RowsCall, BagCall, LogitsCall, TopKCall)}
 
 Run = Callable[[Feeds], Results]
+OF_MODEL = (paths.TRAINING, paths.ORACLE)  # paths without a file, which refuse wrong ids
 
 
 def table_calls(program: Program, lowered: LoweredProgram, tables: Mapping[str, Table]) -> dict[str, list[TableCall]]:
@@ -81,7 +83,8 @@ def compare_paths(
     }
     checks = []
     for name, opener in openers.items():
-        checks.append(check_path(name, opener, call, cases, expected))
+        id_check = None if submodel is None or name in OF_MODEL else submodel.id_check
+        checks.append(check_path(name, opener, call, cases, expected, id_check))
         on_path()
     return tuple(checks)
 
@@ -114,9 +117,14 @@ def _files(submodel: Submodel | None) -> Mapping[np.dtype[Any], Path]:
 
 
 def check_path(
-    name: str, opener: Callable[[], Run], call: TableCall, cases: list[Case], expected: list[Expected]
+    name: str,
+    opener: Callable[[], Run],
+    call: TableCall,
+    cases: list[Case],
+    expected: list[Expected],
+    id_check: IdCheck | None = None,
 ) -> Check:
-    """Run all cases on one path, and those that it must refuse."""
+    """Run all cases on one path, and those that it must refuse, or answer with NaN if ``id_check`` is ``nan``."""
     try:
         run = opener()
     except NotRunError as error:
@@ -132,12 +140,30 @@ def check_path(
             problem = f"fails: {one_line(error)}"
         if problem:
             return Check(name, "failed", f"{case.name}: {problem}")
-    for case in call.refused():
+    marked = call.wrong_ids() if id_check == "nan" else []
+    for case in marked:
+        if problem := _unmarked(run, case):
+            return Check(name, "failed", f"{case.name}: {problem}")
+    for case in [*([] if marked else call.wrong_ids()), *call.refused()]:
         if _accepts(run, case):
             return Check(name, "failed", f"{case.name}: got a result, expected an error")
     relation = "bit-identical" if expected[0].magnitudes is None else "within rounding"
     count = sum(wanted.values.size for wanted in expected)
-    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; invalid inputs are refused")
+    wrong = "wrong ids give NaN" if marked else "invalid inputs are refused"
+    return Check(name, "passed", f"{relation}: {count:,} values in {len(cases)} cases; {wrong}")
+
+
+def _unmarked(run: Run, case: Case) -> str:
+    """Return the error of a path that must mark the second of two results with NaN, or an empty string."""
+    try:
+        sound, marked = run(case.feeds)[0]
+    except TimeLimitError:
+        raise
+    except Exception as error:  # any exception of a runtime
+        return f"fails: {one_line(error)}"
+    if np.isnan(sound).any():
+        return "got NaN for a valid id"
+    return "" if np.isnan(marked).all() else f"got {marked[~np.isnan(marked)][0]}, expected NaN"
 
 
 def _accepts(run: Run, case: Case) -> bool:

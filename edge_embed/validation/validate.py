@@ -132,13 +132,14 @@ class Validation:
         progress: Progress,
         folder: Path,
     ) -> None:
-        self._program, self._lowered, self._options, self._progress = program, lowered, options, progress
+        self._program, self._options, self._progress = program, options, progress
         paths.missing_library()  # a library of another version is refused before any other work
         self._targets = make_targets(options.targets)
         checked = Steps(progress, "structure", 1)
         self._shipped = self._open(path)
         self._exported = behind_tokenizer(self._shipped, folder)
         checked()
+        self._lowered = replace(lowered, id_check=self._exported.id_check)
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
         # Two streams, so that the number of iterations does not change the compared inputs.
         streams = np.random.SeedSequence(options.seed).spawn(2)

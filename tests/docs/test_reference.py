@@ -26,7 +26,7 @@ IN_WHEEL = {"edge_embed/runtime_ops"}
 METADATA = {  # keys of the metadata of exported files
     name
     for path in (ROOT / "edge_embed").rglob("*.py")
-    for name in re.findall(r'"edge_embed\.([a-z]+)"', path.read_text(encoding="utf-8"))
+    for name in re.findall(r'"edge_embed\.([a-z_]+)"', path.read_text(encoding="utf-8"))
 }
 METHODS = tuple(Parts[object]("packed"))  # the values of x in paths such as edge_embed/packed/x.py
 

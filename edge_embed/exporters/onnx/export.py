@@ -25,6 +25,7 @@ from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables,
 from edge_embed.exporters.onnx.bodies import OPERATORS, needed_bodies
 from edge_embed.exporters.onnx.dense_bag import DENSE_BAGS
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
+from edge_embed.exporters.onnx.id_check import CHECKED_USES, checked, dense_lookups
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import (
     DOMAIN,
@@ -44,6 +45,7 @@ from edge_embed.exporters.onnx.storage import (
 )
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer, fuse_tokenizer
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.packed.packed_form import Use
 from edge_embed.packed.sizes import MAX_SIZE, check_count
 from edge_embed.packed.stored_names import table_of
@@ -173,7 +175,7 @@ def _add_function(model: ir.Model, operator: OnnxOperator, count: int, memory_by
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
-    program, table = lowered.program, TRANSLATIONS | DENSE_BAGS | _translations()
+    program, table = lowered.program, TRANSLATIONS | _translations(lowered.id_check)
     try:
         with _quiet():
             exported = torch.onnx.export(
@@ -223,8 +225,14 @@ def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None
         model.graph.register_initializer(value)
 
 
-def _translations() -> dict[Any, Callable[..., Any]]:
-    return {each.method.operators.uses[each.use]: each.translation() for each in OPERATORS.values()}
+def _translations(id_check: IdCheck | None) -> dict[Any, Callable[..., Any]]:
+    found = {each.method.operators.uses[each.use]: each.translation() for each in OPERATORS.values()}
+    if id_check is None:
+        return found | DENSE_BAGS
+    for each in OPERATORS.values():
+        if each.use in CHECKED_USES:
+            found[each.method.operators.uses[each.use]] = checked(each, id_check)
+    return found | dense_lookups(id_check)
 
 
 @contextlib.contextmanager

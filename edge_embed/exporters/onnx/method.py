@@ -216,11 +216,13 @@ def _empty(like: Any) -> Any:
 
 
 def _weights(weights: Any, tensors: Sequence[Any]) -> Any:
-    """Cast sample weights to the type of the rows, which the node requires.
-
-    Tables may be stored in another float type. The type of the rows is that of the last packed tensor of floats: a row
-    order follows the cores.
-    """
-    floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
-    kind = next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)
+    """Cast sample weights to the type of the rows, which the node requires; tables may be stored in another one."""
+    kind = row_type(tensors)
     return weights if weights.dtype in (kind, None) else opset18.Cast(weights, to=int(kind))
+
+
+def row_type(tensors: Sequence[Any]) -> ir.DataType:
+    """Return the type of the rows: that of the last packed tensor of floats, because a row order follows the cores."""
+    floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+    found: ir.DataType = next(tensor.dtype for tensor in reversed(tensors) if tensor.dtype in floats)
+    return found

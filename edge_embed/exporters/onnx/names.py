@@ -11,6 +11,8 @@ VOCABULARY_KEY = "edge_embed.vocabulary"
 METADATA_KEY = "edge_embed.metadata"
 # In a file that `compress` wrote in place: the fidelity of the rows of its tables to the dense ones.
 FIDELITY_KEY = "edge_embed.fidelity"
+# The result for ids out of range, ``error`` or ``nan``; absent if nothing checks ids beside the nodes.
+ID_CHECK_KEY = "edge_embed.id_check"
 
 # The attribute with the session memory of a node in bytes. It changes values only by rounding, and no body reads it.
 MEMORY_BYTES = "memory_bytes"

@@ -13,8 +13,9 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.exporters.tflite.cut_tables import CutProgram
-from edge_embed.exporters.tflite.dense_bag import DENSE_BAGS
+from edge_embed.exporters.tflite.id_check import dense_lookups
 from edge_embed.exporters.tflite.signatures import not_at
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
 from edge_embed.quiet import silence
@@ -36,7 +37,7 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
         EdgeEmbedError: litert-torch is not installed.
     """
     converter: Any = _load_converter()
-    _replace_operators(body)
+    _replace_operators(body, cut.lowered.id_check)
     for name, sizes in signatures.items():
         converter = converter.signature(name, body, sample_arguments(cut, sizes))
     try:
@@ -89,11 +90,11 @@ class _GivenValues(ProgramInterpreter):
         return result
 
 
-def _replace_operators(body: ProgramModule) -> None:
-    """Unroll recurrent layers step by step, as every length is fixed here, and express bags of dense tables."""
+def _replace_operators(body: ProgramModule, id_check: IdCheck | None) -> None:
+    """Unroll recurrent layers step by step, as every length is fixed here, express dense bags, and check ids."""
     plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
     for node in body.graph.nodes:
-        node.target = (plain | DENSE_BAGS).get(node.target, node.target)
+        node.target = (plain | dense_lookups(id_check)).get(node.target, node.target)
 
 
 def _load_converter() -> Any:

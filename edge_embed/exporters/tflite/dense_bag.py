@@ -21,10 +21,7 @@ def _bag(
     padding_idx: int | None = None,
 ) -> tuple[Tensor]:
     """Return the bags, the only one of the four results of ``aten::embedding_bag`` that models use."""
-    ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], torch.full_like(offsets[:1], len(ids))])
-    begins = offsets[:-1] if include_last_offset else offsets
-    places = torch.arange(len(ids), dtype=offsets.dtype)
-    inside = (places >= begins[:, None]) & (places < ends[:, None])
+    inside = ids_of_bags(ids, offsets, include_last_offset)
     if padding_idx is not None:
         inside = inside & (ids != padding_idx % len(weight))
     rows = torch.nn.functional.embedding(ids, weight)
@@ -37,6 +34,14 @@ def _bag(
     if mode == _MEAN:
         bags = bags / inside.to(rows.dtype).sum(1, keepdim=True).clamp(min=1.0)
     return (bags,)
+
+
+def ids_of_bags(ids: Tensor, offsets: Tensor, include_last_offset: bool) -> Tensor:
+    """Return the matrix [B, N] that marks the ids of each bag."""
+    ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], torch.full_like(offsets[:1], len(ids))])
+    begins = offsets[:-1] if include_last_offset else offsets
+    places = torch.arange(len(ids), dtype=offsets.dtype)
+    return (places >= begins[:, None]) & (places < ends[:, None])
 
 
 _ATEN = torch.ops.aten

@@ -31,6 +31,7 @@ OPERATORS: Mapping[str, str] = {
     "GATHER": "GatherOptions",
     "LESS": "LessOptions",
     "MAXIMUM": "MaximumMinimumOptions",
+    "MINIMUM": "MaximumMinimumOptions",
     "MUL": "MulOptions",
     "NOT_EQUAL": "NotEqualOptions",
     "QUANTIZE": "QuantizeOptions",

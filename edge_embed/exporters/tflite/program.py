@@ -76,7 +76,7 @@ class _Translation:
         name = table_of(node)
         leading: Any = fx.node.map_arg(node.args[: call.leading], self._value)
         packed, layout = self._lowered.tables[name], self._layouts[name].name
-        (result,), line = add_use(self._graph, call.use, name, packed, layout, leading)
+        (result,), line = add_use(self._graph, call.use, name, packed, layout, leading, self._lowered.id_check)
         self._delegate.append(line)
         return result
 

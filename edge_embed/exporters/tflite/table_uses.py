@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from edge_embed.errors import located
 from edge_embed.exporters.tflite import bag, output_layers
 from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.id_check import CheckedIds
 from edge_embed.exporters.tflite.manifest import manifest_line
 from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.exporters.tflite.stored_table import StoredTable
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.methods import Parts
 from edge_embed.ops.operators import LEADING
 from edge_embed.packed.manifest import TableEntry
@@ -87,7 +89,13 @@ def layouts_json(hashes: Mapping[str, str], layouts: Mapping[str, Layout]) -> st
 
 
 def add_use(
-    graph: Graph, use: Use, name: str, packed: PackedTable, layout: str, leading: Sequence[Any]
+    graph: Graph,
+    use: Use,
+    name: str,
+    packed: PackedTable,
+    layout: str,
+    leading: Sequence[Any],
+    id_check: IdCheck | None = None,
 ) -> tuple[tuple[Tensor, ...], str | None]:
     """Add a use of a table.
 
@@ -98,11 +106,23 @@ def add_use(
         packed: the table.
         layout: layout of the table in the file.
         leading: the arguments before the table, in the order of the torch operators: tensors, None, literals.
+        id_check: check of ids around a lookup or bag, or None.
 
     Returns:
         The results, and their line in the manifest of the delegate, or None.
     """
     given = dict(zip((declared.split()[1] for declared in LEADING[use]), leading, strict=True))
+    if id_check is None or "ids" not in given:
+        return _add_any(graph, use, name, packed, layout, given)
+    checked = CheckedIds(graph, given["ids"], packed.num_embeddings, id_check)
+    (made,), line = _add_any(graph, use, name, packed, layout, {**given, "ids": checked.ids})
+    return (checked.rows(made) if use == "rows" else checked.bags(made, given["offsets"]),), line
+
+
+def _add_any(
+    graph: Graph, use: Use, name: str, packed: PackedTable, layout: str, given: dict[str, Any]
+) -> tuple[tuple[Tensor, ...], str | None]:
+    """Add a use of a table in any order of its rows, as `add_use` does, from the arguments by name."""
     row_order = packed.tensors().get("row_order")
     if row_order is None:
         return _add_plain(graph, use, name, packed, layout, given)

@@ -103,8 +103,9 @@ class _Part:
     def add_tables(self, layouts: Mapping[str, Layout]) -> None:
         """Add all uses of tables, and connect their results to the body."""
         for cut in self._cut.cuts:
-            packed, leading = self._cut.lowered.tables[cut.table], [self._argument(given) for given in cut.leading]
-            results, line = add_use(self.graph, cut.call.use, cut.table, packed, layouts[cut.table].name, leading)
+            lowered, leading = self._cut.lowered, [self._argument(given) for given in cut.leading]
+            packed, layout = lowered.tables[cut.table], layouts[cut.table].name
+            results, line = add_use(self.graph, cut.call.use, cut.table, packed, layout, leading, lowered.id_check)
             self.delegate.append(line)
             for value, result in zip(cut.results, results, strict=True):
                 if value is None:

@@ -65,6 +65,7 @@ class ExportReport(Shown):
         opened: runtime that opened the file before it got its name.
         widened: bfloat16 parts of the model that are float32 in the file.
         source: decisions about the file of the model, and its parts that are not in the model.
+        id_check: check of ids in the file: ``error``, ``nan`` or None.
     """
 
     files: Mapping[Path, int]
@@ -76,6 +77,7 @@ class ExportReport(Shown):
     opened: Opened = field(default_factory=Opened)
     widened: Widened = field(default_factory=Widened)
     source: SourceFacts = NO_FACTS
+    id_check: str | None = None
     view = "edge_embed.report.views.exported:render"
 
     def to_json(self) -> dict[str, Any]:
@@ -91,4 +93,5 @@ class ExportReport(Shown):
             "opened": asdict(self.opened),
             "widened": asdict(self.widened),
             "source": asdict(self.source),
+            "id_check": self.id_check,
         }

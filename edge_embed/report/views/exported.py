@@ -13,6 +13,11 @@ from edge_embed.report.results.widened_bfloat16 import Widened
 from edge_embed.report.views.folded_table import FoldedTable
 
 _NAMED = 5
+_ID_CHECKS = {
+    "error": "ids out of range: an error if the runtime checks indices, as on CPU, WebAssembly, WebGPU and in LiteRT; "
+    "else rows of NaN",
+    "nan": "ids out of range: rows of NaN, and bags of NaN",
+}
 
 
 def render(report: ExportReport) -> RenderableType:
@@ -30,8 +35,9 @@ def render(report: ExportReport) -> RenderableType:
     signatures += ["sizes are fixed; --tflite-size sets other sizes"] if signatures else []
     widened = [widened_words(report.widened)] if report.widened else []
     opened = [line] if (line := opened_words(report.opened)) else []
+    checked = [_ID_CHECKS[report.id_check]] if report.id_check else []
     source = map(Text, report.source.lines())  # may hold names from the file
-    return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *written, *opened)
+    return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *checked, *written, *opened)
 
 
 def table_cells(table: TableRecord) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_embed.exporters.tflite.graph import Graph
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.report.results.validation import LatencyResult
 from edge_embed.targets.tflite.litert import LiteRtModel
 from edge_embed.targets.tflite.runtimes import LITERT
@@ -46,7 +47,11 @@ def not_run(table: str, reason: str) -> LatencyResult:
 
 
 def measure_rows(
-    call: TableCall, layout: str, options: ValidationOptions, random: np.random.Generator
+    call: TableCall,
+    layout: str,
+    options: ValidationOptions,
+    random: np.random.Generator,
+    id_check: IdCheck | None = None,
 ) -> Iterator[LatencyResult]:
     """Measure the lookup of a table, for several numbers of ids."""
     name, n = f"table {call.table.name}", call.table.packed.num_embeddings
@@ -55,7 +60,7 @@ def measure_rows(
         return
     with tempfile.TemporaryDirectory() as folder:
         like = {"ids": np.zeros(1, np.int64)}
-        file = write_use(call, layout, like, Path(folder) / "file.tflite")
+        file = write_use(call, layout, like, Path(folder) / "file.tflite", id_check)
         files = {_OURS: file, _DELEGATE: file, PEER: _write_dense(call, Path(folder) / "dense.tflite")}
         for batch in _BATCHES:
             like = {"ids": np.zeros(batch, np.int64)}

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located
+from edge_embed.exporters.exported import id_check_of
 from edge_embed.exporters.onnx.names import MANIFEST_KEY
 from edge_embed.exporters.tflite.dpq import TfliteTable
 from edge_embed.exporters.tflite.manifest import delegate_metadata
@@ -16,6 +17,7 @@ from edge_embed.exporters.tflite.program import UnsupportedError, translate
 from edge_embed.exporters.tflite.table_uses import METHODS, Layout, stored_hashes
 from edge_embed.inspection.tflite_file import TfliteModel, read_tflite
 from edge_embed.lowering.graph import LoweredProgram
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.packed.manifest import write_manifest
 from edge_embed.packed.stored_names import table_of
 from edge_embed.report.results.validation import Check
@@ -32,6 +34,7 @@ class StoredFile:
         hashes: SHA-256 by tensor, of an export of the model with these layouts.
         manifest: manifest of the model.
         delegate: metadata for the delegate, of an export of the model; empty if unknown.
+        id_check: check of ids around lookups and bags, or None.
     """
 
     model: TfliteModel
@@ -39,6 +42,7 @@ class StoredFile:
     hashes: Mapping[str, str]
     manifest: str
     delegate: Mapping[str, str]
+    id_check: IdCheck | None = None
 
     def delegate_checks(self) -> tuple[Check, ...]:
         """Check the metadata for the delegate against an export of the model; no check if those are unknown."""
@@ -81,11 +85,14 @@ def read_stored(path: Path, lowered: LoweredProgram) -> StoredFile:
         BadInputError: the file is missing or damaged.
     """
     stored, delegate = read_tables(path, lowered), dict[str, str]()
+    with located(str(path)):
+        id_check = id_check_of(stored.model.metadata)
+    lowered = replace(lowered, id_check=id_check)
     # Otherwise the converter chooses the names of the tensors.
     if len(stored.layouts) == len(lowered.tables) and not fixed_sizes(lowered.program, stored.model):
         with suppress(UnsupportedError):
             delegate |= delegate_metadata(translate(lowered, stored.layouts).delegate)
-    return replace(stored, delegate=delegate)
+    return replace(stored, delegate=delegate, id_check=id_check)
 
 
 def read_tables(path: Path, lowered: LoweredProgram) -> StoredFile:

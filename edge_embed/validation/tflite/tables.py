@@ -14,6 +14,7 @@ import numpy as np
 from edge_embed.exporters.tflite.graph import Graph
 from edge_embed.exporters.tflite.manifest import delegate_metadata
 from edge_embed.exporters.tflite.table_uses import add_use
+from edge_embed.lowering.id_check import IdCheck
 from edge_embed.ops.operators import LEADING
 from edge_embed.packed.packed_form import PackedTable, Use
 from edge_embed.program.program import Program
@@ -22,7 +23,7 @@ from edge_embed.targets.target import NotRunError, RunFailedError, RunOptions
 from edge_embed.targets.tflite.runtimes import WAYS, Outcome, TfliteTarget
 from edge_embed.validation import paths
 from edge_embed.validation.table_call import Case, Feeds, Results, TableCall
-from edge_embed.validation.table_paths import Run, check_path
+from edge_embed.validation.table_paths import OF_MODEL, Run, check_path
 
 
 def compare_uses(
@@ -32,6 +33,7 @@ def compare_uses(
     random: np.random.Generator,
     options: RunOptions,
     on_path: Callable[[], None],
+    id_check: IdCheck | None = None,
 ) -> list[Check]:
     """Compare one use of a table in the training form and on both runtimes with the packed form."""
     cases = [case for case in call.cases(random) if _can_run(call, case)]
@@ -41,21 +43,22 @@ def compare_uses(
         paths.ORACLE: lambda: call.oracle,
     }
     for way in WAYS:
-        openers[way.name] = _opener(way, call, layout, [*cases, *call.refused()], options)
+        every = [*cases, *call.wrong_ids(), *call.refused()]
+        openers[way.name] = _opener(way, call, layout, every, options, id_check)
     checks = []
     for name, opener in openers.items():
-        checks.append(check_path(name, opener, call, cases, expected))
+        checks.append(check_path(name, opener, call, cases, expected, None if name in OF_MODEL else id_check))
         on_path()
     return checks
 
 
-def write_use(call: TableCall, layout: str, like: Feeds, path: Path) -> Path:
+def write_use(call: TableCall, layout: str, like: Feeds, path: Path, id_check: IdCheck | None = None) -> Path:
     """Write a use of a table as a file, for inputs with types and ranks of ``like``; output layers get fixed sizes."""
     inputs = {
         name: (value.dtype.name, value.shape if _takes_hidden(call) else (-1,) * value.ndim)
         for name, value in _used(call, like).items()
     }
-    write_packed(call.use, call.table.packed, call.table.name, layout, inputs, call.leading, path)
+    write_packed(call.use, call.table.packed, call.table.name, layout, inputs, call.leading, path, id_check)
     return path
 
 
@@ -67,6 +70,7 @@ def write_packed(
     inputs: Mapping[str, tuple[str, tuple[int, ...]]],
     leading: Sequence[Any],
     path: Path,
+    id_check: IdCheck | None = None,
 ) -> bool:
     """Write a use of a packed table as a file.
 
@@ -78,6 +82,7 @@ def write_packed(
         inputs: types and sizes, by name.
         leading: the arguments before the table: literals, None for missing arguments, any value for an input.
         path: path of the file.
+        id_check: check of ids around the use, or None.
 
     Returns:
         True if the delegate has a kernel for it.
@@ -85,7 +90,7 @@ def write_packed(
     graph = Graph()
     ends = {end: graph.input(end, dtype, shape) for end, (dtype, shape) in inputs.items()}
     given = [ends.get(end, value) for end, value in zip(_names(use), leading, strict=True)]
-    results, line = add_use(graph, use, name, packed, layout, given)
+    results, line = add_use(graph, use, name, packed, layout, given, id_check)
     graph.write(path, dict(zip(("result", "ids_of_result"), results, strict=False)), delegate_metadata([line]))
     return line is not None
 
@@ -125,7 +130,12 @@ class _Answers:
 
 
 def _opener(
-    target: TfliteTarget, call: TableCall, layout: str, cases: list[Case], options: RunOptions
+    target: TfliteTarget,
+    call: TableCall,
+    layout: str,
+    cases: list[Case],
+    options: RunOptions,
+    id_check: IdCheck | None,
 ) -> Callable[[], Run]:
     """Return a function that runs all cases at once, because a process for each would take most of the time."""
 
@@ -140,7 +150,8 @@ def _opener(
         outcomes: dict[Any, Outcome] = {}
         with tempfile.TemporaryDirectory() as folder:
             for feeds in kinds.values():
-                model = target.open(write_use(call, layout, feeds[0], Path(folder) / "use.tflite"), options.time_limit)
+                file = write_use(call, layout, feeds[0], Path(folder) / "use.tflite", id_check)
+                model = target.open(file, options.time_limit)
                 found, _ = model.attempt([_used(call, each) for each in feeds], options)
                 outcomes.update(zip(map(_key, feeds), found, strict=True))
         return _Answers(outcomes)

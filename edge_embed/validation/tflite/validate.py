@@ -80,6 +80,7 @@ class Validation:
         self._program, self._lowered, self._path, self._options = program, lowered, path, options
         self._targets, self._progress = make_targets(options.targets, "tflite"), progress
         self._stored = self._read()
+        self._lowered = replace(lowered, id_check=self._stored.id_check)
         self._tables = {name: Table(name, packed) for name, packed in lowered.tables.items()}
         streams = np.random.SeedSequence(options.seed).spawn(2)
         self._random, self._timing_random = (np.random.default_rng(stream) for stream in streams)
@@ -149,7 +150,8 @@ class Validation:
 
         for call in () if layout is None else uses.values():
             assert layout is not None
-            found = compare_uses(call, self._program, layout.name, self._random, self._run_options(iterations=0), step)
+            options, id_check = self._run_options(iterations=0), self._stored.id_check
+            found = compare_uses(call, self._program, layout.name, self._random, options, step, id_check)
             checks += [check if call.use == "rows" else replace(check, name=f"{check.name}, {call.name}")
                        for check in found]  # fmt: skip
         return TableResult(
@@ -193,8 +195,8 @@ class Validation:
         rows = next((call for call in calls if call.use == "rows"), None)
         if rows is None:
             return [latency.not_run(table, "only lookups of rows are timed")]
-        layout = self._stored.layouts[table].name
-        found = list(latency.measure_rows(rows, layout, self._options, self._timing_random))
+        layout, id_check = self._stored.layouts[table].name, self._stored.id_check
+        found = list(latency.measure_rows(rows, layout, self._options, self._timing_random, id_check))
         self._progress(f"latency of {table}", 1, 1)
         return found
 
