@@ -6,6 +6,7 @@
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make gpu-check  what needs a GPU, in five minutes on one: parity, targets, latency; tests/GPU.md has the results
 # make test-cpp  the C++ tests alone, plain and with sanitizers
+# make wheels    the source distribution, and a wheel for each platform, in dist
 # make docs      the documentation site, in build/docs; needs no network
 # make lint      formatting, types and import rules alone
 # make clean     remove what the others made
@@ -29,7 +30,7 @@ WORKERS := -n auto --dist loadfile
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)
 
-.PHONY: install demo check units test test-long test-versions gpu-check test-cpp docs lint clean
+.PHONY: install demo check units test test-long test-versions gpu-check test-cpp wheels docs lint clean
 
 install: .venv/installed
 
@@ -70,6 +71,9 @@ gpu-check: install
 test-cpp: install
 	$(BIN)/pytest tests/runtime_ops/test_cpp.py -k 'not arm64'
 
+wheels: install
+	$(BIN)/python -m release.wheels --output dist
+
 docs: install
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto -d build/doctrees docs build/docs
 
@@ -77,7 +81,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	find runtime_ops -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
-	$(BIN)/mypy --cache-dir build/mypy edge_embed samples
+	$(BIN)/mypy --cache-dir build/mypy edge_embed release samples
 	$(BIN)/lint-imports --no-cache --no-logo
 
 clean:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         TimeLimitError,
     )
     from edge_embed.inspection.inspect import inspect
+    from edge_embed.layers.activations import Entmax, Entmax15, Sparsemax, TopKSparsemax
     from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
     from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from edge_embed.layers.tt import TTEmbedding
     from edge_embed.layers.yogi import Yogi
     from edge_embed.lowering.layered_module import load
+    from edge_embed.ops.entmax import entmax, entmax15, sparsemax, topk_sparsemax
+    from edge_embed.ops.entmax_loss import entmax_loss, sparsemax_loss
     from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
     from edge_embed.packed.tt import PackedTT
@@ -57,6 +60,8 @@ __all__ = [
     "DPQEmbedding",
     "DPQEmbeddingBag",
     "EdgeEmbedError",
+    "Entmax",
+    "Entmax15",
     "IdOutOfRangeError",
     "LatencyError",
     "OutputError",
@@ -67,18 +72,23 @@ __all__ = [
     "PenaltySchedule",
     "ProximalOptimizer",
     "SizeError",
+    "Sparsemax",
     "TREmbedding",
     "TREmbeddingBag",
     "TTEmbedding",
     "TTEmbeddingBag",
     "TiedOutput",
     "TimeLimitError",
+    "TopKSparsemax",
     "ValidationOptions",
     "Yogi",
     "__version__",
     "check",
     "compress",
     "create_session",
+    "entmax",
+    "entmax15",
+    "entmax_loss",
     "export",
     "get_delegate_path",
     "get_library_path",
@@ -86,6 +96,9 @@ __all__ = [
     "load",
     "lower",
     "save",
+    "sparsemax",
+    "sparsemax_loss",
+    "topk_sparsemax",
     "validate",
 ]
 
@@ -99,6 +112,8 @@ _MODULE_OF = {
     "DPQEmbedding": "edge_embed.layers.dpq",
     "DPQEmbeddingBag": "edge_embed.layers.bag",
     "EdgeEmbedError": "edge_embed.errors",
+    "Entmax": "edge_embed.layers.activations",
+    "Entmax15": "edge_embed.layers.activations",
     "IdOutOfRangeError": "edge_embed.errors",
     "LatencyError": "edge_embed.errors",
     "OutputError": "edge_embed.errors",
@@ -109,17 +124,22 @@ _MODULE_OF = {
     "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",
     "SizeError": "edge_embed.errors",
+    "Sparsemax": "edge_embed.layers.activations",
     "TREmbedding": "edge_embed.layers.tr",
     "TREmbeddingBag": "edge_embed.layers.bag",
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
     "TimeLimitError": "edge_embed.errors",
+    "TopKSparsemax": "edge_embed.layers.activations",
     "ValidationOptions": "edge_embed.validation.options",
     "Yogi": "edge_embed.layers.yogi",
     "check": "edge_embed.workflow",
     "compress": "edge_embed.workflow",
     "create_session": "edge_embed.runtime.session",
+    "entmax": "edge_embed.ops.entmax",
+    "entmax15": "edge_embed.ops.entmax",
+    "entmax_loss": "edge_embed.ops.entmax_loss",
     "export": "edge_embed.workflow",
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
@@ -127,6 +147,9 @@ _MODULE_OF = {
     "load": "edge_embed.lowering.layered_module",
     "lower": "edge_embed.workflow",
     "save": "edge_embed.workflow",
+    "sparsemax": "edge_embed.ops.entmax",
+    "sparsemax_loss": "edge_embed.ops.entmax_loss",
+    "topk_sparsemax": "edge_embed.ops.entmax",
     "validate": "edge_embed.workflow",
 }
 

@@ -37,7 +37,7 @@ from edge_embed.gate.check import run_check
 from edge_embed.gate.missing_checks import warnings_of_replacing
 from edge_embed.gate.quantities import read_bytes
 from edge_embed.gate.report_places import CHECK, accept_report, reports_at
-from edge_embed.importers.genai_folder import decoder_file, is_genai, read_genai
+from edge_embed.importers.genai_folder import GenaiFolder, decoder_file, is_genai, read_genai
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.importers.recognize import is_transformers_folder, load_foreign
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
@@ -609,15 +609,15 @@ def validate(
         expected = "expected edge_embed.ValidationOptions: give the options as keywords"
         raise BadInputError(f"options: got a {type(options).__name__}, {expected}")
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
-    model, exported = _decoder(model), decoder_file(checked_path("exported", exported))
+    model, (exported, folder) = _decoder(model), _exported(checked_path("exported", exported))
     check_runtime_file(exported)
     for saved in filter(None, (options.save_inputs, options.save_worst)):
         check_output([saved], [*_paths(model), exported, options.inputs, options.tokenizer], options.force)
-    with _lowered(model, Path(exported), example_inputs, progress) as (program, lowered):
+    with _lowered(model, exported, folder, example_inputs, progress) as (program, lowered):
         keep_inputs(
             (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
         )
-        return validate_file(program, lowered, Path(exported), options, progress)
+        return validate_file(program, lowered, exported, options, progress)
 
 
 def _decoder(model: Model | Program) -> Model | Program:
@@ -625,17 +625,32 @@ def _decoder(model: Model | Program) -> Model | Program:
     return decoder_file(Path(model)) if isinstance(model, str | PathLike) else model
 
 
+def _exported(path: Path) -> tuple[Path, GenaiFolder | None]:
+    """Return an exported file, and the folder of ONNX Runtime GenAI if the path is one."""
+    folder = read_genai(path) if is_genai(path) else None
+    return (path if folder is None else folder.model), folder
+
+
 @contextmanager
 def _lowered(
-    model: Model | Program, exported: Path, example_inputs: ExampleInputs | None, progress: Progress
+    model: Model | Program,
+    exported: Path,
+    folder: GenaiFolder | None,
+    example_inputs: ExampleInputs | None,
+    progress: Progress,
 ) -> Iterator[tuple[Program, LoweredProgram]]:
     """Yield the program that an exported file is compared with, and its packed tables."""
     if isinstance(model, str | PathLike) and is_runtime_file(Path(model)):
         if example_inputs is not None:
             raise BadInputError(f"example_inputs: got some for {model}, which declares its inputs: leave them out")
-        with open_pair(Path(model), exported) as opened:
+        with open_pair(Path(model), exported, folder) as opened:
             yield opened
         return
+    if folder is not None:
+        raise BadInputError(
+            f"{folder.path}: got a folder of ONNX Runtime GenAI beside a PyTorch model, expected the GenAI folder that "
+            "compress made it from: give that one first"
+        )
     program = _runnable(model, example_inputs)
     yield program, _warn_of_zeros(lower_program(program, progress))
 
@@ -700,7 +715,8 @@ def check(
     if reference is None or file is None:
         missing = "model" if reference is None else "exported"
         raise BadInputError(f"got no {missing} file: give MODEL and EXPORTED, or name them in the budget")
-    reference, file, base = _decoder(reference), decoder_file(file), None if base is None else decoder_file(Path(base))
+    reference, (file, folder) = _decoder(reference), _exported(file)
+    base = None if base is None else decoder_file(Path(base))
     for runs in (file, base):
         if runs is not None:
             check_runtime_file(runs)
@@ -717,7 +733,7 @@ def check(
         limit_steps(limits.targets.time_limit),
         reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
     ):
-        with _lowered(reference, file, example_inputs, progress) as (program, lowered):
+        with _lowered(reference, file, folder, example_inputs, progress) as (program, lowered):
             report = run_check(
                 program,
                 lowered,

@@ -6,6 +6,7 @@ import os
 import pkgutil
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -105,6 +106,15 @@ def build_library(folder: Path, source: str) -> Path:
     return target
 
 
+# The first bytes of libraries for machines that run none of the tests.
+FOREIGN = {
+    "Linux on arm": b"\x7fELF\x01\x01".ljust(18, b"\0") + struct.pack("<H", 40),
+    "Linux on an unknown processor": b"\x7fELF\x02\x01".ljust(18, b"\0") + struct.pack("<H", 243),
+    "macOS on arm64": struct.pack("<II", 0xFEEDFACF, 0x0100000C),
+    "Windows on x86-64": b"MZ".ljust(0x3C, b"\0") + struct.pack("<I4sH", 0x40, b"PE\0\0", 0x8664),
+}
+
+
 class TestLibrary:
     def test_installed_library_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
@@ -153,6 +163,29 @@ class TestLibrary:
         with pytest.raises(BadInputError, match=r"notes\.txt, which this system cannot load"):
             edge_embed.get_library_path()
 
+    @pytest.mark.parametrize("system", FOREIGN)
+    def test_library_for_another_machine_is_refused_with_both_names(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str
+    ) -> None:
+        other = tmp_path / "other.so"
+        other.write_bytes(FOREIGN[system])
+        monkeypatch.setenv(library.ENVIRONMENT_NAME, str(other))
+        expected = rf"cannot load .*it is for {system}, expected one for \w+ on \S+; install the package again"
+        with pytest.raises(BadInputError, match=expected):
+            edge_embed.get_library_path()
+
+    @pytest.mark.parametrize(
+        ("system", "name"), [("macOS on arm64", "libedge_embed_ops.dylib"), ("Windows on x86-64", "edge_embed_ops.dll")]
+    )
+    def test_installation_for_another_system_is_told_what_it_has(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, name: str
+    ) -> None:
+        (tmp_path / name).write_bytes(FOREIGN[system])
+        monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
+        monkeypatch.setattr(library, "installed_path", lambda part: tmp_path / f"lib{part}.so")
+        with pytest.raises(EdgeEmbedError, match=rf" for \w+ on \S+, found {name} for {system}: install"):
+            edge_embed.get_library_path()
+
     def test_library_variable_naming_missing_file_is_refused(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -177,7 +210,7 @@ class TestLibrary:
     def test_missing_library_raises_with_remedy(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(library.ENVIRONMENT_NAME, raising=False)
         monkeypatch.setattr(library, "_file_name", lambda name: "libabsent.so")
-        with pytest.raises(EdgeEmbedError, match=r"libabsent\.so, found none: .*make install") as caught:
+        with pytest.raises(EdgeEmbedError, match=r"libabsent\.so for .*, found none: .*make install") as caught:
             edge_embed.get_library_path()
         assert caught.value.exit_code == 1
 

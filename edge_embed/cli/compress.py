@@ -9,7 +9,7 @@ import click
 
 from edge_embed.cli.group import LOST
 from edge_embed.cli.help import HelpCommand
-from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, model_options
+from edge_embed.cli.model import FILE, MODEL_SECTIONS, Load, NamedPath, model_options
 from edge_embed.cli.output import Command, Output, check_places, output_options
 from edge_embed.cli.torchrun import shared_group
 from edge_embed.errors import BadInputError, EdgeEmbedError
@@ -75,7 +75,7 @@ def _size_options(command: Command) -> Command:
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
     "--checkpoint",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NamedPath(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Store finished parts here until the file is written; the same command resumes from them.",
 )

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from edge_embed.importers.reading_options import Reading
     from edge_embed.program.program import Program
 
-FILE = click.Path(path_type=Path)
+
+class NamedPath(click.Path):
+    """A path that is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the empty path of an unset variable of a shell, which would be the current folder."""
+        if str(value) == "":
+            self.fail("got an empty path, expected the path of a file or folder.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath(path_type=Path)
 # Sections of `--help`: the parameters of `model_options`.
 MODEL_SECTIONS = {
     "Reading MODEL": ["declared", "factory", "weights", "allow_pickle", "no_cache"],
@@ -38,14 +49,22 @@ class Load:
     @property
     def given(self) -> list[str]:
         """Return the names of the options that were given."""
-        given = {
+        return [name for names in self._by_kind.values() for name in names]
+
+    @property
+    def _by_kind(self) -> dict[str, list[str]]:
+        """Return the names of the options that were given, by the kind of model that requires them."""
+        of_pytorch = {
             "--input": self.declared,
             "--model": self.factory,
             "--weights": self.weights,
             "--allow-pickle": self.allow_pickle,
-            "--no-cache": self.no_cache,
         }
-        return [*(name for name, value in given.items() if value), *reading_of(self.reading).given]
+        return {
+            "a PyTorch file": [name for name, value in of_pytorch.items() if value],
+            "the folder of a transformers model": ["--no-cache"] if self.no_cache else [],
+            "a file of word vectors": reading_of(self.reading).given,
+        }
 
     @property
     def arguments(self) -> list[str]:
@@ -82,7 +101,8 @@ class Load:
         if not (is_onnx_file(model) or is_tflite_file(model) or is_genai(model)):
             return self(model, tables)
         if self.given:
-            raise click.UsageError(f"{', '.join(self.given)}: requires a PyTorch file: leave it out for {model.name}")
+            required = [f"{', '.join(names)}: requires {kind}" for kind, names in self._by_kind.items() if names]
+            raise click.UsageError(f"{'; '.join(required)}: leave it out for {model.name}")
         return model
 
 

@@ -21,6 +21,7 @@ from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
 from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.compressed import CompressedTable, Trial
 from edge_embed.report.results.fidelity import Fidelity
 
@@ -277,7 +278,7 @@ def _check(found: Fidelity, setting: Setting, plan: Plan) -> None:
         )
     if plan.min_cosine is not None and found.mean_cosine < plan.min_cosine:
         remedy = "use larger sizes" if plan.options else "allow more bytes or a lower cosine"
+        got, least = beside_limit(found.mean_cosine, plan.min_cosine)
         raise ParityError(
-            f"{setting.method} {setting}: got a mean cosine of {found.mean_cosine:.4f}, expected at least "
-            f"{plan.min_cosine:g}: {remedy}"
+            f"{setting.method} {setting}: got a mean cosine of {got}, expected at least {least}: {remedy}"
         )

@@ -21,6 +21,7 @@ from edge_embed.fitting.found_table import Rotates
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import METHODS, FittingMethod, Setting, check_method
 from edge_embed.packed.floats import FLOAT_BYTES
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.compressed import Trial
 
 AUTO = "auto"
@@ -155,11 +156,11 @@ class Search:
             smallest = larger if least is None else f"; the smallest requires {least.nbytes:,}: {least}"
             raise SizeError(f"no tested setting fits into {goal.nbytes:,} bytes{smallest}")
         best = max(trials, key=lambda trial: trial.mean_cosine, default=None)
-        nearest = ""
-        if best is not None:
-            below = math.floor(1e4 * best.mean_cosine) / 1e4  # rounded up, it could equal the goal
-            nearest = f"; the best reaches {below:.4f} at {best.nbytes:,} bytes: {best}"
-        raise ParityError(f"no tested setting reaches a mean cosine of {goal.min_cosine}{nearest}")
+        wanted, nearest = goal.min_cosine, ""
+        if best is not None and wanted is not None:
+            got, _ = beside_limit(best.mean_cosine, wanted)
+            nearest = f"; the best reaches {got} at {best.nbytes:,} bytes: {best}"
+        raise ParityError(f"no tested setting reaches a mean cosine of {wanted}{nearest}")
 
     def _bisect(self, goal: Goal, method: str) -> None:
         """Find the largest ratio at which a method meets the goal; its loss grows with the ratio."""

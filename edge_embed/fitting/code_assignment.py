@@ -20,7 +20,7 @@ from torch import Tensor
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import Arrays
-from edge_embed.ops import dpq_kernels
+from edge_embed.ops import dpq_kernels, training_library
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
@@ -119,7 +119,7 @@ class _Search:
 
     def _codes_and_leads(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return codes [D, B], and the lead of each sum over the next one; the lead is 0 without a kernel."""
-        if dpq_kernels.serves(rows, self._weights):
+        if training_library.serves(rows, self._weights):
             return dpq_kernels.nearest_and_leads(dpq_kernels.distances(rows, self._weights, "dot"))
         none = torch.zeros(self._num_groups, len(rows))
         return none.int(), none

@@ -21,6 +21,7 @@ from edge_embed.gate.environment import library_hash
 from edge_embed.input_file import check_regular
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import Program
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.check import MODEL, BaseResult, Comparison, Side
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import Status
@@ -160,10 +161,9 @@ def base_findings(result: BaseResult, threshold: Fraction) -> Iterator[Finding]:
             yield Finding("latency", name, "not run", found.reason, None, limit, "ratio", must_run=is_model)
             continue
         status: Status = "failed" if _is_slower(found, threshold) else "passed"
-        interval = (
-            f"{found.cpu.median:.3f} ({found.cpu.low:.3f} to {found.cpu.high:.3f}) times the CPU time of the base"
-        )
-        detail = f"{interval}; fails above {limit:g} if the whole interval is above 1"
+        (median, most), (low, _) = beside_limit(found.cpu.median, limit), beside_limit(found.cpu.low, 1)
+        interval = f"{median} ({low} to {found.cpu.high:.4g}) times the CPU time of the base"
+        detail = f"{interval}; fails above {most} if the whole interval is above 1"
         detail += " (latency.threshold)" if status == "failed" else ""
         yield Finding("latency", name, status, detail, found.cpu.median, limit, "ratio")
 

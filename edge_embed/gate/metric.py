@@ -18,6 +18,7 @@ from edge_embed.gate.budget import MetricBudget
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.program.program import Program, array
 from edge_embed.program.state_dict import import_function
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.check import MetricResult
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import Status
@@ -57,7 +58,8 @@ def metric_findings(budget: MetricBudget, result: MetricResult, baseline: Baseli
         close = math.isclose(result.exported, limit, rel_tol=1e-12)  # the difference above is rounded
         status: Status = "passed" if result.exported >= limit or close else "failed"
         than = "less than" if status == "failed" else "at least"
-        detail = f"{result.exported:.6g}, {than} {limit:.6g} ({name}: {reference:.6g}, allowed drop: {budget.drop:g})"
+        got, least = beside_limit(result.exported, limit, digits=6)
+        detail = f"{got}, {than} {least} ({name}: {reference:.6g}, allowed drop: {budget.drop:g})"
         detail += " (metric.drop)" if status == "failed" else ""
         title = f"metric {budget.function} against {name}"
         yield Finding("parity", title, status, detail, result.exported, limit, "metric")

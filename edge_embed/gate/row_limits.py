@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.budget import RowsBudget
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import Status, ValidationReport
@@ -38,7 +39,8 @@ def _of_table(budget: RowsBudget, table: str, found: Fidelity) -> Iterator[Findi
         if limit is None:
             continue
         status: Status = "passed" if (got >= limit if is_least else got <= limit) else "failed"
-        detail = f"{got:.6g}, at {'least' if is_least else 'most'} {limit:g}"
+        shown, bound = beside_limit(got, limit, digits=6)
+        detail = f"{shown}, at {'least' if is_least else 'most'} {bound}"
         if status == "failed":
-            detail = f"{got:.6g}, {'less' if is_least else 'more'} than {limit:g} (rows.{key})"
+            detail = f"{shown}, {'less' if is_least else 'more'} than {bound} (rows.{key})"
         yield Finding("parity", f"table {table}: {name}", status, detail, got, limit, name)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.budget import ParityBudget
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.finding import Finding
 from edge_embed.report.results.validation import Check, LatencyResult, OutputResult, Status, ValidationReport
 
@@ -52,10 +53,11 @@ def _beside(peer: str, limit: float, result: LatencyResult) -> Finding:
     if result.ratio is None or result.low is None:
         return Finding("latency", name, "not run", result.reason, None, limit, "ratio")
     status: Status = "failed" if result.low > limit else "passed"
-    than = f"low end of the interval at most {limit:g}"
+    low, most = beside_limit(result.low, limit)
+    than = f"low end of the interval at most {most}"
     if status == "failed":
-        than = f'low end of the interval more than {limit:g} (latency.at_most."{peer}")'
-    detail = f"{result.ratio:.3f} ({result.low:.3f} to {result.high:.3f}) times the CPU time of {peer}, {than}"
+        than = f'low end of the interval more than {most} (latency.at_most."{peer}")'
+    detail = f"{result.ratio:.4g} ({low} to {result.high:.4g}) times the CPU time of {peer}, {than}"
     return Finding("latency", name, status, detail, result.ratio, limit, "ratio")
 
 
@@ -73,7 +75,8 @@ def bound_findings(budget: ParityBudget, where: str, output: OutputResult) -> It
         status: Status = "failed" if got > limit else "passed"
         of_output = getattr(budget.outputs.get(output.name), statistic, None) is not None
         key = f"parity.outputs.{output.name}.{statistic}" if of_output else f"parity.{statistic}"
-        than = f"more than {limit:g} ({key})" if status == "failed" else f"at most {limit:g}"
-        detail = f"{_WORDS[statistic]} absolute error {got:.3g}, {than}"
+        error, most = beside_limit(got, limit, digits=3)
+        than = f"more than {most} ({key})" if status == "failed" else f"at most {most}"
+        detail = f"{_WORDS[statistic]} absolute error {error}, {than}"
         name = f"{where}: {output.name}: {statistic}"
         yield Finding("parity", name, status, detail, got, limit, "absolute error")

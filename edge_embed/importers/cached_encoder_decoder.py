@@ -29,6 +29,7 @@ from edge_embed.importers.cached_form import (
 from edge_embed.program.encoder_lengths import PAST_SOURCE, PAST_TARGET, SOURCE, TARGET
 from edge_embed.program.program import Program
 from edge_embed.program.size_sums import PLUS
+from edge_embed.report.beside_limit import beside_limit
 
 _IDS, _MASK, _DECODER_IDS = "input_ids", "attention_mask", "decoder_input_ids"
 _PAST_TOKENS = 5  # of the example's source
@@ -150,5 +151,5 @@ def _check_steps(program: Program, given: Mapping[str, Tensor], expected: Tensor
     logits, *_ = program.run(ids[:, :0], mask, new[:, _PAST_NEW:], *states)
     most = _TOLERANCE * float(expected.abs().max())
     if not (difference := float((logits - expected).abs().max())) <= most:
-        got = f"logits that differ by {difference:.3g} from those of one call"
-        raise BadInputError(f"got {got}, expected at most {most:.3g}")
+        got, limit = beside_limit(difference, most, digits=3)
+        raise BadInputError(f"got logits that differ by {got} from those of one call, expected at most {limit}")

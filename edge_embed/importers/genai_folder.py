@@ -53,6 +53,23 @@ class GenaiFolder:
         return found
 
     @property
+    def library_path(self) -> Path | None:
+        """Return the path of this library.
+
+        Raises:
+            BadInputError: it is not a path in the folder, as the runtime requires.
+        """
+        if self.library is None:
+            return None
+        what = f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}"
+        if Path(self.library).is_absolute():
+            raise BadInputError(
+                f"{what}: got {self.library!r:.200}, expected a path in the folder, which may move to a device: copy "
+                "the library into it, and give its name"
+            )
+        return path_beside(self.path, self.library, what)
+
+    @property
     def window(self) -> int:
         """Return the length of the attention window of some layers, or 0."""
         sliding = self.decoder.get("sliding_window")
@@ -116,6 +133,9 @@ def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
         for key, name in _object(decoder, part).items():
             if not isinstance(name, str):
                 raise BadInputError(f"{part}.{key:.80}: got {name!r:.80}, expected a name, {_EXPECTED}")
+    library = decoder.get("session_options", {}).get(CUSTOM_OPS_LIBRARY, "none")
+    if not isinstance(library, str) or not library:
+        raise BadInputError(f"{CUSTOM_OPS_LIBRARY}: got {library!r:.80}, expected the path of a library, or no entry")
     name = decoder.get("filename")
     if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".onnx"):
         raise BadInputError(f"model.decoder.filename: got {name!r:.80}, expected the name of an ONNX file, {_EXPECTED}")

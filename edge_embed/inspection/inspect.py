@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, checked_path
-from edge_embed.importers.genai_folder import decoder_file
+from edge_embed.importers.genai_folder import GenaiFolder, is_genai, read_genai
 from edge_embed.importers.reading_options import AS_IT_SHOWS, Reading
 from edge_embed.inspection.report import FileReport, TableInfo
 from edge_embed.methods import words_of
@@ -65,14 +65,24 @@ def inspect_file(path: StrPath, verify: bool = False, reading: Reading = AS_IT_S
         BadInputError: The file is missing, damaged, or none of these; external data is missing, too short or not beside
             the model.
     """
-    path = decoder_file(Path(path))
+    folder = read_genai(Path(path)) if is_genai(Path(path)) else None
+    path = Path(path) if folder is None else folder.model
     inspector = _inspector(path)
     if inspector in (_vectors, _folder):
         return inspector(path, verify, reading)
     if reading.given:
         raise BadInputError(f"{path}: got {', '.join(reading.given)}, which only word vectors support: leave it out")
     report = inspector(path, verify)
-    return replace(report, notes=[*report.notes, *filter(None, map(_why_large, report.tables))])
+    report = replace(report, notes=[*report.notes, *filter(None, map(_why_large, report.tables))])
+    return report if folder is None else _with_folder(report, folder)
+
+
+def _with_folder(report: FileReport, folder: GenaiFolder) -> FileReport:
+    """Return the report with the parts of a GenAI folder beside its ONNX file."""
+    from edge_embed.inspection.genai_parts import describe_parts  # noqa: PLC0415
+
+    facts, faults = describe_parts(folder)
+    return replace(report, notes=[*report.notes, *facts], warnings=[*report.warnings, *faults])
 
 
 def _why_large(table: TableInfo) -> str:

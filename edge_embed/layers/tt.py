@@ -27,6 +27,7 @@ from edge_embed.packed.packed_form import check_form
 from edge_embed.packed.row_order import checked_row_order
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import MAX_STATE, TTShape
+from edge_embed.report.beside_limit import beside_limit
 
 _RANKS = range(1, MAX_STATE + 1)  # packed forms have no larger ranks
 
@@ -154,10 +155,10 @@ class TTEmbedding(CompressedEmbedding):
             raise BadInputError(f"ratio must be a number of at least 1, got {ratio!r:.80}")
         found = bisect_right(_RANKS, -ratio, key=lambda rank: -self._ratio(self._ranks(rank)))
         if not found:
-            most = self._ratio(self._ranks(1))
-            reached = f"expected at most {most:.1f}, that of rank 1 with these shapes"
+            most, got = beside_limit(self._ratio(self._ranks(1)), ratio)
+            reached = f"expected at most {most}, that of rank 1 with these shapes"
             remedy = "use more cores" if self.row_order is None else "row_order alone stores a number per row"
-            raise BadInputError(f"ratio: got {ratio:g}, {reached}; {remedy}")
+            raise BadInputError(f"ratio: got {got}, {reached}; {remedy}")
         return found
 
     def _ratio(self, ranks: Sequence[int]) -> float:

@@ -26,19 +26,11 @@ from torch.nn import functional
 from edge_embed.errors import BadInputError
 from edge_embed.ops import pairwise
 from edge_embed.ops.ant import FROZEN, TRAINABLE, products
+from edge_embed.ops.entmax import sparsemax
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 
 Mixing = Literal["linear", "softmax", "sparsemax"]
-
-
-def sparsemax(scores: Tensor) -> Tensor:
-    """Return the point of the simplex nearest to each row: [*, A] -> [*, A]; differentiable."""
-    ordered = scores.sort(dim=-1, descending=True).values
-    above = ordered.cumsum(-1) - 1
-    counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-    kept = (counts * ordered > above).sum(-1, keepdim=True).clamp(min=1)  # 0 only if a score is not finite
-    return (scores - above.gather(-1, kept - 1) / kept).clamp(min=0)
 
 
 _MIX: dict[str, Callable[[Tensor], Tensor]] = {

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops import dpq_kernels
-from edge_embed.ops.dpq_kernels import serves, width_of
+from edge_embed.ops.dpq_kernels import width_of
+from edge_embed.ops.training_library import serves
 
 Metric = Literal["dot", "euclidean", "cosine"]
 METRICS: tuple[Metric, ...] = get_args(Metric)

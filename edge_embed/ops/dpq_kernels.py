@@ -1,24 +1,21 @@
 """Training steps of DPQ in C++ (runtime_ops/training/training.h): one pass in place of dozens of small torch steps.
 
 They compute the definitions of `edge_embed.ops.dpq_distance` and `edge_embed.ops.dpq_straight_through` for float32
-tensors on the CPU. `serves` returns whether they support some tensors; otherwise those modules use torch.
+tensors on the CPU that `training_library.serves`; otherwise those modules use torch.
 
 Shapes: B queries, D groups of key width w and value width s, f features of a query, K codes per group; G = D, or 1 for
 shared subspaces.
 """
 
 import ctypes
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edge_embed.errors import EdgeEmbedError
-from edge_embed.runtime.library import installed_library
+from edge_embed.ops import training_library
 
 _POINTER, _SIZE, _INT32, _FLOAT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_float
 _METRICS = ("dot", "euclidean", "cosine")  # as numbered in training.h
@@ -48,12 +45,10 @@ class _Codes(ctypes.Structure):
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
-    """Return the library, or None if it was not built: everything then runs in torch, more slowly."""
-    try:
-        loaded = installed_library("edge_embed_training")
-    except EdgeEmbedError:
-        return None
+def _functions() -> ctypes.CDLL:
+    """Return the library with the types of its functions of DPQ."""
+    loaded = training_library.library()
+    assert loaded is not None
     of_part = [_SIZE, _SIZE]
     distances, values, codes = (ctypes.POINTER(each) for each in (_Distances, _Values, _Codes))
     functions = {
@@ -67,22 +62,6 @@ def _library() -> ctypes.CDLL | None:
     for name, types in functions.items():
         getattr(loaded, f"ee_training_{name}").argtypes = types
     return loaded
-
-
-def serves(*tensors: Tensor) -> bool:
-    """Return whether the kernels support these tensors. While torch records its steps they do not: it must see them."""
-    is_recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return not is_recorded and all(_is_plain(tensor) for tensor in tensors) and _library() is not None
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is float32 in CPU memory, and not a subclass or wrapper that only looks like it."""
-    return (
-        tensor.dtype == torch.float32
-        and tensor.device.type == "cpu"
-        and type(tensor) in (Tensor, nn.Parameter)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
 
 
 def width_of(num_features: int, metric: str) -> int:
@@ -265,9 +244,7 @@ def _sums(of: Distances, like: Tensor) -> Tensor:
 
 def _run(of: Distances, name: str, arguments: Callable[..., tuple[Any, ...]], *sums: Tensor) -> None:
     """Run a function on parts of the queries side by side; ``arguments`` gets a part and its address in each sum."""
-    library = _library()
-    assert library is not None
-    function, struct = getattr(library, f"ee_training_{name}"), ctypes.byref(of.struct)
+    function, struct = getattr(_functions(), f"ee_training_{name}"), ctypes.byref(of.struct)
     count = _num_parts(of)
 
     def run(number: int) -> int:
@@ -275,20 +252,5 @@ def _run(of: Distances, name: str, arguments: Callable[..., tuple[Any, ...]], *s
         status: int = function(struct, *arguments(part, *(each[number].data_ptr() for each in sums)))
         return status
 
-    if any([run(0)] if count == 1 else _side_by_side(run, count)):
+    if any(training_library.run_parts(run, count)):
         raise MemoryError(f"not enough memory for the distances of {of.num_queries} queries")
-
-
-def _side_by_side(run: Callable[[int], int], count: int) -> list[int]:
-    pool = _pool(os.getpid(), torch.get_num_threads())
-    parts = [pool.submit(run, number) for number in range(count)]
-    try:
-        return [part.result() for part in parts]
-    finally:
-        wait(parts)  # also when interrupted: the parts use tensors of the caller
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Return a persistent pool, as starting threads takes as long as a part. A forked process needs its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix=f"dpq-{process}")

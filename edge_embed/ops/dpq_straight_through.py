@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edge_embed.ops import dpq_kernels
+from edge_embed.ops import dpq_kernels, training_library
 from edge_embed.ops.dpq import select, value_indices
 from edge_embed.ops.dpq_distance import (
     Metric,
@@ -115,7 +115,7 @@ def softmax_rows(
         [B, d].
     """
     rows: Tensor
-    if not soft_values and dpq_kernels.serves(query, weights, value):
+    if not soft_values and training_library.serves(query, weights, value):
         code = remembered_codes(memory, lambda: training_codes(query, weights, metric))
         rows = _SoftRows.apply(query, weights, value, code, metric, temperature)  # type: ignore[no-untyped-call]
         return rows
@@ -214,7 +214,7 @@ def _wide(query: Tensor) -> torch.dtype:
 
 def _selected(query: Tensor, value: Tensor, code: Tensor) -> Tensor:
     """Return V[c], [B, d]."""
-    if dpq_kernels.serves(query, value):
+    if training_library.serves(query, value):
         return dpq_kernels.rows(value, code.contiguous())
     return select(value, code.int().t())
 
@@ -235,7 +235,7 @@ def _of_query(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Ten
 
 def _of_value(query: Tensor, value: Tensor, code: Tensor, weight: Tensor) -> Tensor:
     """Return 2 weight (V[c] - q), summed for each value: [G, K, s]."""
-    if dpq_kernels.serves(query, value, weight):
+    if training_library.serves(query, value, weight):
         return dpq_kernels.centroid_backward(query, value, code.contiguous(), weight)
     learned = torch.zeros_like(value, dtype=weight.dtype).flatten(0, 1)  # [G K, s]
     for begin, end in row_blocks(*query.shape):

@@ -11,6 +11,7 @@ from edge_embed.packages.archive import MAGIC, read_members
 from edge_embed.packages.platforms import Format
 from edge_embed.packages.universal import split_slices
 
+lief.disable_leak_warning()  # else it prints a list at the end of a process that keeps, say, a traceback
 _ELF = {lief.ELF.ARCH.X86_64: "x86-64", lief.ELF.ARCH.AARCH64: "arm64", lief.ELF.ARCH.ARM: "arm"}
 _PE = {lief.PE.Header.MACHINE_TYPES.AMD64: "x86-64", lief.PE.Header.MACHINE_TYPES.ARM64: "arm64"}
 _MACHO = {lief.MachO.Header.CPU_TYPE.X86_64: "x86-64", lief.MachO.Header.CPU_TYPE.ARM64: "arm64"}

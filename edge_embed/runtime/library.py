@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from edge_embed.errors import BadInputError, EdgeEmbedError
+from edge_embed.runtime.built_for import built_for, this_machine
 
 ENVIRONMENT_NAME = "EDGE_EMBED_LIBRARY"
 _DISTRIBUTION = "edge-embed"
@@ -116,14 +117,17 @@ def _missing(path: Path, *, from_environment: bool) -> EdgeEmbedError:
         return BadInputError(
             f"{ENVIRONMENT_NAME} names {path}, which is not a file: set it to the operator library, or unset it"
         )
+    # The wheel of another system has a library of another name.
+    others = sorted(path.parent.glob(f"*{path.stem.removeprefix('lib')}.*"))
+    found = f"{others[0].name} for {built_for(others[0])}" if others else "none"
     return EdgeEmbedError(
-        f"expected the operator library at {path}, found none: install the package again "
+        f"expected the operator library at {path} for {this_machine()}, found {found}: install the package again "
         f"(`make install` in a checkout), or set {ENVIRONMENT_NAME} to a library built from runtime_ops"
     )
 
 
 def _check_version(path: Path) -> None:
-    expected = _package_version()
+    expected = package_version()
     got = _version_of(path)
     if got != expected:
         raise BadInputError(
@@ -133,7 +137,7 @@ def _check_version(path: Path) -> None:
 
 
 @functools.cache
-def _package_version() -> str:
+def package_version() -> str:
     """Return the version of the installed package, cached: parsing its metadata takes a tenth of a validation."""
     return _distribution().version
 
@@ -143,8 +147,8 @@ def _version_of(path: Path) -> str:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise BadInputError(
-            f"got operator library {path}, which this system cannot load ({error}): expected one built for this "
-            f"machine; install the package again, or unset {ENVIRONMENT_NAME}"
+            f"got operator library {path}, which this system cannot load ({error}): it is for {built_for(path)}, "
+            f"expected one for {this_machine()}; install the package again on this machine, or unset {ENVIRONMENT_NAME}"
         ) from error
     try:
         ee_version = library.ee_version

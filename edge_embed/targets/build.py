@@ -92,6 +92,6 @@ def source_key(settings: tuple[str, ...]) -> str:
     folder = source_folder()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
-        if path.is_file() and name.parts[0] not in ("tests", "bench"):
+        if path.is_file() and name.parts[0] != "tests":
             digest.update(f"\0{name.as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -20,6 +20,7 @@ from torch import fx
 from edge_embed.errors import TimeLimitError, one_line
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.program.program import ProgramInterpreter, array
+from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.validation import ERROR_EDGES, OutputResult, PathResult, Status, TargetResult
 from edge_embed.steps import step
 from edge_embed.targets.reference import open_model
@@ -303,8 +304,9 @@ def _exceeds(error: NDArray[Any], exact: NDArray[Any], atol: float, rtol: float)
     if not len(wrong):
         return ""
     at = tuple(wrong[0])
+    by, _ = beside_limit(float(error[at]), float(atol + rtol * abs(exact[at])), digits=3)
     allowed = f"allowed atol {atol:g} + rtol {rtol:g} * |{exact[at]:.6g}|"
-    return f"{len(wrong)} of {error.size} values differ, at {wrong[0].tolist()} by {error[at]:.3g}; {allowed}"
+    return f"{len(wrong)} of {error.size} values differ, at {wrong[0].tolist()} by {by}; {allowed}"
 
 
 def _unequal(got: NDArray[Any], expected: NDArray[Any]) -> str:

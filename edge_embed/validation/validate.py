@@ -180,7 +180,7 @@ class Validation:
         sound: tuple[Check, ...] = (Check("structure", "passed", f"{files}; the ONNX checker accepts it"),)
         known = list(self._tables.values())
         used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
-        unknown = [node.name for node in self._exported.nodes if node.name not in used]
+        unknown = [node.name or node.op_type for node in self._exported.nodes if node.name not in used]
         if unknown:
             detail = f"node(s) {', '.join(unknown)} use unknown tables: give the model of this file"
             sound = (*sound, Check("no other table", "failed", detail))

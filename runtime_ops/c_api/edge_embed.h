@@ -26,11 +26,19 @@
 extern "C" {
 #endif
 
+/* Marks a union without a name, which C99 lacks and all compilers have. */
+#if defined(__GNUC__)
+#define EE_UNNAMED __extension__
+#else
+#define EE_UNNAMED
+#endif
+
 /* Returns the package version, such as "0.1.0". */
 EE_API const char* ee_version(void);
 
 /* Returns the instruction set of the selected kernels, such as "avx2". It is the best one of the processor,
  * or the one that the environment variable EDGE_EMBED_FORCE_ISA names. The first call selects it.
+ * If the variable names one that does not run here, every function with a table returns EE_BAD_ISA.
  * Freestanding builds do not read the variable. */
 EE_API const char* ee_isa(void);
 
@@ -121,7 +129,7 @@ typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3 } ee_method;
 typedef struct ee_table {
   int32_t version; /* EE_TABLE_VERSION; else EE_BAD_VERSION */
   int32_t method;  /* an ee_method that this library was built with; else EE_BAD_METHOD */
-  union {
+  EE_UNNAMED union {
     ee_dpq_table dpq;
     ee_ant_table ant;
     ee_tt_table tt;
@@ -158,8 +166,8 @@ typedef struct ee_best {
 /* Checks the sizes, types and buffer lengths of a table. It reads no contents, so it needs nanoseconds for
  * any size. Every function below makes the same check.
  *
- * Errors: EE_NULL_POINTER, EE_BAD_VERSION, EE_BAD_METHOD, EE_BAD_SHAPE, EE_BAD_TYPE, EE_BAD_PADDING,
- * EE_SIZE_OVERFLOW, and the errors of the fields in the structs above. */
+ * Errors: EE_NULL_POINTER, EE_BAD_VERSION, EE_BAD_ISA, EE_BAD_METHOD, EE_BAD_SHAPE, EE_BAD_TYPE,
+ * EE_BAD_PADDING, EE_SIZE_OVERFLOW, and the errors of the fields in the structs above. */
 EE_API ee_status ee_check(const ee_table* table);
 
 /* Uses of a table: each is the function of this name below. */

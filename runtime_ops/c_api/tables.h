@@ -4,6 +4,7 @@
 
 #include "c_api/edge_embed.h"
 #include "kernels/methods.h"
+#include "kernels/variant.h"
 
 namespace edge_embed::c_api {
 
@@ -25,6 +26,7 @@ template <class CTable, class Use>
 ee_status WithTable(CTable* c, const Use& use) {
   if (c == nullptr) return EE_NULL_POINTER;
   if (c->version != EE_TABLE_VERSION) return EE_BAD_VERSION;
+  if (IsVariantRefused()) return EE_BAD_ISA;
   switch (c->method) {
 #define EDGE_EMBED_CASE(method, NAME) \
   case EE_##NAME:                     \

@@ -41,6 +41,10 @@ set(EDGE_EMBED_TRAINING_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/kernels/isa/cpu.cc"
 foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
   list(APPEND EDGE_EMBED_TRAINING_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/training/isa/${variant}.cc")
 endforeach()
+set(EDGE_EMBED_BENCH_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/kernels/isa/cpu.cc" "${CMAKE_CURRENT_SOURCE_DIR}/bench/bench.cc")
+foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
+  list(APPEND EDGE_EMBED_BENCH_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/bench/isa/${variant}.cc")
+endforeach()
 set(EDGE_EMBED_FREESTANDING_SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/freestanding/memory.cc")
 
 # Warnings, sanitizers and instruction sets, for the library and the tests.
@@ -50,6 +54,8 @@ function(edge_embed_compile_options target)
                                 "-ffp-contract=fast;$<$<CONFIG:Release>:${EDGE_EMBED_LEVEL_${variant}}>;${EDGE_EMBED_FLAGS_${variant}}")
     set_source_files_properties("${PROJECT_SOURCE_DIR}/training/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
                                 "-ffp-contract=fast;-fno-math-errno;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
+                                "-ffp-contract=fast;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
   endforeach()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)  # the rest need not be large
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
@@ -90,7 +96,7 @@ function(edge_embed_freestanding_options target)
   target_link_options(${target} PRIVATE LINKER:-z,max-page-size=16384)  # Android's page size
 endfunction()
 
-# Link options of every library that apps load.
+# Link options of every library; its name has no prefix on Windows.
 function(edge_embed_link_options target)
   if(WIN32)
     set_target_properties(${target} PROPERTIES PREFIX "" IMPORT_PREFIX "" IMPORT_SUFFIX .lib)
@@ -140,7 +146,16 @@ endfunction()
 function(edge_embed_add_training_library target)
   add_library(${target} SHARED ${EDGE_EMBED_TRAINING_SOURCES})
   edge_embed_compile_options(${target})
+  edge_embed_link_options(${target})
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti)
+endfunction()
+
+# The library for `edge-embed bench`.
+function(edge_embed_add_bench_library target)
+  add_library(${target} SHARED ${EDGE_EMBED_BENCH_SOURCES})
+  edge_embed_compile_options(${target})
+  edge_embed_link_options(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O3>)  # unrolls what is to stay in registers
 endfunction()
 
 # The program that runs a model by the C interface of ONNX Runtime, which it loads at run time. The C++ library is

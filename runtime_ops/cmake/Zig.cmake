@@ -2,7 +2,8 @@
 # Zig comes from PATH, or from the Python package ziglang.
 set(EDGE_EMBED_ZIG_TARGET "" CACHE STRING "Target of zig, such as x86_64-linux-gnu.2.17")
 set(EDGE_EMBED_ZIG_FLAGS "" CACHE STRING "More flags of zig; it ignores -ffixed-x18, which is -mcpu=generic+reserve_x18 here")
-set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES EDGE_EMBED_ZIG EDGE_EMBED_ZIG_TARGET EDGE_EMBED_ZIG_FLAGS)
+set(EDGE_EMBED_ZIG_DRIVER "cc" CACHE STRING "c++ builds and links zig's C++ standard library, for training and the runner")
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES EDGE_EMBED_ZIG EDGE_EMBED_ZIG_TARGET EDGE_EMBED_ZIG_FLAGS EDGE_EMBED_ZIG_DRIVER)
 
 if(NOT EDGE_EMBED_ZIG)
   find_program(EDGE_EMBED_ZIG zig)
@@ -31,12 +32,14 @@ set(system_windows Windows)
 set(system_freestanding Generic)
 set(CMAKE_SYSTEM_NAME "${system_${system}}")
 
-# `cc`, because `c++` would build and link a C++ standard library, which nothing here needs.
-set(CMAKE_CXX_COMPILER "${EDGE_EMBED_ZIG}" cc)
+set(CMAKE_CXX_COMPILER "${EDGE_EMBED_ZIG}" "${EDGE_EMBED_ZIG_DRIVER}")
 set(CMAKE_CXX_COMPILER_ID_TEST_FLAGS_FIRST -c)
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)  # a program would need the libc of each target
 set(CMAKE_CXX_FLAGS_INIT "-target ${EDGE_EMBED_ZIG_TARGET} ${EDGE_EMBED_ZIG_FLAGS}")
 set(CMAKE_CXX_FLAGS_RELEASE_INIT "-g0")  # zig adds debug information, with the paths of this machine
+foreach(kind IN ITEMS EXE MODULE SHARED)  # no strip of this machine knows the formats of others
+  set(CMAKE_${kind}_LINKER_FLAGS_RELEASE_INIT "-s")
+endforeach()
 set(format gnu)
 if(CMAKE_SYSTEM_NAME STREQUAL "Darwin")
   set(format darwin)

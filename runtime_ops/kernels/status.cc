@@ -76,6 +76,13 @@ const char* StatusMessage(int status) {
       return "this library does not contain the method: ee_method_name lists its methods";
     case EE_BAD_USE:
       return "use must be EE_GATHER, EE_BAG, EE_LOGITS or EE_TOPK";
+    case EE_BAD_ISA:
+      return "EDGE_EMBED_FORCE_ISA must name an instruction set of this library that the processor supports: "
+#if defined(__x86_64__)
+             "avx512, avx2, portable or reference";
+#else
+             "portable or reference";
+#endif
     default:
       return "unknown status: the caller and this library are of different versions";
   }

@@ -39,7 +39,8 @@ typedef enum ee_status {
   EE_SHORT_BLOCKS = 28,
   EE_BAD_VERSION = 29,
   EE_BAD_METHOD = 30,
-  EE_BAD_USE = 31
+  EE_BAD_USE = 31,
+  EE_BAD_ISA = 32
 } ee_status;
 
 #ifdef __cplusplus
@@ -47,7 +48,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_USE;
+constexpr int kLastStatus = EE_BAD_ISA;
 
 // Returns a sentence without a full stop. It is never null, also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -58,6 +58,7 @@ const Variant* Choose() {
 }
 
 const Variant* chosen = nullptr;
+int is_refused = -1;  // whether EDGE_EMBED_FORCE_ISA names no variant that runs here; -1: not read yet
 
 }  // namespace
 
@@ -80,6 +81,15 @@ const Variant& ChosenVariant() {
     __atomic_store_n(&chosen, variant, __ATOMIC_RELAXED);
   }
   return *variant;
+}
+
+bool IsVariantRefused() {
+  int refused = __atomic_load_n(&is_refused, __ATOMIC_RELAXED);
+  if (refused < 0) {  // several threads may read it at the same time; all read the same
+    refused = RefusedVariant() != nullptr ? 1 : 0;
+    __atomic_store_n(&is_refused, refused, __ATOMIC_RELAXED);
+  }
+  return refused != 0;
 }
 
 const char* RefusedVariant() {

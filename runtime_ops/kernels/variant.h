@@ -92,6 +92,9 @@ const Variant& ChosenVariant();
 // The value of EDGE_EMBED_FORCE_ISA if it is unknown or unsupported, else null.
 const char* RefusedVariant();
 
+// Whether there is such a value. The first call reads it, so that later calls cost nothing.
+bool IsVariantRefused();
+
 #define EDGE_EMBED_KERNELS_OF(method, NAME)                                                      \
   inline const Kernels<method::Table>& KernelsOf(const Variant& variant, const method::Table&) { \
     return *variant.method;                                                                      \

@@ -10,9 +10,13 @@
 #include <random>
 #include <vector>
 
+#include "kernels/variant.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
+
+constexpr int kSkipped = 77;  // for CTest
 
 #ifdef __SANITIZE_ADDRESS__
 constexpr long kIterations = 20000;  // sanitizers are several times slower
@@ -47,6 +51,10 @@ int RunFile(const char* path) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  if (const char* refused = edge_embed::RefusedVariant()) {
+    std::printf("this processor or library has no %s\n", refused);
+    return kSkipped;
+  }
   if (count == 3 && std::strcmp(arguments[1], "--iterations") == 0) {
     return RunRandom(std::atol(arguments[2]));
   }

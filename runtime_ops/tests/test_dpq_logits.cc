@@ -1,6 +1,8 @@
 // Logits by each kernel: tables of products, permutations of many rows for codes of four bits, or rows that
 // are computed and multiplied. The numbers of rows, codes and states select the kernel, so each has many
 // cases.
+#include <cstring>
+
 #include "kernels/dpq/blocks.h"
 #include "tests/dpq_case.h"
 #include "tests/use_checks.h"
@@ -61,6 +63,28 @@ void TestFourBits() {
     CheckBatches({80, num_codes, 13, 3, false, 64, 1, true}, {1, 2, 3, 4, 5, 8});
   }
   for (int64_t rows = 63; rows < 82; ++rows) CheckBatches({rows, 16, 65, 2, false, rows - 1}, {1, 4});
+}
+
+// Codes of one byte with a table of products larger than a first-level cache, around the sizes of blocks.
+void TestBytes() {
+  for (const int64_t groups : {32, 33, 40, 41, 64, 65, 71}) {
+    CheckBatches({1290, 256, groups, 2, false, 300}, {1, 2});
+  }
+  CheckBatches({1024, 200, 70, 1, false, 1023, 1, true}, {1, 3});  // codes above num_codes-1
+  for (const int64_t rows : {1279, 1280, 1281, 1312}) CheckBatches({rows, 256, 65, 1, false, rows - 1}, {1});
+  const DpqCase made({1100, 256, 41, 2, false, 700});
+  const dpq::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  std::vector<float> hidden(made.dim()), whole(1100), parts(1100);
+  for (size_t c = 0; c < hidden.size(); ++c) hidden[c] = 1.0F / static_cast<float>(c + 3);
+  size_t bad = 0;
+  const auto run = [&](size_t begin, size_t end, std::vector<float>* logits) {
+    CHECK(RunLogits(table, hidden.data(), 1, begin, end, Output{logits->data(), EE_FLOAT32}, Doubles(scratch),
+                    &bad) == EE_OK);
+  };
+  run(0, 1100, &whole);
+  for (size_t begin = 0; begin < 1100; begin += 100) run(begin, begin + 100, &parts);  // rows one at a time
+  CHECK(std::memcmp(whole.data(), parts.data(), 1100 * sizeof(float)) == 0);
 }
 
 // Parts of the rows, around the sizes of blocks: each part is written, and nothing else.
@@ -155,6 +179,7 @@ int main() {
     TestGroupsAndWidths();
     TestEveryBitWidth();
     TestFourBits();
+    TestBytes();
     TestParts();
     TestBlocks();
     TestNotANumberStaysInItsState();

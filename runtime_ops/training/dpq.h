@@ -373,10 +373,6 @@ int ProductsBackward(const ee_distances* given, const float* shares, const float
   return 0;
 }
 
-constexpr training::Kernels Compiled(const char* name, bool (*runs_here)()) {
-  return {name, runs_here, Nearest, Rows, SoftBackward, CentroidBackward, Products, ProductsBackward};
-}
-
 }  // namespace
 }  // namespace edge_embed
 

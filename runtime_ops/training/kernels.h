@@ -15,6 +15,9 @@ struct Kernels {
   decltype(ee_training_centroid_backward)* centroid_backward;
   decltype(ee_training_products)* products;
   decltype(ee_training_products_backward)* products_backward;
+  decltype(ee_training_entmax)* entmax;
+  decltype(ee_training_entmax_backward)* entmax_backward;
+  decltype(ee_training_entmax_alpha_backward)* entmax_alpha_backward;
 };
 
 extern const Kernels* const kKernels[];  // best first; the last runs everywhere

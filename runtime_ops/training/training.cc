@@ -80,4 +80,18 @@ int ee_training_products_backward(const ee_distances* distances, const float* sh
                                     query_gradient);
 }
 
+void ee_training_entmax(const ee_score_rows* rows, size_t begin, size_t end, float* probabilities) {
+  Chosen().entmax(rows, begin, end, probabilities);
+}
+
+void ee_training_entmax_backward(const ee_score_rows* probabilities, const float* gradient, size_t begin,
+                                 size_t end, float* scores_gradient) {
+  Chosen().entmax_backward(probabilities, gradient, begin, end, scores_gradient);
+}
+
+void ee_training_entmax_alpha_backward(const ee_score_rows* probabilities, const float* gradient,
+                                       size_t begin, size_t end, float* alphas_gradient) {
+  Chosen().entmax_alpha_backward(probabilities, gradient, begin, end, alphas_gradient);
+}
+
 const char* ee_training_isa(void) { return Chosen().name; }

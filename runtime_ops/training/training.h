@@ -1,5 +1,6 @@
-// C interface for training and compression with product quantisation (DPQ) on the host. It is a library of
-// its own, which no device needs. `edge_embed/ops/dpq_kernels.py` calls it.
+// C interface for training and compression on the host: product quantisation (DPQ) and sparse activations. It
+// is a library of its own, which no device needs. `edge_embed/ops/dpq_kernels.py` and
+// `edge_embed/ops/entmax_kernels.py` call it.
 //
 //     r[b, j, k] = sum_i features(q[b, j])[i] * weights[j, i, k]         larger is nearer
 //     features(q) = (q, 1), (q, |q|^2, 1), or (q / |q|, 1)              by metric: dot, euclidean, cosine
@@ -18,6 +19,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "kernels/entmax/entmax.h"
 
 #if defined(_WIN32)
 #define EE_TRAINING_API __declspec(dllexport)
@@ -92,6 +95,21 @@ EE_TRAINING_API int ee_training_products_backward(const ee_distances* distances,
                                                   const float* origin, const float* sums_gradient,
                                                   const float* products_gradient, size_t begin, size_t end,
                                                   float* query_gradient);
+
+// Writes the alpha-entmax of every row of scores to `probabilities` [rows, n] (kernels/entmax/entmax.h),
+// which must not overlap them.
+EE_TRAINING_API void ee_training_entmax(const ee_score_rows* rows, size_t begin, size_t end,
+                                        float* probabilities);
+
+// Writes the gradient of scores from the gradient [rows, n] of their probabilities, which `probabilities` has
+// in place of the scores.
+EE_TRAINING_API void ee_training_entmax_backward(const ee_score_rows* probabilities, const float* gradient,
+                                                 size_t begin, size_t end, float* scores_gradient);
+
+// Writes the gradient of each row's alpha to `alphas_gradient` [rows], from the same arguments.
+EE_TRAINING_API void ee_training_entmax_alpha_backward(const ee_score_rows* probabilities,
+                                                       const float* gradient, size_t begin, size_t end,
+                                                       float* alphas_gradient);
 
 // Returns the selected instruction set: avx512, avx2 or portable. EDGE_EMBED_FORCE_ISA selects another one
 // that is supported.

@@ -65,3 +65,13 @@ def test_python_functions_refuse_unwritable_folder(files, tmp_path):
         edge_embed.save(linear, "/proc/model.pt", torch.zeros(1, 2))
     with pytest.raises(edge_embed.OutputError, match=r"/proc/model.onnx: cannot be written: .*; choose"):
         edge_embed.export(files["model"], "onnx", "/proc/model.onnx")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "package --platform windows -o", "inspect"])
+def test_empty_path_is_refused_by_name(command, files, tmp_path, monkeypatch):
+    """An unset variable of a shell is one; it would stand for the current folder."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*command.format(**files, new="new").split(), ""])
+    assert result.exit_code == 2
+    assert "got an empty path, expected the path of a file or folder" in result.stderr
+    assert not list(tmp_path.iterdir())

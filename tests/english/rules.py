@@ -23,6 +23,9 @@ _NOT_UNITS = frozenset(
     "they this those three to too two under what when where which who whose with without".split()
 )
 
+# Terms of the glossary that contain a word which is not used alone.
+_TERMS = ("attention heads?",)
+
 
 def broken_rules(sentence: Sentence, synonyms: Mapping[str, str]) -> Iterator[str]:
     """Yield each rule that a sentence breaks.
@@ -40,8 +43,9 @@ def broken_rules(sentence: Sentence, synonyms: Mapping[str, str]) -> Iterator[st
         yield f"begins with {' '.join(words[:2])!r}, expected a noun or a verb"
     elif sentence.is_first and first in _OPENINGS_OF_FIRST_LINES:
         yield f"a first line begins with {first!r}, expected a noun or a verb"
+    alone = re.sub("|".join(_TERMS), "", text, flags=re.IGNORECASE)
     for synonym, word in synonyms.items():
-        if re.search(rf"(?<![-\w]){synonym}s?(?![-\w])", text, re.IGNORECASE):
+        if re.search(rf"(?<![-\w]){synonym}s?(?![-\w])", alone, re.IGNORECASE):
             yield f"says {synonym!r}, expected {word!r}"
 
 

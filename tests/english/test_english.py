@@ -24,6 +24,8 @@ def test_project_texts_break_no_rule() -> None:
         ("Whether a row is zero depends on the penalty.", False, []),
         ("One look-up of two heads.", False, ["says 'look-up'", "says 'head'"]),
         ("A header and a bookmark.", False, []),
+        ("Two attention heads share a head.", False, ["says 'head'"]),
+        ("Two attention heads.", False, []),
         (" ".join(["word"] * 30), False, []),
         (" ".join(["word"] * 31), False, ["has 31 words"]),
     ],

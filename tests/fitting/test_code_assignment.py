@@ -15,7 +15,7 @@ from edge_embed.fitting import code_assignment, dense_table
 from edge_embed.fitting.checkpoints import NOTHING
 from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable
-from edge_embed.ops import dpq_kernels
+from edge_embed.ops import training_library
 from edge_embed.ops.dpq_distance import codes as codes_by_rule
 from edge_embed.packed import bits as bit_packing
 
@@ -142,7 +142,7 @@ def test_codes_without_kernel_are_equal(num_codes, tables, monkeypatch):
     rows = random.standard_normal((3000, 16)).astype(np.float32)
     value = torch.from_numpy(random.standard_normal((tables, num_codes, 4))).float()
     expected = found(rows, value, 4)
-    monkeypatch.setattr(dpq_kernels, "serves", lambda *_: False)
+    monkeypatch.setattr(training_library, "serves", lambda *_: False)
     np.testing.assert_array_equal(found(rows, value, 4), expected)
     np.testing.assert_array_equal(expected, by_rule(rows, value, 4))
 

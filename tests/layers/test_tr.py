@@ -106,7 +106,7 @@ def test_ratio_is_reached_by_largest_possible_rank(make, data):
 
 
 def test_ratio_out_of_reach_is_refused_with_largest():
-    message = "ratio: got 10000, expected at most 9697.0, that of rank 1 with these shapes; use more cores"
+    message = "ratio: got 10000, expected at most 9697, that of rank 1 with these shapes; use more cores"
     with pytest.raises(BadInputError, match=message):
         TREmbedding(25_000, 256, ratio=10_000)
     assert TREmbedding(25_000, 256, ratio=10_000, num_cores=4).compression_ratio >= 10_000

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from edge_embed import DPQEmbedding
-from edge_embed.ops import dpq_kernels
+from edge_embed.ops import dpq_kernels, training_library
 from edge_embed.ops.dpq import select
 from edge_embed.ops.dpq_distance import METRICS, affine, feature_moments, training_codes, training_responses
 from edge_embed.ops.dpq_straight_through import softmax_rows
@@ -28,15 +28,17 @@ CLEAR = 1e-4
 
 @pytest.fixture(scope="module", autouse=True)
 def _kernels_are_there() -> None:
-    assert dpq_kernels.serves(torch.zeros(1)), "the package was built without its training library"
+    assert training_library.serves(torch.zeros(1)), "the package was built without its training library"
 
 
 @pytest.fixture
 def _in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Use two threads even for little work, and assert that the test did."""
     monkeypatch.setattr(dpq_kernels, "_LEAST_WORK", 1)
-    numbers, run = [], dpq_kernels._side_by_side
-    monkeypatch.setattr(dpq_kernels, "_side_by_side", lambda part, count: numbers.append(count) or run(part, count))
+    numbers, run = [], training_library._side_by_side
+    monkeypatch.setattr(
+        training_library, "_side_by_side", lambda part, count: numbers.append(count) or run(part, count)
+    )
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -46,7 +48,7 @@ def _in_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def without_kernels(call: Callable[[], list[Tensor]]) -> list[Tensor]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dpq_kernels, "_library", lambda: None)
+        patch.setattr(training_library, "library", lambda: None)
         return call()
 
 
@@ -314,7 +316,7 @@ class TestEveryOption:
         self, variant: str, norm: bool | str, dtype: torch.dtype
     ) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm, dtype=dtype)
-        assert not dpq_kernels.serves(layer.query)
+        assert not training_library.serves(layer.query)
         rows, *learned = step(layer, ids, gradient)
         assert rows.dtype == dtype
         assert all(each.isfinite().all() for each in learned)
@@ -345,7 +347,7 @@ class TestEveryOption:
 
     def test_meta_layer_gives_rows_of_right_shape(self, variant: str, norm: bool | str) -> None:
         layer, ids, gradient = some_layer(variant, distance_norm=norm, device="meta")
-        assert not dpq_kernels.serves(layer.query)
+        assert not training_library.serves(layer.query)
         rows, *_ = step(layer, ids.to("meta"), gradient.to("meta"))
         assert rows.shape == (80, 12)
 
@@ -358,11 +360,11 @@ def test_functional_transforms_give_gradients_of_backward(variant: str, name: st
     tensor, seen = layer.get_parameter(name).detach(), []
 
     def loss(tensor: Tensor) -> Tensor:
-        seen.append(dpq_kernels.serves(tensor))
+        seen.append(training_library.serves(tensor))
         return (torch.func.functional_call(layer, {name: tensor}, (ids,)) * gradient).sum()
 
     torch.testing.assert_close(torch.func.grad(loss)(tensor), layer.get_parameter(name).grad, rtol=0, atol=1e-4)
-    torch.func.vmap(lambda each: [seen.append(dpq_kernels.serves(each)), each][1])(tensor)
+    torch.func.vmap(lambda each: [seen.append(training_library.serves(each)), each][1])(tensor)
     assert seen == [False, False]
 
 
@@ -397,7 +399,7 @@ def test_subclass_of_tensors_is_computed_by_torch() -> None:
     layer, ids, gradient = some_layer()
     wanted = step(layer, ids, gradient)
     layer.query = nn.Parameter(layer.query.detach().as_subclass(_Marked))
-    assert not dpq_kernels.serves(layer.query)
+    assert not training_library.serves(layer.query)
     layer(ids).backward(gradient)
     torch.testing.assert_close(layer.query.grad.as_subclass(Tensor), wanted[1], rtol=0, atol=80 * 10 * 2**-24)
 

@@ -1,5 +1,7 @@
 """Inspection of built libraries: a library that meets all requirements, and one fault of each kind."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,20 @@ NAMES = frozenset({"RegisterCustomOps", "RegisterEdgeEmbedOps"})
 ELF = Binary("ELF", "arm64", NAMES, frozenset({"getenv"}), ("libc.so.6",), "2.17", alignment=16384)
 BARE = replace(ELF, imports=frozenset(), needed=(), minimum="")
 MACHO = Binary("Mach-O", "arm64", NAMES, frozenset(), (), "11.0", "MACOS", is_signed=True)
+
+
+@pytest.mark.parametrize("kept", ["ELF.parse", "ELF.parse(path)"])
+def test_process_that_keeps_objects_of_lief_ends_silently(kept):
+    code = f"""
+import ctypes, sys
+from edge_embed.packages.binaries import lief
+path = sys.argv[1]
+kept = lief.{kept}
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+"""
+    command = [sys.executable, "-c", code, get_library_path()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.fixture

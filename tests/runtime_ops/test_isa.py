@@ -82,6 +82,29 @@ def test_unknown_instruction_set_is_refused() -> None:
     assert "EDGE_EMBED_FORCE_ISA is sse9, expected one that the library contains" in done.stdout
 
 
+@pytest.mark.parametrize("isa", ["bogus", "AVX2"])
+def test_unknown_instruction_set_is_an_error_of_the_c_interface(isa: str) -> None:
+    """A C app is told so by the first call with a table, of any contents."""
+    code = """
+import ctypes, edge_embed
+library = ctypes.CDLL(str(edge_embed.get_library_path()))
+library.ee_status_message.restype = ctypes.c_char_p
+table = (ctypes.c_int32 * 256)(1, 1)
+print(library.ee_status_message(library.ee_check(table)).decode())
+"""
+
+    def message(forced: str) -> str:
+        environment = os.environ | {"EDGE_EMBED_FORCE_ISA": forced}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    said, names = message(isa).split(": ")
+    assert said == "EDGE_EMBED_FORCE_ISA must name an instruction set of this library that the processor supports"
+    assert names.replace(" or ", ", ").split(", ") == list(ISAS)
+    assert message("reference").startswith("every size of a table must be at least 1")
+
+
 def test_instruction_set_chosen_by_default_is_best() -> None:
     library = diagnose().library
     assert library.isa == next(name for name, runs in library.isas.items() if runs)

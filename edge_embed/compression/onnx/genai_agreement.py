@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from onnx import ModelProto, ValueInfoProto
 
 from edge_embed.compression.onnx.dense_tables import OnnxTable
+from edge_embed.compression.onnx.scopes import walk
 from edge_embed.errors import BadInputError
 from edge_embed.importers.genai_folder import GENAI_CONFIG, GenaiFolder
 
@@ -13,6 +14,7 @@ _STATES = {  # key in the configuration, with the name that the runtime uses wit
     "inputs": {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
     "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
 }
+_HEADS = "num_heads"  # attribute of the operators of attention
 _SIZES = {1: "num_key_value_heads", 3: "head_size"}  # dimensions of states [batch, heads, tokens, size]
 
 
@@ -20,7 +22,7 @@ def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
     """Raise for a configuration of another ONNX file.
 
     Raises:
-        BadInputError: the ONNX file lacks an input or output, or has more layers, other states or other rows.
+        BadInputError: the ONNX file lacks an input or output, or has more layers, other states, attention or rows.
     """
     for part, values in (("inputs", model.graph.input), ("outputs", model.graph.output)):
         there = {value.name: value for value in values}
@@ -31,6 +33,7 @@ def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
             )
         for key, usual in _STATES[part].items():
             _check_states(folder, folder.decoder.get(part, {}).get(key, usual), there.values())
+    _check_heads(folder, model)
     logits = folder.decoder.get("outputs", {}).get("logits", "logits")
     rows = folder.config["model"]["vocab_size"]
     for value in model.graph.output:
@@ -43,22 +46,59 @@ def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
 
 
 def check_rows(folder: GenaiFolder, tables: Iterable[OnnxTable]) -> None:
-    """Raise for a table with other rows than the configuration states.
+    """Raise for a dense table with other sizes than the configuration states.
 
     Raises:
         BadInputError: the message names the table.
     """
-    rows = folder.config["model"]["vocab_size"]
-    ids = folder.decoder.get("inputs", {}).get("input_ids", "input_ids")
+    ids = name_of_ids(folder)
     for table in tables:
-        found = len(table.weight)
         looks_up = any(use.ids == ids for use in table.used)
         gives_logits = any(use.kind == "logits" for use in table.used)
-        if looks_up and (found < rows or (gives_logits and found != rows)):
-            raise BadInputError(
-                f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {found} rows of {table.name} in "
-                f"{folder.model.name}"
-            )
+        check_table(folder, table.name, (table.weight.shape[0], table.weight.shape[1]), looks_up, gives_logits)
+
+
+def check_table(folder: GenaiFolder, name: str, sizes: tuple[int, int], looks_up: bool, gives_logits: bool) -> None:
+    """Raise for a table with other sizes than the configuration states.
+
+    Args:
+        folder: the folder.
+        name: name of the table.
+        sizes: its rows and columns.
+        looks_up: whether it has the rows of the ids of tokens.
+        gives_logits: whether it is an output layer.
+
+    Raises:
+        BadInputError: the message names the table.
+    """
+    rows, columns = folder.config["model"]["vocab_size"], folder.decoder.get("hidden_size")
+    if looks_up and (sizes[0] < rows or (gives_logits and sizes[0] != rows)):
+        raise BadInputError(
+            f"{GENAI_CONFIG}: vocab_size: got {rows}, expected the {sizes[0]} rows of {name} in {folder.model.name}"
+        )
+    if looks_up and gives_logits and columns is not None and columns != sizes[1]:
+        raise BadInputError(
+            f"{GENAI_CONFIG}: model.decoder.hidden_size: got {columns!r:.80}, expected the {sizes[1]} columns of "
+            f"{name} in {folder.model.name}"
+        )
+
+
+def name_of_ids(folder: GenaiFolder) -> str:
+    """Return the name of the input of ids."""
+    name: str = folder.decoder.get("inputs", {}).get("input_ids", "input_ids")
+    return name
+
+
+def _check_heads(folder: GenaiFolder, model: ModelProto) -> None:
+    """Raise for attention of other sizes, unless layers differ."""
+    stated = folder.decoder.get("num_attention_heads")
+    attention = (node for node in walk(model.graph.node) if node.op_type.endswith("Attention"))
+    found = {item.i for node in attention for item in node.attribute if item.name == _HEADS}
+    if stated is not None and len(found) == 1 and stated not in found:
+        raise BadInputError(
+            f"{GENAI_CONFIG}: model.decoder.num_attention_heads: got {stated!r:.80}, expected num_heads "
+            f"{found.pop()} of attention in {folder.model.name}"
+        )
 
 
 def _check_states(folder: GenaiFolder, pattern: str, values: Iterable[ValueInfoProto]) -> None:

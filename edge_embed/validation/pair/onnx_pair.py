@@ -17,6 +17,7 @@ from onnx import ModelProto, TensorProto
 from edge_embed.compression.onnx.session_memory import limit_session_memory, session_memory_limit
 from edge_embed.exporters.onnx.model_file import damaged, tensors_of
 from edge_embed.exporters.onnx.names import DOMAIN, FIDELITY_KEY
+from edge_embed.importers.genai_folder import GenaiFolder
 from edge_embed.lowering.graph import LoweredProgram
 from edge_embed.packed.stored_names import stored_name
 from edge_embed.report.results.fidelity_promise import Promise, parse_promises
@@ -26,6 +27,7 @@ from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.pair.cached_sizes import is_buffer
 from edge_embed.validation.pair.dense_twins import DenseTwins, packed_uses, write_twins
 from edge_embed.validation.pair.float_states import in_float
+from edge_embed.validation.pair.genai_checks import folder_checks
 from edge_embed.validation.pair.inputs import declared_inputs, rows_reached
 from edge_embed.validation.pair.module import Feeds, Run
 from edge_embed.validation.pair.program import PairProgram, Ports, pair_program
@@ -76,12 +78,15 @@ class OnnxPair:
 
 
 @contextmanager
-def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
+def open_onnx_pair(
+    original: Path, compressed: Path, folder: GenaiFolder | None = None
+) -> Iterator[tuple[PairProgram, LoweredProgram]]:
     """Open two files as a model for validation, with a copy of the weights in a temporary folder.
 
     Args:
         original: an ONNX file of any tool.
         compressed: the output of `compress` for it.
+        folder: the GenAI folder of the output, if it is part of one.
 
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
@@ -97,18 +102,19 @@ def open_onnx_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgr
         limit_session_memory(model, limit)
     tensors = {stored_name(name, key) for name, stored in rewritten.tables.items() for key in stored.arrays()}
     structure = compare_structure(exported.proto, compressed.parent, model, original.parent, tensors)
+    structure += () if folder is None else folder_checks(folder, exported.proto)
     rows = {name: stored.plain.num_embeddings for name, stored in tables.items()}
     with damaged(original):
         ports = _ports(model, rows)
     uses = list(packed_uses(model.graph, rewritten.tables))
     half = _has_half(rewritten)
     files = rewritten.file.files
-    with tempfile.TemporaryDirectory() as folder:
-        twins = write_twins(rewritten, Path(folder))
+    with tempfile.TemporaryDirectory() as temporary:
+        twins = write_twins(rewritten, Path(temporary))
         run = partial(session_run, names=ports.output_names)
-        original_exact, run_original = in_float(original, Path(folder) / "original.onnx"), run(original)
+        original_exact, run_original = in_float(original, Path(temporary) / "original.onnx"), run(original)
         run_exact = run_original if original_exact == original else run(original_exact)
-        exact = in_float(compressed, Path(folder) / "compressed.onnx")
+        exact = in_float(compressed, Path(temporary) / "compressed.onnx")
         pair = OnnxPair(original, files, rewritten, promises, structure, twins, half, run_exact, exact)
         yield pair_program(ports, uses, rewritten.tables, (original, run_original), run(twins.reconstructed), pair)
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
+from edge_embed.importers.genai_folder import GenaiFolder
 from edge_embed.inspection.inspect import is_onnx_file, is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.report.results.validation import ValidationReport
@@ -23,12 +24,15 @@ def is_runtime_file(path: Path) -> bool:
 
 
 @contextmanager
-def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, LoweredProgram]]:
+def open_pair(
+    original: Path, compressed: Path, folder: GenaiFolder | None = None
+) -> Iterator[tuple[PairProgram, LoweredProgram]]:
     """Open two ONNX or two TFLite files as a model for validation.
 
     Args:
         original: a file of any tool.
         compressed: the output of `edge-embed compress` for it.
+        folder: the GenAI folder of the output, if it is part of one; its other parts are checked too.
 
     Raises:
         BadInputError: one of them is damaged, or the second was not made from the first.
@@ -48,8 +52,8 @@ def open_pair(original: Path, compressed: Path) -> Iterator[tuple[PairProgram, L
         )
     if original.samefile(compressed) or filecmp.cmp(original, compressed, shallow=False):
         raise BadInputError(f"{compressed}: is the same file as {original}: give the original, then the compressed one")
-    open_files = open_tflite_pair if is_tflite_file(original) else open_onnx_pair
-    with open_files(original, compressed) as opened:
+    opening = open_tflite_pair(original, compressed) if kinds[0][1] else open_onnx_pair(original, compressed, folder)
+    with opening as opened:
         yield opened
 
 

@@ -50,6 +50,8 @@ struct Layout {
 // store of a byte could change a Layout in memory.
 class CodeReader {
  public:
+  static constexpr bool kFixed = false;  // whether the compiler knows the number of bits
+
   __attribute__((always_inline)) explicit CodeReader(const Layout& layout)
       : bits_(layout.bits), mask_(layout.mask), last_(layout.last_code) {}
 

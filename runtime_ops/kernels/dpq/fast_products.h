@@ -127,26 +127,48 @@ __attribute__((noinline)) inline const unsigned char* PadRow(const Layout& layou
   return buffer;
 }
 
-// Sums the products of one row, for each state.
+// The sum of the products of a row so far: that of the last eight groups and that of the eight before take
+// turns.
 template <class Vector>
-__attribute__((always_inline)) inline Vector AddProducts(const CodeReader& reader, const unsigned char* codes,
-                                                         size_t eights, const unsigned char* products,
-                                                         size_t codebook) {
+struct RowSum {
   Vector sum{}, other{};
+
+  Vector Total() const { return sum + other; }
+};
+
+// Adds the products of some groups of one row, for each state.
+template <class Vector, class Reader>
+__attribute__((always_inline)) inline void AddProducts(const Reader& reader, const unsigned char* codes,
+                                                       size_t eights, const unsigned char* products,
+                                                       size_t codebook, RowSum<Vector>* row) {
+  Vector sum = row->sum, other = row->other;
   for (; eights > 0; --eights, codes += reader.bits()) {
     Vector terms[kCodesAtOnce];
-    reader.Eight<false>(codes, [&](size_t k, size_t code) __attribute__((always_inline)) {
+    reader.template Eight<false>(codes, [&](size_t k, size_t code) __attribute__((always_inline)) {
       terms[k] = Load<Vector>(products, code);
       products += codebook;
-      InOrder(&products);
+      if constexpr (!Reader::kFixed) InOrder(&products);
     });
     const auto term = [&](size_t k) __attribute__((always_inline)) { return terms[k]; };
     const Vector next = other + Tree<Vector, kCodesAtOnce>(term, 0);
     other = sum;
     sum = next;
   }
-  return sum + other;
+  row->sum = sum, row->other = other;
 }
+
+// Reads codes of one byte, whose number of bits is known to the compiler.
+class ByteReader {
+ public:
+  static constexpr bool kFixed = true;
+
+  template <bool, class Use>
+  __attribute__((always_inline)) void Eight(const unsigned char* codes, const Use& use) const {
+    for (size_t k = 0; k < kCodesAtOnce; ++k) use(k, size_t{codes[k]});
+  }
+
+  static constexpr size_t bits() { return 8; }
+};
 
 // Multiplies the rows begin .. end-1 with all states.
 struct LogitsCall {
@@ -181,6 +203,43 @@ inline Size PaddedRowDoubles(const Table& table) {
   return static_cast<uint64_t>(table.num_groups) / 4 + kCodePadding / sizeof(double) + 1;  // bits <= 16
 }
 
+// A table of products for codes of one byte is larger than the first-level cache. So many rows add the
+// products of a few groups, then those of the next groups. Each row adds them in the same order as without
+// blocks.
+constexpr size_t kByteProducts = 256;
+constexpr size_t kBlockEights = 3;  // their products take 24 KiB
+constexpr size_t kRowsAtOnce = 256;
+
+template <class Vector>
+bool Blocks(const Layout& layout) {
+  return sizeof(Vector) == sizeof(OneState) && layout.bits == 8 &&
+         layout.groups > kBlockEights * kCodesAtOnce;
+}
+
+// Logits of kRowsAtOnce rows for one state; sixteen bytes follow the codes of the last one. The codes of the
+// next rows are prefetched: the hardware does not see their order.
+__attribute__((noinline)) inline void AddBlocks(const Layout& layout, const unsigned char* codes,
+                                                const unsigned char* products, bool more, float* logits) {
+  const size_t eights = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce;
+  const size_t ahead = more ? kRowsAtOnce * layout.row_bytes : 0;
+  RowSum<OneState> rows[kRowsAtOnce] = {};
+  for (size_t begin = 0; begin < eights; begin += kBlockEights) {
+    const unsigned char* row_codes = codes + begin * kCodesAtOnce;
+    const unsigned char* block = products + begin * kCodesAtOnce * kByteProducts * sizeof(OneState);
+    const size_t count = eights - begin < kBlockEights ? eights - begin : kBlockEights;
+    for (size_t i = 0; i < kRowsAtOnce; ++i, row_codes += layout.row_bytes) {
+      PrefetchAt(row_codes, ahead);
+      if (count == kBlockEights) {
+        AddProducts(ByteReader(), row_codes, kBlockEights, block, kByteProducts * sizeof(OneState), &rows[i]);
+      } else {
+        AddProducts(ByteReader(), row_codes, count, block, kByteProducts * sizeof(OneState), &rows[i]);
+      }
+    }
+  }
+  for (size_t i = 0; i < kRowsAtOnce; ++i)
+    Store(rows[i].Total(), reinterpret_cast<unsigned char*>(logits), i);
+}
+
 // Logits of the states state .. state+count-1, at most as many as a Vector has.
 template <class Vector>
 void TableLogits(const Table& table, const Layout& layout, const LogitsCall& call, size_t state, size_t count,
@@ -194,18 +253,31 @@ void TableLogits(const Table& table, const Layout& layout, const LogitsCall& cal
   const size_t eights = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce;
   const size_t codebook = (layout.mask + 1) * sizeof(Vector);
   const auto* const table_bytes = reinterpret_cast<const unsigned char*>(products);
-  float sums[kRun * kWide] = {};
-  for (size_t first = call.begin; first < call.end; first += kRun) {
-    const size_t rows = call.end - first < kRun ? call.end - first : kRun;
-    for (size_t i = 0; i < rows; ++i) {
-      const unsigned char* codes = layout.codes + (first + i) * layout.row_bytes;
-      if (first + i >= padded) codes = PadRow(layout, codes, reinterpret_cast<unsigned char*>(scratch));
-      Store(AddProducts<Vector>(reader, codes, eights, table_bytes, codebook), sums, i);
-    }
+  const auto write = [&](float* sums, size_t first, size_t rows) {
     const uint64_t padding =
         static_cast<uint64_t>(table.padding_idx) - first;  // very large without a padding row
     for (size_t b = 0; padding < rows && b < count; ++b) sums[padding * kWide + b] = of_padding[state + b];
     WriteRuns(call.logits, sums, kWide, first, rows, state, count);
+  };
+  size_t first = call.begin;
+  for (const size_t end = call.end < padded ? call.end : padded;
+       Blocks<Vector>(layout) && first + kRowsAtOnce <= end; first += kRowsAtOnce) {
+    float sums[kRowsAtOnce];
+    AddBlocks(layout, layout.codes + first * layout.row_bytes, table_bytes, first + 2 * kRowsAtOnce <= end,
+              sums);
+    for (size_t i = 0; i < kRowsAtOnce; i += kRun) write(sums + i, first + i, kRun);
+  }
+  float sums[kRun * kWide] = {};
+  for (; first < call.end; first += kRun) {
+    const size_t rows = call.end - first < kRun ? call.end - first : kRun;
+    for (size_t i = 0; i < rows; ++i) {
+      const unsigned char* codes = layout.codes + (first + i) * layout.row_bytes;
+      if (first + i >= padded) codes = PadRow(layout, codes, reinterpret_cast<unsigned char*>(scratch));
+      RowSum<Vector> row;
+      AddProducts(reader, codes, eights, table_bytes, codebook, &row);
+      Store(row.Total(), sums, i);
+    }
+    write(sums, first, rows);
   }
 }
 

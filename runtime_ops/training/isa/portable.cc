@@ -1,5 +1,5 @@
 // All code of this file is in an unnamed namespace or inlined, as in kernels/isa/.
-#include "training/dpq.h"
+#include "training/compiled.h"
 #include "training/isa/isa.h"
 
 namespace edge_embed::training {

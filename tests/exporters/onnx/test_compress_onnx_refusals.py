@@ -260,6 +260,14 @@ class TestCommand:
 
     def test_options_of_other_file_kinds_are_refused(self, tmp_path: Path) -> None:
         source = saved(model([look_up()], {"words.weight": table()}, OUTPUTS), tmp_path)
-        result = run("compress", source, "-o", tmp_path / "small.onnx", "--ratio", 4, "--allow-pickle")
-        assert result.exit_code == 2
-        assert "--allow-pickle: requires a PyTorch file" in result.stderr
+        for options, message in (
+            (("--allow-pickle",), "--allow-pickle: requires a PyTorch file: leave it out for model.onnx"),
+            (("--no-cache",), "--no-cache: requires the folder of a transformers model: leave it out for model.onnx"),
+            (
+                ("--drop-duplicates", "--no-tokens", "--weights", "ema"),
+                "--weights: requires a PyTorch file; --no-tokens, --drop-duplicates: requires a file of word vectors: "
+                "leave it out",
+            ),
+        ):
+            result = run("compress", source, "-o", tmp_path / "small.onnx", "--ratio", 4, *options)
+            assert (result.exit_code, message in result.stderr) == (2, True), result.stderr

@@ -1,0 +1,1 @@
+"""Distributions of a release: `python -m release.wheels` (docs/development/release.md)."""
