@@ -3,11 +3,12 @@ add_executable(edge_embed_kernels ${EDGE_EMBED_KERNEL_SOURCES} ${EDGE_EMBED_C_AP
 set_target_properties(edge_embed_kernels PROPERTIES POSITION_INDEPENDENT_CODE OFF SUFFIX .wasm)
 edge_embed_compile_options(edge_embed_kernels)
 target_compile_options(edge_embed_kernels PRIVATE -Wno-shorten-64-to-32)  # sizes are 32 bits wide, and codes fit them
-# Pages download the file. -Oz, which zig replaces by -Os unless it is for the compiler proper; with SIMD, the kernels are -Os.
-set(smallest "$<$<CONFIG:Release>:-Os;-Xclang;-Oz>")
+# Pages download the file. -Oz, which zig replaces by -Os unless it is for the compiler proper;
+# with SIMD, the kernels are -Os. Equal functions are merged.
+set(smallest "$<$<CONFIG:Release>:-Os;-Xclang;-Oz;-Xclang;-fmerge-functions>")
 set(level "${smallest}")
 if(EDGE_EMBED_ZIG_FLAGS MATCHES simd128)
-  set(level "$<$<CONFIG:Release>:-Os>")
+  set(level "$<$<CONFIG:Release>:-Os;-Xclang;-fmerge-functions>")
 endif()
 target_compile_options(edge_embed_kernels PRIVATE -ffreestanding -ffp-contract=off -fno-exceptions -fno-rtti
                                                   -fno-threadsafe-statics -ffunction-sections -fdata-sections)

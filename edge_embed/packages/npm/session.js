@@ -25,6 +25,9 @@ export class ModelSession {
     await runPart(this.#sessions.rest, values);
     for (const step of last) this.#outputLayer(step, values);
     await runPart(this.#sessions.after, values);
+    for (const { use, outputs: [name] } of first) {
+      if (use === "lookup" && !outputs.includes(name)) this.#arrays.set(name, values.get(name).data);
+    }
     return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
   }
 
@@ -46,11 +49,12 @@ export class ModelSession {
     return this.#tensor(bags, [bags.length / table.columns, table.columns]);
   }
 
-  // The array of an earlier call, for rows that only the rest reads: it copies them before a call returns.
+  // The array of an earlier call, for rows that are no output: a new array costs more than a lookup.
   #kept(name, length) {
     if (this.outputNames.includes(name)) return undefined;
-    if (this.#arrays.get(name)?.length !== length) this.#arrays.set(name, new Float32Array(length));
-    return this.#arrays.get(name);
+    const array = this.#arrays.get(name);
+    this.#arrays.delete(name); // another call may begin before this one ends
+    return array?.length === length ? array : new Float32Array(length);
   }
 
   #outputLayer({ use, table, given, outputs, k, constant }, values) {
