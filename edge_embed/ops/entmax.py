@@ -29,6 +29,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops import entmax_kernels
+from edge_embed.ops.logits import is_in_autocast
 from edge_embed.ops.topk import largest
 from edge_embed.ops.training_library import serves
 
@@ -42,7 +43,7 @@ def sparsemax(scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tens
         mask: bool tensor that broadcasts to the shape of ``scores``; False excludes a score.
 
     Returns:
-        Probabilities of the shape and dtype of ``scores``; float32 under ``torch.autocast``. Excluded
+        Probabilities of the shape and dtype of ``scores``; at least float32 under ``torch.autocast``. Excluded
         scores and those of minus infinity get 0. They are NaN along ``dim`` if any score is NaN or plus infinity, or
         none is above minus infinity.
 
@@ -129,8 +130,8 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
         raise BadInputError(f"dim: got {dim!r:.80}, expected {-ndim} to {ndim - 1} for scores {list(scores.shape)}")
     if mask is not None:
         scores = scores.masked_fill(~_checked_mask(mask, scores), -math.inf)
-    dtype = torch.float32 if torch.is_autocast_enabled(scores.device.type) else scores.dtype
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    dtype = wide.dtype if is_in_autocast(scores.device.type) else scores.dtype
     return (wide.movedim(dim, -1) if wide.ndim else wide.reshape(1)), dtype
 
 

@@ -42,8 +42,12 @@ def in_autocast_type(hidden: Tensor) -> Tensor:
     if not isinstance(hidden, Tensor) or not hidden.is_floating_point() or hidden.dtype == torch.float64:
         return hidden
     device = hidden.device.type
-    is_on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return hidden.to(torch.get_autocast_dtype(device)) if is_on else hidden
+    return hidden.to(torch.get_autocast_dtype(device)) if is_in_autocast(device) else hidden
+
+
+def is_in_autocast(device: str) -> bool:
+    """Return whether ``torch.autocast`` is active for a type of device; some, such as meta, have no autocast."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:

@@ -64,7 +64,7 @@ def test_completion_lists_commands_and_options():
         assert f"plain,{wanted}" in shown.split()
 
 
-@pytest.mark.parametrize("folder", [".", "", ".."])
+@pytest.mark.parametrize("folder", [".", ".."])
 def test_export_of_folder_without_name_asks_for_output(folder):
     done = CliRunner().invoke(main, ["export", folder, "--target", "onnx"])
     assert done.exit_code == 2

@@ -190,7 +190,7 @@ def test_tables_small_or_zero_are_fitted(method, limit):
         ({"tolerance": 1.0}, "tolerance must be 1e-05 to below 1, got 1.0"),
         ({"tolerance": math.nan}, "tolerance must be 1e-05 to below 1, got nan"),
         ({"tolerance": "0.1"}, "tolerance must be 1e-05 to below 1, got '0.1'"),
-        ({"ratio": 1e9}, "ratio: got 1e"),
+        ({"ratio": 1e9}, "ratio: got 1000000000, expected at most"),
         ({"rank": 2, "row_shape": [5, 5]}, "row_shape: got 5x5 with product 25, expected 40"),
     ],
 )

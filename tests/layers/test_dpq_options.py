@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.dpq import DPQEmbedding
@@ -207,7 +208,7 @@ def test_compiled_training_steps_match_plain_steps(options):
 def test_temperature_schedule_does_not_recompile():
     torch._dynamo.reset()
     layer = DPQEmbedding(20, 12, 5, 3)
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(layer, fullgraph=True, backend=counter)
     for step in range(20):
         layer.temperature = 1 - step / 40

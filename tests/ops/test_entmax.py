@@ -208,6 +208,8 @@ class TestTorchTools:
         scores = random(4, 7).bfloat16()
         with torch.autocast("cpu", torch.bfloat16):
             assert entmax15(scores).dtype == torch.float32
+            assert entmax15(scores.double()).dtype == torch.float64
+        assert entmax15(scores.to("meta")).dtype == torch.bfloat16
 
     def test_rows_of_two_threads_are_those_of_one(self):
         scores, found, before = random(700, 300), [], torch.get_num_threads()
