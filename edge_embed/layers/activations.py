@@ -64,7 +64,7 @@ class Entmax(nn.Module):
     """Module of `edge_embed.entmax` with a fixed alpha, or with one that each attention head learns.
 
     Args:
-        alpha: at least 1. With ``num_heads``, where learning starts: above 1 and below 2.
+        alpha: from 1 to 4. With ``num_heads``, where learning starts: above 1 and below 2.
         dim: dimension that sums to 1; the last one with ``num_heads``.
         num_heads: number H of attention heads of scores ``[*, H, T, S]``, each of which learns its alpha; None for a
             fixed one.

@@ -22,16 +22,22 @@ Shapes: n scores of a row, alpha broadcast to the rows [*, 1].
 """
 
 import math
+from numbers import Real
+from operator import index
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from edge_embed.errors import BadInputError
 from edge_embed.ops import entmax_kernels
 from edge_embed.ops.logits import is_in_autocast
 from edge_embed.ops.topk import largest
 from edge_embed.ops.training_library import serves
+
+MOST_ALPHA = 4  # beyond, powers of small probabilities leave the range of float32
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def sparsemax(scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -64,7 +70,7 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, mask: Ten
 
     Args:
         scores: floating-point tensor of any shape.
-        alpha: at least 1, and finite: 1 is softmax, 2 is sparsemax, larger ones give more zeros. A tensor broadcasts
+        alpha: from 1 to 4: 1 is softmax, 2 is sparsemax, larger ones give more zeros. A tensor broadcasts
             to the shape of ``scores``, with size 1 at ``dim``: [H, 1, 1] has one for each attention head
             of scores [B, H, T, S].
         dim: dimension that sums to 1.
@@ -74,7 +80,8 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, mask: Ten
         Probabilities, as `sparsemax` returns them.
 
     Raises:
-        BadInputError: as `sparsemax`, and for an ``alpha`` below 1, not finite or of another shape.
+        BadInputError: as `sparsemax`, and for an ``alpha`` that is not from 1 to 4 or has another shape. While
+            torch.compile or torch.func record, no values can be seen: probabilities of such an alpha are NaN.
     """
     if isinstance(alpha, Tensor):
         _check_alpha_tensor(alpha, scores, dim)
@@ -92,19 +99,23 @@ def topk_sparsemax(scores: Tensor, k: int, dim: int = -1, mask: Tensor | None = 
         BadInputError: as `sparsemax`, and for a ``k`` below 1 or above the number of scores along ``dim``.
     """
     last, dtype = _prepared(scores, dim, mask)
-    count = last.shape[-1]
-    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= count:
-        raise BadInputError(f"k: got {k!r:.80}, expected 1 to {count}, the number of scores along dim {dim}")
-    top = last.topk(k) if torch.compiler.is_exporting() else largest(last, k)  # TopK of ONNX takes the first ones too
-    highest = last.detach().amax(-1, keepdim=True)
-    rest = (highest - highest).expand(last.shape)  # 0, or NaN as the whole row
-    return _finished(rest.scatter(-1, top[1], _apply(top[0], 2.0)), scores, dim, dtype)
+    count, wanted = last.shape[-1], _integer(k)
+    if wanted is None or not 1 <= wanted <= count:
+        expected = f"an integer from 1 to {count}, the number of scores along dim {dim}"
+        raise BadInputError(f"k: got {k!r:.80}, expected {expected}")
+    known = last.detach()
+    # TopK of ONNX takes the first of equal ones too.
+    ids = known.topk(wanted)[1] if torch.compiler.is_exporting() else largest(known, wanted).ids
+    highest = known.amax(-1, keepdim=True)
+    rest = highest - highest  # 0, or NaN as the whole row
+    top = _apply(last.gather(-1, ids), 2.0)
+    return _finished(torch.zeros_like(known).scatter(-1, ids, top) + rest, scores, dim, dtype)
 
 
 def check_alpha(alpha: object) -> None:
-    """Raise `BadInputError` unless alpha is a finite number of at least 1."""
-    if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not 1 <= alpha < math.inf:
-        raise BadInputError(f"alpha: got {alpha!r:.80}, expected a finite number of at least 1")
+    """Raise `BadInputError` unless alpha is a number from 1 to 4."""
+    if not isinstance(alpha, Real) or isinstance(alpha, bool) or not 1 <= alpha <= MOST_ALPHA:  # type: ignore[operator]
+        raise BadInputError(f"alpha: got {alpha!r:.80}, expected a number from 1 (softmax) to {MOST_ALPHA}")
 
 
 def entmax_unchecked(scores: Tensor, alpha: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -122,12 +133,15 @@ def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor)
 
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, torch.dtype]:
     """Return masked scores with the dimension last, in float32 or float64, and the dtype of the result."""
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        got = f"a tensor of {scores.dtype}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
-        raise BadInputError(f"scores: got {got}, expected a floating-point tensor; convert them with .float()")
-    ndim = max(scores.ndim, 1)
-    if not isinstance(dim, int) or isinstance(dim, bool) or not -ndim <= dim < ndim:
-        raise BadInputError(f"dim: got {dim!r:.80}, expected {-ndim} to {ndim - 1} for scores {list(scores.shape)}")
+    if not isinstance(scores, Tensor) or scores.dtype not in _DTYPES or scores.layout != torch.strided:
+        got = f"a {scores.layout} tensor of {scores.dtype}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
+        raise BadInputError(f"scores: got {got}, expected a dense tensor of float16, bfloat16, float32 or float64")
+    ndim, place = max(scores.ndim, 1), _integer(dim)
+    if place is None or not -ndim <= place < ndim:
+        expected = f"an integer from {-ndim} to {ndim - 1}"
+        raise BadInputError(f"dim: got {dim!r:.80}, expected {expected} for scores {list(scores.shape)}")
+    if has_values(scores):
+        scores = scores.resolve_neg()  # kernels and torch.autograd.Function take no lazy negation
     if mask is not None:
         scores = scores.masked_fill(~_checked_mask(mask, scores), -math.inf)
     wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -136,8 +150,10 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
 
 
 def _finished(probabilities: Tensor, scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    if dim in (-1, scores.ndim - 1):  # no view, which torch would not let change in place
+        return probabilities.to(dtype)
     placed = probabilities.movedim(-1, dim) if scores.ndim else probabilities.reshape(())
-    return placed.to(dtype)
+    return placed.to(dtype, memory_format=torch.contiguous_format, copy=True)
 
 
 def _checked_mask(mask: Tensor, scores: Tensor) -> Tensor:
@@ -158,11 +174,26 @@ def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
     if not alpha.is_floating_point() or not _broadcasts(alpha.shape, rows):
         got = f"a tensor of {alpha.dtype} {list(alpha.shape)}"
         raise BadInputError(f"alpha: got {got}, expected a floating-point tensor that broadcasts to {rows}")
-    if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(alpha):
+    if not has_values(alpha):
         return
-    wrong = alpha.detach()[~((alpha >= 1) & alpha.isfinite())]
+    wrong = alpha.detach()[~((alpha >= 1) & (alpha <= MOST_ALPHA))]
     if wrong.numel():
-        raise BadInputError(f"alpha: got {wrong[0].item():g}, expected finite numbers of at least 1")
+        raise BadInputError(f"alpha: got {wrong[0].item():g}, expected numbers from 1 (softmax) to {MOST_ALPHA}")
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Return whether the values of a tensor can be looked at: not while torch records, nor on the meta device."""
+    if torch.compiler.is_compiling():  # which cannot trace the next call
+        return False
+    return not (torch._C._functorch.is_functorch_wrapped_tensor(tensor) or tensor.is_meta)
+
+
+def _integer(value: object) -> int | None:
+    """Return an integer of Python, NumPy or torch's shapes as it is, and None for anything else."""
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _broadcasts(shape: tuple[int, ...] | list[int], to: tuple[int, ...] | list[int]) -> bool:
@@ -179,9 +210,12 @@ def _apply(scores: Tensor, alpha: float | Tensor) -> Tensor:
         return defined(scores, alpha)
     known = None if isinstance(alpha, Tensor) else alpha
     alphas = alpha if isinstance(alpha, Tensor) else scores.new_tensor([alpha])
-    if not (torch.is_grad_enabled() and (scores.requires_grad or alphas.requires_grad)):
-        return _probabilities(scores, alphas, known)
-    return _Entmax.apply(scores, alphas, known)  # type: ignore[no-any-return, no-untyped-call]
+    if torch.compiler.is_compiling():  # which supports no forward mode
+        return _Entmax.apply(scores, alphas, known)  # type: ignore[no-any-return, no-untyped-call]
+    is_learning = torch.is_grad_enabled() and (scores.requires_grad or alphas.requires_grad)
+    if is_learning or forward_ad._current_level >= 0 or not (has_values(scores) and has_values(alphas)):
+        return _ForwardModeEntmax.apply(scores, alphas, known)  # type: ignore[no-any-return, no-untyped-call]
+    return _probabilities(scores, alphas, known)
 
 
 def _probabilities(scores: Tensor, alpha: Tensor, known: float | None) -> Tensor:
@@ -192,7 +226,7 @@ def _probabilities(scores: Tensor, alpha: Tensor, known: float | None) -> Tensor
 
 def _computed(scores: Tensor, alpha: Tensor, known: float | None) -> Tensor:
     if serves(scores, alpha):
-        return entmax_kernels.probabilities(*_as_rows(scores, alpha)).reshape(scores.shape)
+        return entmax_kernels.probabilities(scores, _alpha_of_rows(scores, alpha))
     return defined(scores, alpha if known is None else known).contiguous()
 
 
@@ -225,6 +259,21 @@ class _Entmax(torch.autograd.Function):
         return of_scores(p, alpha, gradient), learned, None
 
 
+class _ForwardModeEntmax(_Entmax):
+    """`_Entmax` with derivatives in forward mode; the derivative by scores is symmetric."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1], output)
+        ctx.save_for_forward(inputs[1], output)
+
+    @staticmethod
+    def jvp(ctx: Any, of_scores: Tensor | None, of_alpha: Tensor | None, _: None) -> Tensor:
+        alpha, p = ctx.saved_tensors
+        change = torch.zeros_like(p) if of_scores is None else _scores_gradient(p, alpha, of_scores)
+        return change if of_alpha is None else change + of_alpha * _alpha_change(p, alpha)
+
+
 def _scores_gradient_by_kernels(p: Tensor, alpha: Tensor, gradient: Tensor) -> Tensor:
     rows, alphas = _as_rows(p, alpha)
     return entmax_kernels.backward(rows, alphas, gradient.reshape(rows.shape)).reshape(p.shape)
@@ -240,22 +289,27 @@ _gradients_by_kernels = _scores_gradient_by_kernels, _alpha_gradient_by_kernels
 
 def _as_rows(values: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
     """Return values as rows [R, n], and alpha as [1] or [R]."""
-    alphas = alpha.reshape(1) if alpha.numel() == 1 else alpha.expand(*values.shape[:-1], 1).reshape(-1)
-    return values.reshape(-1, values.shape[-1]), alphas
+    return values.reshape(-1, values.shape[-1]), _alpha_of_rows(values, alpha)
+
+
+def _alpha_of_rows(values: Tensor, alpha: Tensor) -> Tensor:
+    return alpha.reshape(1) if alpha.numel() == 1 else alpha.expand(*values.shape[:-1], 1).reshape(-1)
 
 
 def defined(scores: Tensor, alpha: float | Tensor) -> Tensor:
     """Return the probabilities of rows [*, n] in torch; alpha is a number or [*, 1]."""
-    lower = scores - scores.amax(-1, keepdim=True)  # [*, n], at most 0; NaN where the row is
     if isinstance(alpha, Tensor):
-        return _by_bisection(lower, alpha - 1)
+        return _by_bisection(scores, alpha - 1)
     if alpha == 1:
         return scores.softmax(-1)
+    highest = scores.amax(-1, keepdim=True)
+    lower = scores - highest  # [*, n], at most 0
+    rest = highest - highest  # 0, or NaN as the whole row: ONNX Runtime's Clip makes numbers of NaN
     if alpha == 1.5:
-        return (lower / 2 - _tau_of_entmax15(lower / 2)).clamp(min=0).square()
+        return (lower / 2 - _tau_of_entmax15(lower / 2)).clamp(min=0).square() + rest
     if alpha == 2:
-        return (lower - _tau_of_sparsemax(lower)).clamp(min=0)
-    return _by_bisection(lower, scores.new_tensor([alpha]) - 1)
+        return (lower - _tau_of_sparsemax(lower)).clamp(min=0) + rest
+    return _by_bisection(scores, scores.new_tensor([alpha]) - 1)
 
 
 def _descending(lower: Tensor) -> tuple[Tensor, Tensor]:
@@ -280,14 +334,18 @@ def _tau_of_entmax15(lower: Tensor) -> Tensor:
     return taus.gather(-1, kept - 1)
 
 
-def _by_bisection(lower: Tensor, c: Tensor) -> Tensor:
+def _by_bisection(scores: Tensor, c: Tensor) -> Tensor:
     """Return exp_c(lower + mu), with mu between -log_c(n), where every term is at most 1 / n, and 0.
 
     It takes float64: for alpha above 2, the power 1 / c multiplies rounding errors. Apple's GPUs have none, and
     exported files leave it out.
     """
-    if lower.dtype != torch.float64 and lower.device.type != "mps" and not torch.compiler.is_exporting():
-        return _by_bisection(lower.double(), c.double()).to(lower.dtype)
+    is_exporting = torch.compiler.is_exporting()
+    if scores.dtype != torch.float64 and scores.device.type != "mps" and not is_exporting:
+        return _by_bisection(scores.double(), c.double()).to(scores.dtype)
+    lower = scores - scores.amax(-1, keepdim=True)  # [*, n], at most 0
+    is_known = (c >= 0) & (c <= MOST_ALPHA - 1)
+    c = torch.where(is_known, c, torch.nan)
     divisor = torch.where(c == 0, 1, c)
     log_n = lower.new_ones(lower.shape[-1]).sum().log()  # a tensor: the number may be dynamic in an exported file
 
@@ -297,7 +355,7 @@ def _by_bisection(lower: Tensor, c: Tensor) -> Tensor:
 
     low = torch.where(c == 0, -log_n, (-c * log_n).expm1() / divisor).expand(*lower.shape[:-1], 1)
     high = torch.zeros_like(low)
-    for _ in range(60 if lower.dtype == torch.float64 else 30):
+    for _ in range(24 if is_exporting else 60):
         middle = (low + high) / 2
         is_low = exp_c(lower + middle).sum(-1, keepdim=True) < 1
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
@@ -318,6 +376,11 @@ def _scores_gradient(p: Tensor, alpha: Tensor, gradient: Tensor) -> Tensor:
 
 def _alpha_gradient(p: Tensor, alpha: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient of each row's alpha, [*, 1]."""
+    return (gradient * _alpha_change(p, alpha)).sum(-1, keepdim=True)
+
+
+def _alpha_change(p: Tensor, alpha: Tensor) -> Tensor:
+    """Return dp / dalpha, [*, n]."""
     c, logs = alpha - 1, torch.where(p != 0, p, 1).log()
     x = c * logs
     less_1 = (-x).expm1()
@@ -327,8 +390,7 @@ def _alpha_gradient(p: Tensor, alpha: Tensor, gradient: Tensor) -> Tensor:
     def mean(values: Tensor) -> Tensor:
         return (p * values).sum(-1, keepdim=True)
 
-    change = p * (mean(h) - h - logs * mean(e) + e * mean(logs)) / mean(less_1 + 1)
-    return (gradient * change).sum(-1, keepdim=True)
+    return p * (mean(h) - h - logs * mean(e) + e * mean(logs)) / mean(less_1 + 1)
 
 
 def _second_order(x: Tensor, exponential_less_1: Tensor) -> Tensor:

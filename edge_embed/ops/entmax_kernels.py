@@ -40,10 +40,10 @@ def _functions() -> ctypes.CDLL:
 
 
 def probabilities(scores: Tensor, alphas: Tensor) -> Tensor:
-    """Return the alpha-entmax of rows [R, n]."""
-    scores, found = scores.detach().contiguous(), torch.empty(scores.shape)
-    function = _functions().ee_training_entmax
-    _run(scores, alphas, lambda rows, *part: function(rows, *part, found.data_ptr()))
+    """Return the alpha-entmax of scores [*, n] along the last dimension; the R rows are those of [*]."""
+    found, function = torch.empty(scores.shape), _functions().ee_training_entmax
+    rows = scores.detach().contiguous().reshape(-1, scores.shape[-1])
+    _run(rows, alphas, lambda rows, *part: function(rows, *part, found.data_ptr()))
     return found
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_embed.errors import BadInputError
-from edge_embed.ops.entmax import check_alpha, entmax
+from edge_embed.ops.entmax import check_alpha, entmax, has_values
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -30,9 +30,9 @@ def entmax_loss(
     """Return the loss whose gradient is `edge_embed.entmax` less the target, in place of the cross entropy.
 
     Args:
-        scores: floating-point ``[*, n]``.
+        scores: floating-point ``[*, n]``, the classes last, unlike ``cross_entropy``.
         target: classes, int64 ``[*]``.
-        alpha: that of the probabilities, at least 1.
+        alpha: that of the probabilities, from 1 to 4.
         ignore_index: target of rows that do not count.
         reduction: ``"mean"`` over the rows that count, ``"sum"``, or ``"none"`` for ``[*]`` with 0 for other rows.
 
@@ -41,13 +41,14 @@ def entmax_loss(
 
     Raises:
         BadInputError: for scores that are not floating-point, targets that are not int64 ``[*]`` or out of range, an
-            alpha below 1 or not finite, or an unknown reduction.
+            alpha that is not from 1 to 4, or an unknown reduction.
     """
     check_alpha(alpha)
     if reduction not in _REDUCTIONS:
         raise BadInputError(f"reduction: got {reduction!r:.80}, expected one of {', '.join(_REDUCTIONS)}")
     counted = _counted(scores, target, ignore_index)
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    # torch.compile with inductor, torch 2.13, gives wrong gradients for scores that are not contiguous.
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32)).contiguous()
     classes = target.where(counted, 0)
     if alpha == 1:
         losses = functional.cross_entropy(wide.movedim(-1, 1) if wide.ndim > 1 else wide, classes, reduction="none")
@@ -71,15 +72,17 @@ def _losses(scores: Tensor, classes: Tensor, alpha: float) -> Tensor:
 
 def _counted(scores: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Return which rows count, bool [*]; raise `BadInputError` for tensors that do not fit."""
-    if not isinstance(scores, Tensor) or not scores.is_floating_point() or not scores.ndim:
+    if not isinstance(scores, Tensor) or not scores.is_floating_point() or not scores.ndim or not scores.shape[-1]:
         got = f"a tensor of {scores.dtype} {list(scores.shape)}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
-        raise BadInputError(f"scores: got {got}, expected a floating-point tensor [*, n]")
+        raise BadInputError(f"scores: got {got}, expected a floating-point tensor [*, n] with n of at least 1")
     rows = list(scores.shape[:-1])
     if not isinstance(target, Tensor) or target.dtype != torch.int64 or list(target.shape) != rows:
         got = f"a tensor of {target.dtype} {list(target.shape)}" if isinstance(target, Tensor) else f"{target!r:.80}"
         raise BadInputError(f"target: got {got}, expected classes as an int64 tensor {rows}")
+    if not isinstance(ignore_index, int) or isinstance(ignore_index, bool) or not -(2**63) <= ignore_index < 2**63:
+        raise BadInputError(f"ignore_index: got {ignore_index!r:.80}, expected an integer of 64 bits")
     counted = target != ignore_index
-    if not torch.compiler.is_compiling():
+    if has_values(scores) and has_values(target):
         wrong = target[counted & ((target < 0) | (target >= scores.shape[-1]))]
         if wrong.numel():
             last = scores.shape[-1] - 1

@@ -38,6 +38,7 @@ def _is_plain(tensor: Tensor) -> bool:
         tensor.dtype == torch.float32
         and tensor.device.type == "cpu"
         and type(tensor) in (Tensor, nn.Parameter)
+        and not tensor.is_neg()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 

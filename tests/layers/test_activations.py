@@ -39,6 +39,12 @@ def test_heads_learn_alphas_between_1_and_2():
     assert module(SCORES).square().sum() > before
 
 
+def test_alpha_of_nan_gives_nan():
+    module = edge_embed.Entmax(num_heads=3)
+    module.alpha_logit.data.fill_(torch.nan)
+    assert module(SCORES).isnan().all()
+
+
 def test_state_of_heads_is_kept_by_copies_and_state_dict():
     module = edge_embed.Entmax(1.7, num_heads=3)
     assert set(module.state_dict()) == {"alpha_logit"}
@@ -52,7 +58,7 @@ def test_state_of_heads_is_kept_by_copies_and_state_dict():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: edge_embed.Entmax(0.5), "alpha: got 0.5, expected a finite number of at least 1"),
+        (lambda: edge_embed.Entmax(0.5), "alpha: got 0.5, expected a number from 1"),
         (
             lambda: edge_embed.Entmax(2.0, num_heads=3),
             "alpha: got 2.0, expected more than 1 and less than 2 for learned",
@@ -61,7 +67,7 @@ def test_state_of_heads_is_kept_by_copies_and_state_dict():
         (lambda: edge_embed.Entmax(dim=0, num_heads=3), "dim: got 0, expected -1 with num_heads"),
         (lambda: edge_embed.Entmax(num_heads=2)(SCORES), r"scores: got shape \[2, 3, 4, 5\], expected \[\*, 2, T, S\]"),
         (lambda: edge_embed.TopKSparsemax(0), "k: got 0, expected an integer of at least 1"),
-        (lambda: edge_embed.TopKSparsemax(6)(SCORES), "k: got 6, expected 1 to 5"),
+        (lambda: edge_embed.TopKSparsemax(6)(SCORES), "k: got 6, expected an integer from 1 to 5"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

@@ -61,10 +61,31 @@ def test_loss_of_a_class_ahead_by_its_margin_is_0():
             (torch.zeros(2, 3).long(), torch.tensor([0, 1])),
             "scores: got a tensor of torch.int64 .* expected a floating",
         ),
-        ((torch.zeros(2, 3), torch.tensor([0, 1]), 0.5), "alpha: got 0.5, expected a finite number of at least 1"),
+        ((torch.zeros(2, 3), torch.tensor([0, 1]), 0.5), "alpha: got 0.5, expected a number from 1"),
         ((torch.zeros(2, 3), torch.tensor([0, 1]), 1.5, -100, "most"), "reduction: got 'most', expected one of mean"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(BadInputError, match=message):
         edge_embed.entmax_loss(*arguments)
+
+
+@pytest.mark.slow
+def test_compiled_loss_of_transposed_scores_has_gradient_of_eager_one():
+    scores, target = torch.randn(9, 4, generator=torch.Generator().manual_seed(0)).T.requires_grad_(), torch.arange(4)
+
+    def loss(scores: torch.Tensor) -> torch.Tensor:
+        return edge_embed.entmax_loss(scores, target, reduction="sum")
+
+    (expected,) = torch.autograd.grad(loss(scores), scores)
+    (got,) = torch.autograd.grad(torch.compile(loss)(scores), scores)
+    torch.testing.assert_close(got, expected)
+
+
+def test_losses_of_samples_are_vectorised():
+    scores, target = scores_of().detach(), TARGET
+    grad = torch.func.vmap(torch.func.grad(lambda row, target: edge_embed.entmax_loss(row, target, reduction="sum")))
+    expected = edge_embed.entmax15(scores)
+    expected[torch.arange(4), TARGET.clamp(min=0)] -= 1
+    expected[2] = 0
+    torch.testing.assert_close(grad(scores, target), expected)

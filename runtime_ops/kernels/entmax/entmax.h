@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-// Rows of scores. Nothing is checked: alpha is finite and at least 1.
+// Rows of scores.
 typedef struct {
   const float* scores;  // [rows, n]
   const float* alphas;  // [rows], or one for all rows

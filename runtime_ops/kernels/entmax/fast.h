@@ -19,6 +19,7 @@
 namespace edge_embed::entmax {
 namespace {
 
+constexpr float kMostAlpha = 4;
 constexpr float kInfinity = __builtin_inff(), kNaN = __builtin_nanf("");
 
 // Calls with the index and the number of elements of each vector; the last may have fewer than kStep.
@@ -186,26 +187,25 @@ inline void ForEachAbove(const float* scores, size_t n, float largest, double fa
   });
 }
 
-// The sum of (x - tau)^e over the candidates above tau, and that of (x - tau)^(e - 1).
+// The sum of (x - tau)^e over the scores with x above tau, and that of (x - tau)^(e - 1).
 struct Sums {
   double of_powers, of_lower_powers;
 };
-inline Sums SumsOf(const Candidates& all, double tau) {
+inline Sums SumsOf(const float* scores, size_t n, float largest, double factor, double tau) {
   Doubles powers{}, lower_powers{};
-  ForEachAbove(all.differences, all.count, 0, all.factor, tau,
-               [&](size_t, size_t, Doubles above, Longs mask) {
-                 if (!Any(mask)) return;
-                 const Doubles power = Where(mask, Power(above, 1 / all.factor - 1));
-                 lower_powers += power;
-                 powers += power * above;
-               });
+  ForEachAbove(scores, n, largest, factor, tau, [&](size_t, size_t, Doubles above, Longs mask) {
+    if (!Any(mask)) return;
+    const Doubles power = Where(mask, Power(above, 1 / factor - 1));
+    lower_powers += power;
+    powers += power * above;
+  });
   return {Sum(powers), Sum(lower_powers)};
 }
 
 inline double SolveByNewton(Candidates* all) {
   double tau = -1;
   for (int step = 0; step < kMostSteps; ++step) {
-    const Sums sums = SumsOf(*all, tau);
+    const Sums sums = SumsOf(all->differences, all->count, 0, all->factor, tau);
     const double norm = Power(sums.of_powers, all->factor);
     const double more = (norm - 1) * sums.of_powers / (norm * sums.of_lower_powers);
     if (!(more > 0)) return tau;
@@ -216,11 +216,12 @@ inline double SolveByNewton(Candidates* all) {
   return tau;
 }
 
-inline double SolveByBisection(const Candidates& all) {
+// With the scores themselves: candidates are rounded, and for e < 1 the power would multiply that.
+inline double SolveByBisection(const float* scores, size_t n, float largest, double factor) {
   double low = -1, high = 0;
   for (int step = 0; step < kMostSteps; ++step) {
     const double middle = (low + high) / 2;
-    (SumsOf(all, middle).of_powers < 1 ? high : low) = middle;
+    (SumsOf(scores, n, largest, factor, middle).of_powers < 1 ? high : low) = middle;
   }
   return low;
 }
@@ -228,11 +229,12 @@ inline double SolveByBisection(const Candidates& all) {
 // tau of a row whose largest score is finite. `memory` [n] is overwritten.
 inline double Solve(const float* scores, size_t n, float largest, float alpha, float* memory) {
   const double factor = double{alpha} - 1;
+  if (alpha > 2) return SolveByBisection(scores, n, largest, factor);
   const auto limit = static_cast<float>(-1 / factor);
   Candidates all{memory, CopyAbove(scores, n, largest, limit, memory), factor};
   if (alpha == 2) return SolveSparsemax(&all);
   if (alpha == 1.5F) return SolveEntmax15(&all);
-  return alpha < 2 ? SolveByNewton(&all) : SolveByBisection(all);
+  return SolveByNewton(&all);
 }
 
 constexpr double kLog2E = 1.442695040888963407;
@@ -251,7 +253,8 @@ inline void Softmax(const float* scores, size_t n, float largest, float* out) {
 // out [n] = probabilities of scores [n]; out must not overlap scores.
 inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
   const float largest = Largest(scores, n);
-  if (!(largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
+  const bool is_known = alpha >= 1 && alpha <= kMostAlpha;
+  if (!(is_known && largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
   if (alpha == 1) return Softmax(scores, n, largest, out);
   const double tau = Solve(scores, n, largest, alpha, out);
   const auto low = static_cast<float>(tau);

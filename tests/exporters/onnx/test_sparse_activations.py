@@ -44,3 +44,12 @@ def test_exported_activations_match_those_of_model(names, tmp_path):
         for got, wanted in zip(session.run(None, {"ids": tokens.numpy()}), expected, strict=True):
             torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=0, atol=1e-6)
             assert (wanted == 0).float().mean() > 0.42  # the causal mask excludes 0.4 of 5 words
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15", pytest.param("topk", marks=pytest.mark.slow)])
+def test_rows_without_a_probability_are_nan_in_file(name, tmp_path):
+    rows = torch.tensor([[torch.inf, 0, 1, 2], [torch.nan, 0, 1, 2], [-torch.inf] * 4, [-torch.inf, 0, 1, 2]])
+    export = torch.onnx.export(ACTIVATIONS[name](), (rows,), dynamo=True, verbose=False)
+    export.save(tmp_path / "model.onnx")
+    (found,) = edge_embed.create_session(tmp_path / "model.onnx").run(None, {"scores": rows.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), ACTIVATIONS[name]()(rows), equal_nan=True)
