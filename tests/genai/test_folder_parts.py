@@ -192,6 +192,24 @@ def test_heads_of_attention_are_compared_unless_layers_differ(small: Path, heads
         assert "num_attention_heads: got 1, expected num_heads 4 of attention in model.onnx" in configuration.detail
 
 
+@pytest.mark.parametrize("kind", ["MatMul", "MatMulNBits"])
+@pytest.mark.parametrize(("factor", "status"), [(2, "failed"), (1, "passed")])
+def test_head_size_is_that_of_product_behind_attention(small: Path, kind: str, factor: int, status: str) -> None:
+    found = read_genai(small)
+    size = found.decoder["head_size"]
+    heads, width = found.decoder["num_attention_heads"], found.decoder["num_attention_heads"] * size * factor
+    model = onnx.load(found.model, load_external_data=False)
+    model.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, (width, 1), [0.0] * width))
+    model.graph.node.append(onnx.helper.make_node("GroupQueryAttention", ["a"], ["b"], num_heads=heads))
+    columns = {} if kind == "MatMul" else {"K": width}
+    model.graph.node.append(onnx.helper.make_node(kind, ["b", "w"], ["c"], **columns))
+    configuration, _ = folder_checks(found, model)
+    assert configuration.status == status
+    if status == "failed":
+        expected = f"head_size: got {size}, expected head size {2 * size} of attention in model.onnx"
+        assert expected in configuration.detail
+
+
 @pytest.mark.parametrize("value", [3, None, ""])
 def test_library_entry_of_wrong_type_is_refused(small: Path, value: Any) -> None:
     named(value)(small)

@@ -1,9 +1,9 @@
 """Agreement of the configuration of a GenAI folder and its ONNX file: names, layers, sizes of states, and rows."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 
 from edge_embed.compression.onnx.dense_tables import OnnxTable
 from edge_embed.compression.onnx.scopes import walk
@@ -14,7 +14,6 @@ _STATES = {  # key in the configuration, with the name that the runtime uses wit
     "inputs": {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
     "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
 }
-_HEADS = "num_heads"  # attribute of the operators of attention
 _SIZES = {1: "num_key_value_heads", 3: "head_size"}  # dimensions of states [batch, heads, tokens, size]
 
 
@@ -33,7 +32,7 @@ def check_agreement(folder: GenaiFolder, model: ModelProto) -> None:
             )
         for key, usual in _STATES[part].items():
             _check_states(folder, folder.decoder.get(part, {}).get(key, usual), there.values())
-    _check_heads(folder, model)
+    _check_attention(folder, model)
     logits = folder.decoder.get("outputs", {}).get("logits", "logits")
     rows = folder.config["model"]["vocab_size"]
     for value in model.graph.output:
@@ -89,15 +88,39 @@ def name_of_ids(folder: GenaiFolder) -> str:
     return name
 
 
-def _check_heads(folder: GenaiFolder, model: ModelProto) -> None:
+def _check_attention(folder: GenaiFolder, model: ModelProto) -> None:
     """Raise for attention of other sizes, unless layers differ."""
-    stated = folder.decoder.get("num_attention_heads")
-    attention = (node for node in walk(model.graph.node) if node.op_type.endswith("Attention"))
-    found = {item.i for node in attention for item in node.attribute if item.name == _HEADS}
+    nodes = list(walk(model.graph.node))
+    found = [(node.output[0], heads) for node in nodes if (heads := _heads_of(node))]
+    attention = dict(found)
+    _check_number(folder, "num_attention_heads", {heads for _, heads in found}, "num_heads")
+    matrices = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    widths = {name: _width_of(node, matrices) for node in nodes for name in node.input[:1] if name in attention}
+    sizes = {width // attention[name] for name, width in widths.items() if width}
+    _check_number(folder, "head_size", sizes, "head size")
+
+
+def _heads_of(node: NodeProto) -> int:
+    is_attention = node.op_type.endswith("Attention")
+    found: list[int] = [item.i for item in node.attribute if is_attention and item.name == "num_heads"]
+    return found[0] if found else 0
+
+
+def _width_of(node: NodeProto, matrices: Mapping[str, Sequence[int]]) -> int:
+    """Return the number of columns that a product takes, 0 if the node is none."""
+    if node.op_type == "MatMulNBits":
+        found: list[int] = [item.i for item in node.attribute if item.name == "K"]
+        return found[0] if found else 0
+    is_product = node.op_type == "MatMul" and len(matrices.get(node.input[1], ())) == 2
+    return matrices[node.input[1]][0] if is_product else 0
+
+
+def _check_number(folder: GenaiFolder, key: str, found: set[int], name: str) -> None:
+    stated = folder.decoder.get(key)
     if stated is not None and len(found) == 1 and stated not in found:
         raise BadInputError(
-            f"{GENAI_CONFIG}: model.decoder.num_attention_heads: got {stated!r:.80}, expected num_heads "
-            f"{found.pop()} of attention in {folder.model.name}"
+            f"{GENAI_CONFIG}: model.decoder.{key}: got {stated!r:.80}, expected {name} {found.pop()} of attention in "
+            f"{folder.model.name}"
         )
 
 
