@@ -25,8 +25,8 @@ export interface Kernels {
   /** Bytes of memory that tables hold. */
   readonly bytesUsed: number;
   /**
-   * Returns the tables of a packed file by name. `verify` compares the hashes of the file, where the engine has SHA-256:
-   * browsers have it on secure pages only.
+   * Returns the tables of a packed file by name. Its hashes are compared where the engine has SHA-256, in browsers
+   * on secure pages. `verify: true` is an error elsewhere, and `verify: false` compares none.
    */
   openTables(bytes: BufferSource, options?: { verify?: boolean }): Promise<Map<string, Table>>;
   /** Returns the tables of an exported ONNX file, and the rest of it for onnxruntime-web. */

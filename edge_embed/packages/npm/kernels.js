@@ -68,7 +68,7 @@ class Kernels {
   }
 
   // The tables of a packed file (edge_embed/packed/FORMAT.md), by name.
-  async openTables(bytes, { verify = true } = {}) {
+  async openTables(bytes, { verify } = {}) {
     return this.#made(await readPacked(asBytes(bytes), verify));
   }
 

@@ -16,8 +16,8 @@ const ATTRIBUTES = {
 };
 const SPECIAL = ["row_scale", "group_widths"];
 
-// Returns specs of tables by name, sorted. With `verify`, hashes are compared where the engine has SHA-256: browsers have
-// it on pages with a secure origin only.
+// Returns specs of tables by name, sorted. Hashes are compared unless `verify` is false; where the engine has no SHA-256,
+// only `verify` = true is an error. Browsers have it on pages with a secure origin.
 export async function readPacked(bytes, verify) {
   const { header, data } = readHeader(bytes);
   const metadata = header.__metadata__?.edge_embed;
@@ -42,7 +42,12 @@ export async function readPacked(bytes, verify) {
       throw error;
     }
   }
-  if (verify && globalThis.crypto?.subtle) {
+  const hasHashes = Boolean(globalThis.crypto?.subtle);
+  check(
+    hasHashes || verify !== true,
+    () => "verify: got true without crypto.subtle, expected a page of https or localhost: leave verify out elsewhere",
+  );
+  if (verify !== false && hasHashes) {
     await compareHash(new TextEncoder().encode(canonical(tables)), manifest.sha256, "manifest");
     for (const [name, [content, expected]] of hashes) await compareHash(content, expected, `tensor ${shown(name)}`);
   }

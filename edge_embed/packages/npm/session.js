@@ -19,7 +19,14 @@ export class ModelSession {
   // Tensors of onnxruntime-web by name, in and out. Rows, logits and values are float32.
   async run(feeds) {
     const { first, last, outputs } = this.#plan;
-    const values = new Map(Object.entries(feeds));
+    const values = new Map(Object.entries(feeds ?? {}));
+    for (const name of this.inputNames) feed(values, name);
+    for (const name of values.keys()) {
+      check(
+        this.inputNames.includes(name),
+        () => `input ${shown(name)}: got a tensor, expected one of ${this.inputNames.join(", ")}: leave it out`,
+      );
+    }
     await runPart(this.#sessions.before, values);
     for (const step of first) setMade(values, step.outputs[0], this.#rows(step, values));
     await runPart(this.#sessions.rest, values);

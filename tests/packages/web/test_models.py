@@ -38,13 +38,17 @@ for (const [number, given] of givens.entries()) {
     results.push(type === got[output].type && `${dims}` === `${got[output].dims}` && distance < 1e-6);
   }
 }
+const refused = [];
+for (const wrong of [{}, { ...givens[0], other: givens[0].ids }]) {
+  await session.run(wrong).catch(({ name, message }) => refused.push([name, message]));
+}
 const parts = Object.entries(model.parts).map(([part, { length }]) => [part, length]);
 const sizes = { whole: bytes.length, parts: parts.reduce((total, [, length]) => total + length, 0) };
 const made = parts.filter(([, length]) => length).map(([part]) => part);
 await session.release();
 model.free();
 const tables = [...model.tables.values()].map(({ name, method, rows, columns }) => [name, method, rows, columns]);
-console.log(JSON.stringify({ results, sizes, made, tables, left: kernels.bytesUsed }));
+console.log(JSON.stringify({ results, refused, sizes, made, tables, left: kernels.bytesUsed }));
 process.exit(); // threads of the engine would keep it alive
 """
 
@@ -64,6 +68,10 @@ def test_session_has_the_outputs_of_the_whole_model(run_node, exported, name, ou
         pytest.skip(str(error))
     result = run_node(COMPARE, runtime, exported, name)
     assert result["results"] == [True] * outputs * 3
+    assert result["refused"] == [
+        ["EdgeEmbedError", 'input "ids": got none, expected a tensor: pass one for each of inputNames'],
+        ["EdgeEmbedError", 'input "other": got a tensor, expected one of ids: leave it out'],
+    ]
     assert result["tables"] == [table]
     assert result["left"] == 0
     assert result["made"] == parts
