@@ -40,6 +40,8 @@ _LONGEST = 2000
 @click.option("--time-limit", type=click.IntRange(min=1), default=1800, show_default=True, help="Seconds for a build.")
 def main(output: Path, names: tuple[str, ...], time_limit: int) -> None:
     """Make the source distribution and a wheel for each platform, inspect them, and write them to a folder."""
+    if _git("status", "--porcelain"):
+        click.echo("warning: changes and files that are not committed become part of these distributions", err=True)
     try:
         made = make_distributions(find_targets(names), output, time_limit)
     except EdgeEmbedError as error:
@@ -81,11 +83,16 @@ def make_distributions(targets: list[Target], output: Path, time_limit: float) -
 
 
 def _commit_time() -> str:
-    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if not (time := _git("log", "-1", "--format=%ct")):
         raise EdgeEmbedError(f"{ROOT} is no git repository, whose last commit gives the time of files: set {_TIME}")
-    return done.stdout.strip()
+    return time
+
+
+def _git(*arguments: str) -> str:
+    """Return what git prints; nothing outside a repository."""
+    return subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def _toolchains(targets: list[Target]) -> dict[Target, Toolchain]:
