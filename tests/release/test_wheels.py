@@ -81,7 +81,8 @@ def exported(tmp_path_factory):
 
 
 def run(*command, **options) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "EDGE_EMBED_LIBRARY"}
+    others = {"EDGE_EMBED_LIBRARY", "PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"}  # paths that fit the checkout alone
+    environment = {name: value for name, value in os.environ.items() if name not in others}
     environment |= {"WINEDEBUG": "-all", "WINEPREFIX": str(cached_folder("wine"))}  # as `run_library`
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
 
