@@ -19,7 +19,7 @@ from release.tags import Target
 _FOLDER = PurePosixPath("edge_embed", "runtime")
 _SUFFIXES = (".so", ".dylib", ".dll", "")  # programs have none
 _ENTRY = {"ops": "RegisterCustomOps", "tflite": "tflite_plugin_create_delegate", "training": "ee_training_nearest"}
-# What every system has: for Linux the libraries of PEP 600 that are parts of glibc.
+# Libraries that every system has; for Linux, those of PEP 600 that belong to glibc.
 _SYSTEM = re.compile(
     r"lib(c|m|dl|pthread)\.so\.\d|ld-linux-[\w-]+\.so\.\d|/usr/lib/libSystem\.B\.dylib"
     r"|KERNEL32\.dll|ntdll\.dll|api-ms-win-crt-\w+-l1-1-0\.dll"

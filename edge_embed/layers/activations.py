@@ -104,14 +104,15 @@ class Entmax(nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return probabilities; False in ``mask`` excludes a score."""
-        if self.alpha_logit is None:
-            return functions.entmax(scores, self._alpha, self.dim, mask)
+        alpha = self.alpha
+        if not isinstance(alpha, Tensor):
+            return functions.entmax(scores, alpha, self.dim, mask)
         if not isinstance(scores, Tensor) or scores.ndim < 3 or scores.shape[-3] != self.num_heads:
             got = f"shape {list(scores.shape)}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
             raise BadInputError(
                 f"scores: got {got}, expected [*, {self.num_heads}, T, S], with attention heads third from last"
             )
-        return functions.entmax_unchecked(scores, (1 + self.alpha_logit.sigmoid())[:, None, None], mask)
+        return functions.entmax_unchecked(scores, alpha[:, None, None], mask)
 
     def extra_repr(self) -> str:
         """Return alpha or where it started, and the dimension or the number of attention heads."""

@@ -83,9 +83,7 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1, mask: Ten
         BadInputError: as `sparsemax`, and for an ``alpha`` that is not from 1 to 4 or has another shape. While
             torch.compile or torch.func record, no values can be seen: probabilities of such an alpha are NaN.
     """
-    if isinstance(alpha, Tensor):
-        _check_alpha_tensor(alpha, scores, dim)
-    else:
+    if not isinstance(alpha, Tensor):
         check_alpha(alpha)
     return _along(scores, dim, mask, alpha)
 
@@ -120,12 +118,15 @@ def check_alpha(alpha: object) -> None:
 
 def entmax_unchecked(scores: Tensor, alpha: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return `entmax` along the last dimension for an ``alpha`` known to be in range, which takes no look at it."""
-    return _along(scores, -1, mask, alpha)
+    return _along(scores, -1, mask, alpha, looks=False)
 
 
-def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor) -> Tensor:
+def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor, looks: bool = True) -> Tensor:
     last, dtype = _prepared(scores, dim, mask)
     if isinstance(alpha, Tensor):
+        _check_alpha_shape(alpha, scores, dim)
+        if looks and has_values(alpha):
+            _check_alpha_values(alpha)
         alpha = alpha.to(last.dtype)
         alpha = alpha[(None,) * (last.ndim - alpha.ndim)].movedim(dim, -1) if alpha.ndim else alpha.reshape(1)
     return _finished(_apply(last, alpha), scores, dim, dtype)
@@ -166,16 +167,16 @@ def _checked_mask(mask: Tensor, scores: Tensor) -> Tensor:
     return mask
 
 
-def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
-    """Raise `BadInputError` for a bad shape; and for bad values, unless torch records its steps."""
+def _check_alpha_shape(alpha: Tensor, scores: Tensor, dim: int) -> None:
     rows = list(scores.shape)
-    if rows and -len(rows) <= dim < len(rows):
+    if rows:
         rows[dim] = 1
     if not alpha.is_floating_point() or not _broadcasts(alpha.shape, rows):
         got = f"a tensor of {alpha.dtype} {list(alpha.shape)}"
         raise BadInputError(f"alpha: got {got}, expected a floating-point tensor that broadcasts to {rows}")
-    if not has_values(alpha):
-        return
+
+
+def _check_alpha_values(alpha: Tensor) -> None:
     wrong = alpha.detach()[~((alpha >= 1) & (alpha <= MOST_ALPHA))]
     if wrong.numel():
         raise BadInputError(f"alpha: got {wrong[0].item():g}, expected numbers from 1 (softmax) to {MOST_ALPHA}")
