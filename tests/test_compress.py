@@ -102,6 +102,7 @@ def test_counts_given_twice_for_table_are_refused(saved: Path, tmp_path: Path) -
     assert not (tmp_path / "small.pt").exists()
 
 
+@pytest.mark.slow
 def test_compress_repeated_gives_same_table(saved: Path, tmp_path: Path) -> None:
     for name in ("one.pt", "other.pt"):
         assert run("compress", saved, "-o", tmp_path / name, "--budget", "3 kB").exit_code == 0

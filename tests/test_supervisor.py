@@ -83,6 +83,7 @@ def validate(files, *options, exported="model.onnx"):
     ],
     ids=["crash", "never returns"],
 )
+@pytest.mark.slow
 def test_crash_or_hang_of_library_is_named_and_leaves_no_files(files, library, tmp_path, what, options, how):
     temporary, output, hostile = tmp_path / "temporary", tmp_path / "output", library(what)
     temporary.mkdir()

@@ -99,6 +99,7 @@ def test_compress_resumes_parts_of_killed_processes(tmp_path: Path) -> None:
     assert_same_table(tmp_path / "resumed.pt", tmp_path / "one.pt")
 
 
+@pytest.mark.slow
 def test_process_without_its_peers_reports_environment(tmp_path: Path) -> None:
     environment = {**os.environ, "WORLD_SIZE": "2", "RANK": "0"}
     environment.pop("MASTER_ADDR", None)

@@ -151,6 +151,7 @@ class TestTheyMakeWhatOneMakes:
             assert told == report
 
     @pytest.mark.parametrize("method", ROUNDED)
+    @pytest.mark.slow
     def test_decompositions_by_processes_match_to_rounding(self, method: str, of_two: list[Any], alone: Any) -> None:
         first, second = (each[method] for each in of_two)
         # Sums differ in float64; float32 cores differ by a last digit, 2^-22 of numbers up to 4, in a few places.

@@ -116,6 +116,7 @@ def test_run_resumed_equals_uninterrupted_run(make):
     assert second.optimizer.penalty == whole.optimizer.penalty == 0.3
 
 
+@pytest.mark.slow
 def test_compiled_step_equals_plain_step(make):
     torch._dynamo.reset()
     plain, compiled = Training(make), Training(make)
@@ -150,6 +151,7 @@ def _one_rank(rank: int, folder: str) -> None:
 
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
+@pytest.mark.slow
 def test_processes_end_with_same_table_as_one_process(tmp_path: Path) -> None:
     """The mean of the gradients of two halves is the gradient of the whole; each process makes the same proximal step.
 

@@ -212,6 +212,7 @@ def test_decays_that_average_nothing_are_refused(options, message):
         DPQEmbedding(20, 12, 5, 3, **options)
 
 
+@pytest.mark.slow
 def test_compiled_steps_match_plain_layer():
     torch._dynamo.reset()
     layer = table(padding_idx=2)

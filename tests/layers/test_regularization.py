@@ -261,6 +261,7 @@ def losses_of_steps(model: nn.Module, commitment: float = 0.0, takes_loss: bool 
 
 
 @pytest.mark.parametrize("parts", [("words",), ("head",), ("words", "head")])
+@pytest.mark.slow
 def test_compiled_parts_have_losses_of_eager_steps(parts):
     torch._dynamo.reset()
     wanted = losses_of_steps(Language())

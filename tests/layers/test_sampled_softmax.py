@@ -64,6 +64,7 @@ def test_padding_targets_are_left_out():
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.slow
 def test_sum_over_sampled_rows_is_right_on_average():
     """exp(loss + o_t) estimates the sum of exponentials of all rows, for probabilities far from the ideal ones."""
     output_layer, hidden, _ = made()

@@ -91,6 +91,7 @@ def test_bfloat16_input_becomes_float32(tmp_path):
     assert report.widened.inputs == ("offset",)
 
 
+@pytest.mark.slow
 def test_validate_of_bfloat16_model_passes(tmp_path):
     model = Model(nn.Linear(8, 4)).bfloat16()
     edge_embed.save(model, tmp_path / "model.pt", IDS)

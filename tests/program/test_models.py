@@ -306,6 +306,7 @@ def test_frozen_parameters_use_no_fused_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.slow
 def test_archive_of_torch_export_is_read(tmp_path: Path) -> None:
     """A ``.pt2`` made without this package is decomposed to core operators."""
     torch.manual_seed(0)

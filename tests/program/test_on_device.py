@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -57,5 +58,6 @@ def compare(rank: int, folder: Path) -> None:
         program.check_example()
 
 
+@pytest.mark.slow
 def test_program_on_another_device_makes_its_tensors_there(tmp_path: Path) -> None:
     run_processes(compare, (tmp_path,), count=1)

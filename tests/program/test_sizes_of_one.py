@@ -46,6 +46,7 @@ def test_output_of_batch_of_one_has_dynamic_batch():
     assert shapes(Positions(), ids=IDS) == [[None, None, 8]]
 
 
+@pytest.mark.slow
 def test_example_of_saved_model_stays_that_of_user(tmp_path):
     edge_embed.save(Positions(), tmp_path / "m.pt", example_inputs=IDS)
     (example,) = workflow.load(tmp_path / "m.pt").example_inputs
@@ -60,6 +61,7 @@ def test_trace_of_batch_of_one_gives_numbers_of_any_batch():
         torch.testing.assert_close(program(ids), model(ids))
 
 
+@pytest.mark.slow
 def test_model_with_branch_for_batch_of_one_keeps_branch_of_example():
     assert shapes(OfOneText(), ids=IDS) == [[None, 8]]
 

@@ -76,6 +76,7 @@ def test_validation_passes_with_each_instruction_set(isa: str, folder: Path) -> 
     assert {path["status"] for path in paths} == {"passed"}
 
 
+@pytest.mark.slow
 def test_unknown_instruction_set_is_refused() -> None:
     done = command("sse9", "doctor")
     assert done.returncode == 1

@@ -98,6 +98,7 @@ def test_tensor_with_flipped_bit_is_found_and_located(files, method, tmp_path):
     assert "table bags: " not in text
 
 
+@pytest.mark.slow
 def test_allowed_error_is_below_2_to_minus_11(files, tmp_path):
     """A weight with a relative error of 2 ** -11 is beyond rounding."""
     for method, tensor in (("ANT", "weights"), ("TT", "core_1"), ("TR", "core_2")):

@@ -164,6 +164,7 @@ def test_paths_with_memory_give_same_rows(exported):
         torch.testing.assert_close(torch.from_numpy(got), torch.from_numpy(expected), rtol=0, atol=4 * 2.0**-23)
 
 
+@pytest.mark.slow
 def test_validation_with_memory_passes_and_finds_wrong_row(exported, flip_bit):
     def report():
         options = ValidationOptions(iterations=2, warmup=0)

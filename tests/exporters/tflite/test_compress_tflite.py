@@ -185,6 +185,7 @@ def _one_of_two(rank: int, dense: Path) -> None:
 
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
+@pytest.mark.slow
 def test_processes_write_same_file_as_one_process(dense, tmp_path):
     run_processes(_one_of_two, (dense,))
     edge_embed.compress(dense, "dpq", output=tmp_path / "one.tflite", **SIZES)
