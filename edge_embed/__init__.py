@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from edge_embed.layers.anchor_search import AnchorSearch
     from edge_embed.layers.ant import ANTEmbedding
     from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
+    from edge_embed.layers.attention import SparseMultiheadAttention, use_sparse_attention
     from edge_embed.layers.bag import (
         ANTEmbeddingBag,
         ANTMixtureEmbeddingBag,
@@ -72,6 +73,7 @@ __all__ = [
     "PenaltySchedule",
     "ProximalOptimizer",
     "SizeError",
+    "SparseMultiheadAttention",
     "Sparsemax",
     "TREmbedding",
     "TREmbeddingBag",
@@ -99,6 +101,7 @@ __all__ = [
     "sparsemax",
     "sparsemax_loss",
     "topk_sparsemax",
+    "use_sparse_attention",
     "validate",
 ]
 
@@ -124,6 +127,7 @@ _MODULE_OF = {
     "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",
     "SizeError": "edge_embed.errors",
+    "SparseMultiheadAttention": "edge_embed.layers.attention",
     "Sparsemax": "edge_embed.layers.activations",
     "TREmbedding": "edge_embed.layers.tr",
     "TREmbeddingBag": "edge_embed.layers.bag",
@@ -150,6 +154,7 @@ _MODULE_OF = {
     "sparsemax": "edge_embed.ops.entmax",
     "sparsemax_loss": "edge_embed.ops.entmax_loss",
     "topk_sparsemax": "edge_embed.ops.entmax",
+    "use_sparse_attention": "edge_embed.layers.attention",
     "validate": "edge_embed.workflow",
 }
 

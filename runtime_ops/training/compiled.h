@@ -3,6 +3,7 @@
 #define EDGE_EMBED_TRAINING_COMPILED_H_
 
 #include "kernels/entmax/fast.h"
+#include "training/attention.h"
 #include "training/dpq.h"
 #include "training/kernels.h"
 
@@ -20,7 +21,8 @@ constexpr training::Kernels Compiled(const char* name, bool (*runs_here)()) {
           ProductsBackward,
           entmax::Forward,
           entmax::Backward,
-          entmax::AlphaBackward};
+          entmax::AlphaBackward,
+          attention::Attention};
 }
 
 }  // namespace

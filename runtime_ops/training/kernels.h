@@ -18,6 +18,7 @@ struct Kernels {
   decltype(ee_training_entmax)* entmax;
   decltype(ee_training_entmax_backward)* entmax_backward;
   decltype(ee_training_entmax_alpha_backward)* entmax_alpha_backward;
+  decltype(ee_training_attention)* attention;
 };
 
 extern const Kernels* const kKernels[];  // best first; the last runs everywhere

@@ -94,4 +94,9 @@ void ee_training_entmax_alpha_backward(const ee_score_rows* probabilities, const
   Chosen().entmax_alpha_backward(probabilities, gradient, begin, end, alphas_gradient);
 }
 
+int ee_training_attention(const ee_attention* attention, size_t begin, size_t end, float* out,
+                          float* probabilities) {
+  return Chosen().attention(attention, begin, end, out, probabilities);
+}
+
 const char* ee_training_isa(void) { return Chosen().name; }

@@ -1,6 +1,6 @@
-// C interface for training and compression on the host: product quantisation (DPQ) and sparse activations. It
-// is a library of its own, which no device needs. `edge_embed/ops/dpq_kernels.py` and
-// `edge_embed/ops/entmax_kernels.py` call it.
+// C interface for training and compression on the host: product quantisation (DPQ), sparse activations and
+// sparse attention. It is a library of its own, which no device needs. `edge_embed/ops/dpq_kernels.py`,
+// `edge_embed/ops/entmax_kernels.py` and `edge_embed/ops/attention_kernels.py` call it.
 //
 //     r[b, j, k] = sum_i features(q[b, j])[i] * weights[j, i, k]         larger is nearer
 //     features(q) = (q, 1), (q, |q|^2, 1), or (q / |q|, 1)              by metric: dot, euclidean, cosine
@@ -110,6 +110,27 @@ EE_TRAINING_API void ee_training_entmax_backward(const ee_score_rows* probabilit
 EE_TRAINING_API void ee_training_entmax_alpha_backward(const ee_score_rows* probabilities,
                                                        const float* gradient, size_t begin, size_t end,
                                                        float* alphas_gradient);
+
+// Attention of B sequences, H attention heads, T queries and S keys. Strides are those of a sequence, an
+// attention head and a position, in floats, and 0 where an array repeats; numbers of a position are adjacent.
+typedef struct {
+  const float* query;   // [B, H, T, d]
+  const float* key;     // [B, G, S, d]: attention heads h G / H share keys and values; G divides H
+  const float* value;   // [B, G, S, e]
+  const float* mask;    // [B, H, T, S], added to the scores; null: none
+  const float* alphas;  // [H], or one for all attention heads
+  size_t query_strides[3], key_strides[3], value_strides[3], mask_strides[3];
+  size_t out_strides[3];  // of the output [B, H, T, e]
+  size_t heads, kv_heads, queries, keys, width, value_width;
+  float scale;
+  int32_t alpha_per_head;  // 1: alphas are [H]; 0: one
+} ee_attention;
+
+// Writes out = sum_j p_j v_j with p = alpha-entmax(scale q k^T + mask) for rows begin .. end - 1 of the B H T
+// rows, and p to `probabilities` [B, H, T, S] unless that is null. Values with p = 0 are not read. A key with
+// mask -inf is left out, whatever its numbers; a query without any other key has p = 0 and out = 0.
+EE_TRAINING_API int ee_training_attention(const ee_attention* attention, size_t begin, size_t end, float* out,
+                                          float* probabilities);
 
 // Returns the selected instruction set: avx512, avx2 or portable. EDGE_EMBED_FORCE_ISA selects another one
 // that is supported.

@@ -1,0 +1,328 @@
+// Sparse attention of training.h for the instruction set that a file is compiled for.
+//
+// Scores of a few queries with a panel of keys are computed in registers, as in a matrix product. Only
+// candidates leave them: scores that can have a positive probability next to the largest one so far, with
+// their keys. entmax runs on the candidates of a row, which are few, and the values of those with p > 0 are
+// added.
+//
+// All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
+#ifndef EDGE_EMBED_TRAINING_ATTENTION_H_
+#define EDGE_EMBED_TRAINING_ATTENTION_H_
+
+#include "kernels/entmax/fast.h"
+#include "training/block.h"
+#include "training/training.h"
+
+namespace edge_embed::attention {
+namespace {
+
+using entmax::kInfinity;
+using entmax::kNaN;
+
+// A tile: its sums and the vectors of keys fit the registers.
+constexpr size_t kRows = 6;
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr size_t kPanelVectors = 4;
+#else
+constexpr size_t kPanelVectors = 2;
+#endif
+constexpr size_t kPanel = kPanelVectors * kLanes;
+constexpr size_t kFewQueries = 4;  // for fewer, the order of the keys would cost more than it gains
+
+inline size_t Panels(size_t keys) { return (keys + kPanel - 1) / kPanel; }
+
+// Writes keys as panels [keys / kPanel, width, kPanel]; those after the last key are 0.
+inline void PackKeys(const float* keys, size_t stride, size_t count, size_t width, float* panels) {
+  for (size_t first = 0; first < count; first += kPanel, panels += kPanel * width) {
+    for (size_t j = 0; j < kPanel; ++j) {
+      const float* key = first + j < count ? keys + (first + j) * stride : nullptr;
+      for (size_t i = 0; i < width; ++i) panels[i * kPanel + j] = key == nullptr ? 0 : key[i];
+    }
+  }
+}
+
+inline float LargestLane(Floats vector) {
+  float largest = vector[0];
+  for (size_t lane = 1; lane < kLanes; ++lane) largest = vector[lane] > largest ? vector[lane] : largest;
+  return largest;
+}
+
+// Candidates of a query, in memory for all its keys and one more vector.
+struct Candidates {
+  float* scores;
+  int32_t* keys;
+  size_t count;
+  float largest, distance;  // a positive probability needs a score above largest - distance
+  float limit;
+  Integers unordered;
+
+  void Begin(float alpha) {
+    const bool is_known = alpha > 1 && alpha <= entmax::kMostAlpha;
+    distance = is_known ? 1 / (alpha - 1) : kInfinity;
+    count = 0;
+    largest = limit = -kInfinity;
+    unordered = Integers{};
+  }
+
+  // Takes the scores of a vector of keys, of which each lane has one or minus infinity.
+  void Take(const Floats* vectors, size_t number, size_t first_key) {
+    Floats highest = vectors[0];
+    for (size_t v = 0; v < number; ++v) {
+      unordered |= vectors[v] != vectors[v];
+      highest = vectors[v] > highest ? vectors[v] : highest;
+    }
+    if (Any(highest > Broadcast(largest))) {
+      const float here = LargestLane(highest);
+      largest = here > largest ? here : largest;
+      const float magnitude = largest < 0 ? -largest : largest;
+      limit = largest - distance - 1e-6F * magnitude;  // scores are as imprecise as that
+    }
+    for (size_t v = 0; v < number; ++v) Keep(vectors[v], first_key + v * kLanes);
+  }
+
+  void Keep(Floats vector, size_t first_key) {
+    const Integers kept = (vector >= Broadcast(limit)) & (vector > Broadcast(-kInfinity));
+#if defined(__AVX512F__)
+    const __mmask16 mask = _mm512_movepi32_mask((__m512i)kept);
+    if (mask == 0) return;
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i numbers = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(first_key)));
+    StoreFloats((Floats)_mm512_maskz_compress_ps(mask, (__m512)vector), scores + count);
+    StoreFloats((Floats)_mm512_maskz_compress_epi32(mask, numbers), keys + count);
+    count += static_cast<size_t>(__builtin_popcount(mask));
+#else
+    if (!Any(kept)) return;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      scores[count] = vector[lane];
+      keys[count] = static_cast<int32_t>(first_key + lane);
+      count += kept[lane] != 0;
+    }
+#endif
+  }
+};
+
+// Part of a row of the mask, or nothing.
+inline Floats Masked(Floats scores, const float* mask, size_t count) {
+  const Floats added = mask == nullptr ? Floats{} : entmax::LoadPart(mask, count, -kInfinity);
+  const Integers is_out = added == Broadcast(-kInfinity);
+  Floats sum = scores + added;
+  sum = is_out ? Broadcast(-kInfinity) : sum;
+  if (mask == nullptr && count < kLanes) {
+    for (size_t lane = count; lane < kLanes; ++lane) sum[lane] = -kInfinity;
+  }
+  return sum;
+}
+
+inline bool IsMasked(const float* mask, size_t count) {
+  Integers is_in{};
+  entmax::ForEach<kLanes>(count, [&](size_t i, size_t part) {
+    is_in |= entmax::LoadPart(mask + i, part, -kInfinity) != Broadcast(-kInfinity);
+  });
+  return !Any(is_in);
+}
+
+// One attention head of a sequence.
+struct Head {
+  const ee_attention* of;
+  const float *query, *key, *value, *mask;
+  float* out;
+  float* probabilities;
+  float alpha;
+
+  const float* MaskOf(size_t row) const { return mask == nullptr ? nullptr : mask + row * of->mask_strides[2]; }
+};
+
+inline Head HeadOf(const ee_attention* of, size_t number, float* out, float* probabilities) {
+  const size_t batch = number / of->heads, head = number % of->heads;
+  const size_t kv = head / (of->heads / of->kv_heads);
+  const auto at = [batch](const size_t* strides, size_t place) { return batch * strides[0] + place * strides[1]; };
+  return {of,
+          of->query + at(of->query_strides, head),
+          of->key + at(of->key_strides, kv),
+          of->value + at(of->value_strides, kv),
+          of->mask == nullptr ? nullptr : of->mask + at(of->mask_strides, head),
+          out + at(of->out_strides, head),
+          probabilities == nullptr ? nullptr : probabilities + number * of->queries * of->keys,
+          of->alphas[of->alpha_per_head != 0 ? head : 0]};
+}
+
+// Scores of a tile: products of kRows queries with a panel of keys.
+inline void Products(const float* const* queries, const float* panel, size_t width,
+                     Floats (&sums)[kRows][kPanelVectors]) {
+  Floats parts[kRows][kPanelVectors]{};
+  for (size_t i = 0; i < width; ++i) {
+    Floats keys[kPanelVectors];
+    for (size_t v = 0; v < kPanelVectors; ++v) keys[v] = LoadFloats(panel + i * kPanel + v * kLanes);
+    for (size_t row = 0; row < kRows; ++row) {
+      const Floats query = Broadcast(queries[row][i]);
+      for (size_t v = 0; v < kPanelVectors; ++v) parts[row][v] += query * keys[v];
+    }
+  }
+  for (size_t row = 0; row < kRows; ++row) {
+    for (size_t v = 0; v < kPanelVectors; ++v) sums[row][v] = parts[row][v];
+  }
+}
+
+// Candidates of queries first .. first + rows - 1, from panels of keys.
+inline void FindByPanels(const Head& head, size_t first, size_t rows, const float* panels, Candidates* found) {
+  const ee_attention& of = *head.of;
+  const float* queries[kRows];
+  for (size_t row = 0; row < kRows; ++row) {  // those after the last repeat it
+    queries[row] = head.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
+  }
+  for (size_t key = 0; key < of.keys; key += kPanel, panels += kPanel * of.width) {
+    const size_t count = of.keys - key < kPanel ? of.keys - key : kPanel;
+    if (head.mask != nullptr) {
+      bool is_masked = true;
+      for (size_t row = 0; row < rows; ++row) is_masked &= IsMasked(head.MaskOf(first + row) + key, count);
+      if (is_masked) continue;
+    }
+    Floats scores[kRows][kPanelVectors];
+    Products(queries, panels, of.width, scores);
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t v = 0; v < kPanelVectors; ++v) scores[row][v] *= of.scale;
+      if (head.mask != nullptr || count < kPanel) {
+        for (size_t v = 0; v < kPanelVectors; ++v) {
+          const size_t begin = v * kLanes, part = begin >= count ? 0 : Less(count - begin, kLanes);
+          const float* mask = head.mask == nullptr || part == 0 ? nullptr : head.MaskOf(first + row) + key + begin;
+          scores[row][v] = Masked(scores[row][v], mask, part);
+        }
+      }
+      found[row].Take(scores[row], kPanelVectors, key);
+    }
+  }
+}
+
+inline float Product(const float* left, const float* right, size_t width) {
+  Floats sums{};
+  entmax::ForEach<kLanes>(width, [&](size_t i, size_t count) {
+    sums += entmax::LoadPart(left + i, count, 0) * entmax::LoadPart(right + i, count, 0);
+  });
+  float sum = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) sum += sums[lane];
+  return sum;
+}
+
+// Candidates of one query, from keys as they are.
+inline void FindByKeys(const Head& head, size_t row, Candidates* found) {
+  const ee_attention& of = *head.of;
+  const float* query = head.query + row * of.query_strides[2];
+  entmax::ForEach<kLanes>(of.keys, [&](size_t key, size_t count) {
+    const float* mask = head.mask == nullptr ? nullptr : head.MaskOf(row) + key;
+    if (mask != nullptr && IsMasked(mask, count)) return;
+    Floats scores{};
+    for (size_t lane = 0; lane < count; ++lane) {
+      scores[lane] = of.scale * Product(query, head.key + (key + lane) * of.key_strides[2], of.width);
+    }
+    scores = Masked(scores, mask, count);
+    found->Take(&scores, 1, key);
+  });
+}
+
+// Adds kVectors vectors of the values of some keys, two keys at a time, as each sum waits for the one before.
+template <size_t kVectors>
+inline void AddValues(const float* values, size_t stride, const float* p, const int32_t* keys, size_t count,
+                      float* out) {
+  Floats sums[kVectors]{}, others[kVectors]{};
+  size_t j = 0;
+  for (; j + 2 <= count; j += 2) {
+    const float *value = values + static_cast<size_t>(keys[j]) * stride,
+                *other = values + static_cast<size_t>(keys[j + 1]) * stride;
+    for (size_t v = 0; v < kVectors; ++v) {
+      sums[v] += p[j] * LoadFloats(value + v * kLanes);
+      others[v] += p[j + 1] * LoadFloats(other + v * kLanes);
+    }
+  }
+  if (j < count) {
+    const float* value = values + static_cast<size_t>(keys[j]) * stride;
+    for (size_t v = 0; v < kVectors; ++v) sums[v] += p[j] * LoadFloats(value + v * kLanes);
+  }
+  for (size_t v = 0; v < kVectors; ++v) StoreFloats(sums[v] + others[v], out + v * kLanes);
+}
+
+inline void MeanOfValues(const Head& head, const float* p, const int32_t* keys, size_t count, float* out) {
+  const size_t stride = head.of->value_strides[2], width = head.of->value_width;
+  size_t i = 0;
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes) AddValues<4>(head.value + i, stride, p, keys, count, out + i);
+  for (; i + kLanes <= width; i += kLanes) AddValues<1>(head.value + i, stride, p, keys, count, out + i);
+  if (i == width) return;
+  Floats sums{};
+  for (size_t j = 0; j < count; ++j) {
+    sums += p[j] * entmax::LoadPart(head.value + static_cast<size_t>(keys[j]) * stride + i, width - i, 0);
+  }
+  entmax::StorePart(sums, out + i, width - i);
+}
+
+// Moves the positive probabilities and their keys to the front, and returns their count.
+inline size_t KeepPositive(float* p, int32_t* keys, size_t count) {
+  size_t kept = 0;
+  for (size_t j = 0; j < count; ++j) {
+    p[kept] = p[j];
+    keys[kept] = keys[j];
+    kept += p[j] > 0;
+  }
+  return kept;
+}
+
+// Writes the output of a query. `p` has room for all keys.
+inline void Finish(const Head& head, size_t row, const Candidates& found, float* p) {
+  const ee_attention& of = *head.of;
+  float* out = head.out + row * of.out_strides[2];
+  float* probabilities = head.probabilities == nullptr ? nullptr : head.probabilities + row * of.keys;
+  bool is_nan = Any(found.unordered) || found.largest == kInfinity;
+  if (!is_nan && found.count == 0) {  // all keys are masked, or products are minus infinity
+    is_nan = head.mask == nullptr || !IsMasked(head.MaskOf(row), of.keys);
+  }
+  size_t count = 0;
+  if (!is_nan && found.count > 0) {
+    entmax::ForwardRow(found.scores, found.count, head.alpha, p);
+    is_nan = p[0] != p[0];
+    count = KeepPositive(p, found.keys, found.count);
+  }
+  if (probabilities != nullptr) {
+    entmax::Fill(probabilities, of.keys, is_nan ? kNaN : 0);
+    for (size_t j = 0; j < count; ++j) probabilities[found.keys[j]] = p[j];
+  }
+  if (is_nan) return entmax::Fill(out, of.value_width, kNaN);
+  MeanOfValues(head, p, found.keys, count, out);
+}
+
+inline int Attention(const ee_attention* of, size_t begin, size_t end, float* out, float* probabilities) {
+  const size_t room = of->keys + kLanes, packed = Panels(of->keys) * kPanel * of->width;
+  Scratch scratch;
+  if (!scratch.Reserve(packed + (2 * kRows + 1) * room, 2 * kRows + 2)) return 1;
+  float* panels = scratch.Take(packed);
+  float* p = scratch.Take(room);
+  Candidates found[kRows];
+  for (Candidates& each : found) {
+    each.scores = scratch.Take(room);
+    each.keys = reinterpret_cast<int32_t*>(scratch.Take(room));
+  }
+  const float* packed_keys = nullptr;
+  for (size_t row = begin; row < end;) {
+    const Head head = HeadOf(of, row / of->queries, out, probabilities);
+    const size_t first = row % of->queries, count = Less(of->queries - first, end - row);
+    const bool use_panels = count >= kFewQueries;
+    if (use_panels && head.key != packed_keys) {  // attention heads that share keys follow each other
+      PackKeys(head.key, of->key_strides[2], of->keys, of->width, panels);
+      packed_keys = head.key;
+    }
+    for (size_t i = 0; i < count; i += kRows) {
+      const size_t rows = Less(count - i, kRows);
+      for (size_t j = 0; j < rows; ++j) found[j].Begin(head.alpha);
+      if (use_panels) {
+        FindByPanels(head, first + i, rows, panels, found);
+      } else {
+        for (size_t j = 0; j < rows; ++j) FindByKeys(head, first + i + j, &found[j]);
+      }
+      for (size_t j = 0; j < rows; ++j) Finish(head, first + i + j, found[j], p);
+    }
+    row += count;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace edge_embed::attention
+
+#endif  // EDGE_EMBED_TRAINING_ATTENTION_H_
