@@ -1,9 +1,12 @@
 """Settings that validation chooses from."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tables import MakeTable
 from training import Recipe
+
+from edge_embed.layers.attention import Activation
 
 # Settings by method; ``dense`` is first. A quick run uses the first setting of each method, and of methods that differ
 # only in their ratio the first.
@@ -15,6 +18,11 @@ _QUICK_EPOCHS = 1
 def rates(table: MakeTable, epochs: int, *given: float, decay: bool = False) -> list[Recipe]:
     """Return a setting for each learning rate of the table."""
     return [Recipe(table, epochs, _QUICK_EPOCHS, rate, decay=decay) for rate in given]
+
+
+def with_attention(recipes: Sequence[Recipe], activation: Activation) -> list[Recipe]:
+    """Return the settings with another attention than softmax."""
+    return [replace(recipe, attention=activation) for recipe in recipes]
 
 
 def one_of_each(candidates: Candidates) -> Candidates:

@@ -23,7 +23,7 @@ from trials import Trial, choose, run_seed, step_costs
 
 from edge_embed.report.views.markdown.blocks import join, table
 
-_NAMES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2")
+_NAMES = ("ag_news", "amazon_video", "click_through", "inflection", "multi30k", "sst2", "wikitext2")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *vs dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LinearLR
 
 import edge_embed
+from edge_embed.layers.attention import Activation
 from edge_embed.layers.regularization import regularization_loss
 
 Part = Literal["validation", "test"]
@@ -38,6 +39,7 @@ class Recipe:
         rate: learning rate of the table; the rest of the model has the task's.
         penalty: penalty of ANT's proximal step, which makes the transform sparse; 0 for other methods.
         decay: whether all rates fall linearly to zero; otherwise they are constant.
+        attention: activation of the model's attention, as `edge_embed.use_sparse_attention` takes it.
     """
 
     table: MakeTable
@@ -46,6 +48,14 @@ class Recipe:
     rate: float
     penalty: float = 0.0
     decay: bool = False
+    attention: Activation = "softmax"
+
+    def model_of(self, task: "Task[Model]") -> Model:
+        """Return the task's model with this table and this attention."""
+        model = task.model(self.table)
+        if self.attention != "softmax":
+            edge_embed.use_sparse_attention(model, self.attention)
+        return model
 
 
 class Task(ABC, Generic[Model]):
@@ -96,7 +106,7 @@ def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) 
 
 def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     """Return a trained model in eval mode, of the epoch with the best validation score."""
-    model = task.model(recipe.table)
+    model = recipe.model_of(task)
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
     rates = LinearLR(optimizer, 1.0, 0.0 if recipe.decay else 1.0, steps)

@@ -72,7 +72,8 @@ def run_seed(
         task, model = trained(make_task, candidates[method][setting], method, seed, options.quick)
         dense = model if dense is None else dense
         nbytes = [table_bytes(table) for table in tables(model)]
-        others = {} if model is dense else _cut_down_scores(task, dense, nbytes)
+        is_smaller = sum(nbytes) < sum(table_bytes(table) for table in tables(dense))
+        others = _cut_down_scores(task, dense, nbytes) if is_smaller else {}
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         with torch.no_grad():
             further = task.further(model.eval())
@@ -113,7 +114,7 @@ def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) ->
     """Return the processor time of training steps relative to ``dense``, by method: one ratio for each round."""
     _keep_freed_memory()
     random, batches = np.random.default_rng(0), list(task.batches())
-    models = {method: task.model(recipe.table).train() for method, recipe in recipes.items()}
+    models = {method: recipe.model_of(task).train() for method, recipe in recipes.items()}
     optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
     rounds: list[dict[str, float]] = []
     for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):

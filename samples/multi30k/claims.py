@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from candidates import Candidates, penalties, rates
+from candidates import Candidates, penalties, rates, with_attention
 from datasets import unpacked
 from methods import ant, dense, tied_sx, tt, vq
 from options import Options
@@ -26,9 +26,15 @@ def make_task(options: Options) -> Callable[[], TranslationTask]:
     return lambda: TranslationTask(corpus)
 
 
+_DENSE = rates(dense(WIDTH), 8, 3e-3, 1e-3, decay=True)
+_VQ = rates(vq(WIDTH, 16, 64), 8, 1e-2, 3e-3, decay=True)
+
 CANDIDATES: Candidates = {
-    "dense": rates(dense(WIDTH), 8, 3e-3, 1e-3, decay=True),
-    "dpq vq, K = 16, D = 64": rates(vq(WIDTH, 16, 64), 8, 1e-2, 3e-3, decay=True),
+    "dense": _DENSE,
+    "entmax15 attention": with_attention(_DENSE, "entmax15"),
+    "learned attention": with_attention(_DENSE, "learned"),
+    "learned attention and dpq vq, K = 16, D = 64": with_attention(_VQ, "learned"),
+    "dpq vq, K = 16, D = 64": _VQ,
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 3e-3, decay=True),
     "dpq sx, K = 16, D = 64": rates(tied_sx(WIDTH, 64), 8, 1e-2, 3e-3, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 8, 1e-2, 1e-5, 3e-5, decay=True),

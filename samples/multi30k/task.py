@@ -27,6 +27,8 @@ class TranslationTask(Task[Translator]):
     metric = "perplexity"
     higher_is_better = False
     rate = 1e-3
+    num_layers = 1
+    places = PLACES
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -34,7 +36,8 @@ class TranslationTask(Task[Translator]):
     def model(self, table: MakeTable) -> Translator:
         """Return the translator."""
         sizes = {"source": len(self.corpus.source_vocabulary), "target": len(self.corpus.target_vocabulary)}
-        return Translator(nn.ModuleDict({name: table(rows) for name, rows in sizes.items()}))
+        tables = nn.ModuleDict({name: table(rows) for name, rows in sizes.items()})
+        return Translator(tables, self.num_layers, self.places)
 
     def batches(self) -> Iterator[Batch]:
         """Yield sentences and translations in random order.
@@ -69,19 +72,23 @@ class TranslationTask(Task[Translator]):
 
     def further(self, model: Translator) -> Mapping[str, float]:
         """Return BLEU of greedy translations of the test part; the texts are already split into words."""
-        texts = [text for rows in self.corpus.test.source.split(_BATCH) for text in self._translations(model, rows)]
+        texts = [" ".join(words) for words in self.translated(model, self.corpus.test.source)]
         return {"BLEU": sacrebleu.corpus_bleu(texts, [self.corpus.references], tokenize="none", force=True).score}
 
-    def _translations(self, model: Translator, source: Tensor) -> list[str]:
+    def translated(self, model: Translator, source: Tensor) -> list[list[str]]:
+        """Return the words of greedy translations of integers [sentences, words]."""
+        return [words for rows in source.split(_BATCH) for words in self._translations(model, rows)]
+
+    def _translations(self, model: Translator, source: Tensor) -> list[list[str]]:
         """Return greedy translations of integers [sentences, words], word by word until each sentence has ended."""
         names = list(self.corpus.target_vocabulary)
         begin, end = (self.corpus.target_vocabulary[mark] for mark in (BEGIN, END))
         words, ended = torch.full((len(source), 1), begin), torch.zeros(len(source), dtype=torch.bool)
-        while words.shape[1] < PLACES and not ended.all():
+        while words.shape[1] < self.places and not ended.all():
             following = model(source, words)[:, -1].argmax(-1)
             ended |= following == end
             words = torch.cat([words, following.masked_fill(ended, PADDING).unsqueeze(1)], 1)
-        return [" ".join(names[word] for word in row[1:] if word != PADDING) for row in words.tolist()]
+        return [[names[word] for word in row[1:] if word != PADDING] for row in words.tolist()]
 
     def example(self) -> tuple[Tensor, ...]:
         """Return a few sentences and translations."""

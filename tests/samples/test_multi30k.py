@@ -136,9 +136,12 @@ class TestTranslations:
     def test_translation_stops_at_its_end(self, pairs: Pairs) -> None:
         """The shorter sentence goes on in the batch with the longer one, and no word of it counts."""
         task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, []))
-        assert task._translations(Dictionary(), pairs.source) == ["ein hund läuft schnell", "ein hund läuft"]  # type: ignore[arg-type]
+        assert task._translations(Dictionary(), pairs.source) == [
+            ["ein", "hund", "läuft", "schnell"],
+            ["ein", "hund", "läuft"],
+        ]  # type: ignore[arg-type]
 
     def test_translation_without_end_is_cut(self, pairs: Pairs, model: Translator) -> None:
         task = TranslationTask(Corpus({}, {str(at): at for at in range(7)} | {"<s>": 2, "</s>": 9}, *[pairs] * 3, []))
         (words, _) = task._translations(model, pairs.source)
-        assert len(words.split()) <= PLACES - 1
+        assert len(words) <= PLACES - 1

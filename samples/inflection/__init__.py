@@ -1,0 +1,1 @@
+"""Inflection of words in three languages, letter by letter."""
