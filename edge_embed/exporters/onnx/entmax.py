@@ -50,12 +50,12 @@ _SHARES = """
   shares = Div (parts, sums)
   probabilities = CastLike (shares, scores)
 """
-# A step that is not above 2^-24 ends a row; the loop ends with its last row.
+# A step that is not above 2^-24, or NaN, ends a row; the loop ends with its last row. It does end, as tau only rises.
 _NEWTON = """
   least_tau = Constant <value: tensor = float {{-1.0}}> ()
   last_step = Constant <value: tensor = float {{0.000000059604645}}> ()
-  most_steps = Constant <value_int: int = 100> ()
-  tau = Loop (most_steps, "", least_tau) <
+  starts = Constant <value: tensor = bool {{1}}> ()
+  tau = Loop ("", starts, least_tau) <
     body = step (int64 number, bool goes_on, float[] tau_before) => (bool not_done, float[] tau_after) {{
       over = Sub (lower_x, tau_before)
       is_in = Less (zero, over)
@@ -110,12 +110,12 @@ _ENTMAX = (
   axis = Constant <value_ints: ints = [-1]> ()
   one = Constant <value: tensor = float {1.0}> ()
   two = Constant <value: tensor = float {2.0}> ()
-  half = Constant <value: tensor = float {0.5}> ()
   minus_one = Constant <value: tensor = float {-1.0}> ()
   minus_20 = Constant <value: tensor = float {-20.0}> ()
   most_alpha = Constant <value: tensor = float {4.0}> ()
   least_c = Constant <value: tensor = float {0.00000023841858}> ()
   nan = Constant <value: tensor = float {nan}> ()
+  starts = Constant <value: tensor = bool {1}> ()
   num_steps = Constant <value_int: int = 32> ()
 """
     + _LOWER
@@ -128,11 +128,11 @@ _ENTMAX = (
   twice = Div (two, c)
   reach = Div (minus_one, c)
   least_mu = Max (reach, minus_20)
-  mu, width, parts = Loop (num_steps, "", least_mu, least_mu, lower) <
+  mu, width, parts = Loop (num_steps, starts, least_mu, least_mu, lower) <
     body = halve (int64 number, bool goes_on, float[] mu_before, float[] width_before, float[] parts_before)
         => (bool not_done, float[] mu_after, float[] width_after, float[] parts_after) {
       not_done = Identity (goes_on)
-      width_after = Mul (half, width_before)
+      width_after = Div (width_before, two)
       middle = Sub (mu_before, width_after)
       y = Add (lower, middle)
       product = Mul (y, c)
