@@ -39,12 +39,12 @@ class ExportedFile:
 
 
 def check_tables(lowered: LoweredProgram) -> None:
-    """Refuse a program without a compressed table.
+    """Refuse a program without a compressed table or a sparse activation.
 
     Raises:
-        BadInputError: there is no compressed table; the message names the embeddings.
+        BadInputError: there is neither; the message names the embeddings.
     """
-    if not lowered.tables:
+    if not lowered.tables and not lowered.num_activations:
         dense = ", ".join(report.name for report in lowered.reports) or "none"
         raise BadInputError(
             f"the model has no compressed table (embeddings found: {dense}): compress one (`edge-embed "
@@ -55,7 +55,7 @@ def check_tables(lowered: LoweredProgram) -> None:
 def metadata_of(lowered: LoweredProgram) -> dict[str, str]:
     """Return the metadata of a file: the manifest of a packed file, vocabulary, user metadata, check of ids."""
     program = lowered.program
-    properties = {MANIFEST_KEY: write_manifest(lowered.tables)}
+    properties = {MANIFEST_KEY: write_manifest(lowered.tables)} if lowered.tables else {}
     if program.vocabulary is not None:
         properties[VOCABULARY_KEY] = json.dumps(list(program.vocabulary), ensure_ascii=False)
     if program.metadata:

@@ -100,7 +100,7 @@ class _Inspection:
                 operators,
                 self._weights.files(),
             ),
-            notes=[*([] if tables else [_OTHER_TOOL]), *(_untied(layer.name) for layer in layers)],
+            notes=[*([] if tables or self._nodes else [_OTHER_TOOL]), *(_untied(layer.name) for layer in layers)],
             warnings=self._warnings,
             differences=self._differences,
         )

@@ -7,6 +7,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.onnx.names import DOMAIN, MEMORY_BYTES
+from edge_embed.exporters.onnx.nodes.entmax import ACTIVATIONS
 from edge_embed.exporters.onnx.nodes.schema import USES, Attributes, NodeSchema
 from edge_embed.exporters.onnx.session_memory.method import session_bytes
 from edge_embed.inspection.onnx_weights import Weights
@@ -74,7 +75,7 @@ def called_by_bodies(model: ModelProto) -> set[str]:
 
 
 def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxTable]:
-    """Return the tables that nodes use, by name.
+    """Return the tables that nodes use, by name; nodes of sparse activations use none.
 
     Raises:
         BadInputError: A node is not from any version of this package, or does not fit its tensors.
@@ -82,6 +83,9 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
     found: dict[str, OnnxTable] = {}
     for node in nodes:
         with located(f"node {node.name!r:.80} ({node.op_type:.80})"):
+            if node.op_type in ACTIVATIONS:
+                _attributes(node, ACTIVATIONS[node.op_type].attribute_names)
+                continue
             table = _table(node, weights)
         known = found.get(table.name, replace(table, nodes=()))
         if known != table:
@@ -93,7 +97,7 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
 def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
         remedy = _RENAMED if node.op_type.endswith(tuple(OPERATORS)) else "try a newer edge-embed"
-        raise BadInputError(f"got operator {node.op_type!r:.80}, expected one of {', '.join(OPERATORS)}: {remedy}")
+        raise BadInputError(f"got operator {node.op_type!r:.80}, expected one of {', '.join((*OPERATORS, *ACTIVATIONS))}: {remedy}")
     method, schema, use = OPERATORS[node.op_type]
     attributes = _attributes(node, schema.attribute_names + USES[use].attribute_names)
     leading = len(USES[use].inputs)

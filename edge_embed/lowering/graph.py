@@ -14,6 +14,7 @@ from edge_embed.lowering.id_check import IdCheck
 from edge_embed.lowering.method import LoweringMethod
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import Collected, Parts
+from edge_embed.ops.entmax import OPERATORS as ACTIVATIONS
 from edge_embed.ops.operators import LEADING, TableOperators
 from edge_embed.packed.packed_form import PackedTable, Use, settings_of
 from edge_embed.packed.stored_names import stored_name, stored_names
@@ -82,6 +83,12 @@ class LoweredProgram:
     def stored_names(self) -> set[str]:
         """Return the names of the packed tensors of all tables."""
         return {stored_name(name, tensor) for name, packed in self.tables.items() for tensor in packed.tensors()}
+
+    @property
+    def num_activations(self) -> int:
+        """Number of sparse activations that its exported files compute by operators of their own."""
+        operators = set(ACTIVATIONS.values())
+        return sum(node.target in operators for node in self.program.module.graph.nodes)
 
     def zero_tables(self) -> list[str]:
         """Return the names of the tables whose rows are all zero."""

@@ -33,6 +33,7 @@ from torch.autograd import forward_ad
 from edge_embed.errors import BadInputError
 from edge_embed.ops import entmax_kernels
 from edge_embed.ops.logits import is_in_autocast
+from edge_embed.ops.opaque_entmax import define, is_opaque
 from edge_embed.ops.topk import largest
 from edge_embed.ops.training_library import serves
 
@@ -101,13 +102,19 @@ def topk_sparsemax(scores: Tensor, k: int, dim: int = -1, mask: Tensor | None = 
     if wanted is None or not 1 <= wanted <= count:
         expected = f"an integer from 1 to {count}, the number of scores along dim {dim}"
         raise BadInputError(f"k: got {k!r:.80}, expected {expected}")
-    known = last.detach()
+    compute = OPERATORS["topk_sparsemax"] if _is_opaque(last) else _of_largest
+    return _finished(compute(last, wanted), scores, dim, dtype)
+
+
+def _of_largest(scores: Tensor, k: int) -> Tensor:
+    """Return top-k sparsemax of rows [*, n]."""
+    known = scores.detach()
     # TopK of ONNX takes the first of equal ones too.
-    ids = known.topk(wanted)[1] if torch.compiler.is_exporting() else largest(known, wanted).ids
+    ids = known.topk(k)[1] if torch.compiler.is_exporting() else largest(known, k).ids
     highest = known.amax(-1, keepdim=True)
     rest = highest - highest  # 0, or NaN as the whole row
-    top = _apply(last.gather(-1, ids), 2.0)
-    return _finished(torch.zeros_like(known).scatter(-1, ids, top) + rest, scores, dim, dtype)
+    top = _apply(scores.gather(-1, ids), 2.0)
+    return torch.zeros_like(known).scatter(-1, ids, top) + rest
 
 
 def check_alpha(alpha: object) -> None:
@@ -127,13 +134,16 @@ def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor,
         _check_alpha_shape(alpha, scores, dim)
         if looks and has_values(alpha):
             _check_alpha_values(alpha)
-        alpha = alpha.to(last.dtype)
+        alpha = alpha.to(torch.promote_types(last.dtype, torch.float32))
         alpha = alpha[(None,) * (last.ndim - alpha.ndim)].movedim(dim, -1) if alpha.ndim else alpha.reshape(1)
     return _finished(_apply(last, alpha), scores, dim, dtype)
 
 
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, torch.dtype]:
-    """Return masked scores with the dimension last, in float32 or float64, and the dtype of the result."""
+    """Return masked scores with the dimension last, and the dtype of the result.
+
+    They are float32 or float64, or float16 for an opaque operator, which computes in float32 itself.
+    """
     if not isinstance(scores, Tensor) or scores.dtype not in _DTYPES or scores.layout != torch.strided:
         got = f"a {scores.layout} tensor of {scores.dtype}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
         raise BadInputError(f"scores: got {got}, expected a dense tensor of float16, bfloat16, float32 or float64")
@@ -145,8 +155,11 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
         scores = scores.resolve_neg()  # kernels and torch.autograd.Function take no lazy negation
     if mask is not None:
         scores = scores.masked_fill(~_checked_mask(mask, scores), -math.inf)
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    dtype = wide.dtype if is_in_autocast(scores.device.type) else scores.dtype
+    wide, dtype = scores.to(torch.promote_types(scores.dtype, torch.float32)), scores.dtype
+    if is_in_autocast(scores.device.type):
+        dtype = wide.dtype
+    elif is_opaque() and dtype == torch.float16:
+        wide = scores
     return (wide.movedim(dim, -1) if wide.ndim else wide.reshape(1)), dtype
 
 
@@ -205,6 +218,8 @@ def _broadcasts(shape: tuple[int, ...] | list[int], to: tuple[int, ...] | list[i
 
 def _apply(scores: Tensor, alpha: float | Tensor) -> Tensor:
     """Return the probabilities of rows [*, n]; alpha is a number or [*, 1]."""
+    if torch.compiler.is_exporting() and _is_opaque(scores):
+        return _recorded(scores, alpha)
     if scores.numel() == 0:
         return scores.clone()
     if torch.compiler.is_exporting():
@@ -217,6 +232,21 @@ def _apply(scores: Tensor, alpha: float | Tensor) -> Tensor:
     if is_learning or forward_ad._current_level >= 0 or not (has_values(scores) and has_values(alphas)):
         return _ForwardModeEntmax.apply(scores, alphas, known)  # type: ignore[no-any-return, no-untyped-call]
     return _probabilities(scores, alphas, known)
+
+
+def _is_opaque(scores: Tensor) -> bool:
+    """Return whether to record one operator; nodes of exported files take no float64."""
+    return is_opaque() and scores.dtype != torch.float64
+
+
+def _recorded(scores: Tensor, alpha: float | Tensor) -> Tensor:
+    if isinstance(alpha, Tensor):
+        return OPERATORS["alpha_entmax"](scores, alpha)  # type: ignore[no-any-return]
+    if alpha == 1:
+        return scores.softmax(-1)
+    if alpha in _EXACT:
+        return OPERATORS[_EXACT[alpha]](scores)  # type: ignore[no-any-return]
+    return OPERATORS["alpha_entmax"](scores, scores.new_full((1,), alpha, dtype=torch.float32))  # type: ignore[no-any-return]
 
 
 def _probabilities(scores: Tensor, alpha: Tensor, known: float | None) -> Tensor:
@@ -402,3 +432,37 @@ def _second_order(x: Tensor, exponential_less_1: Tensor) -> Tensor:
     for divisor in range(11, 2, -1):  # 1 - x / 3 (1 - x / 4 (...))
         series = 1 - near / divisor * series
     return torch.where(is_small, series / 2, (exponential_less_1 + x) / torch.where(is_small, 1, x).square())
+
+
+def _define(name: str, alpha: float) -> Any:
+    """Register the opaque operator of a fixed alpha."""
+
+    def gradients(p: Tensor, gradient: Tensor) -> tuple[Tensor, None]:
+        return _scores_gradient(p, p.new_tensor([alpha]), gradient), None
+
+    return define(name, "", lambda scores: _computed(scores, scores.new_tensor([alpha]), alpha), gradients)
+
+
+def _alpha_gradients(p: Tensor, gradient: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    of_alpha = _alpha_gradient(p, alpha, gradient).sum_to_size(alpha.shape)
+    return _scores_gradient(p, alpha, gradient), of_alpha.to(alpha.dtype)
+
+
+_EXACT = {1.5: "entmax15", 2: "sparsemax"}
+OPERATORS = {
+    "sparsemax": _define("sparsemax", 2.0),
+    "entmax15": _define("entmax15", 1.5),
+    "alpha_entmax": define(
+        "alpha_entmax",
+        ", Tensor alpha",
+        lambda scores, alpha: _computed(scores, alpha.to(scores.dtype), None),
+        _alpha_gradients,
+    ),
+    "topk_sparsemax": define(
+        "topk_sparsemax",
+        ", int k",
+        _of_largest,
+        lambda p, gradient, k: (_scores_gradient(p, p.new_tensor([2.0]), gradient), None),
+    ),
+}
+"""Opaque operators of captured programs (`edge_embed.ops.opaque_entmax`), by name."""

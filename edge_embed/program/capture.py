@@ -1,7 +1,7 @@
 """Capture of a model as a ``torch.export`` archive that needs neither the user's class nor their code.
 
-In the archive, each compressed layer is one opaque operator over its parameters, and recurrent layers keep a dynamic
-length. The archive contains no path or line of the user's source.
+In the archive, each compressed layer is one opaque operator over its parameters, as is each sparse activation.
+Recurrent layers keep a dynamic length. The archive contains no path or line of the user's source.
 """
 
 import inspect
@@ -19,6 +19,7 @@ from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from edge_embed.errors import BadInputError
+from edge_embed.ops.opaque_entmax import opaque_entmax
 from edge_embed.ops.recurrent import opaque_recurrence
 from edge_embed.program.archive_extras import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.bags_of_rows import bags_of_rows
@@ -183,7 +184,7 @@ def _arguments(example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any) -> ExportedProgram:
-    """Run ``torch.export`` in eval mode, with opaque recurrent layers and dynamic example dimensions of 1."""
+    """Run ``torch.export`` in eval mode, with some opaque operators and dynamic example dimensions of 1."""
     args, kwargs = _apart(args, kwargs)
     is_shaped = dynamic_shapes is not None
     if dynamic_shapes is None:
@@ -195,7 +196,8 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
 
     def traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
         with ExitStack() as stack:
-            settings = (sizes_of_one, nothing_kept, opaque_recurrence(), masks_not_compared(), bags_of_rows())
+            opaque = opaque_recurrence(), opaque_entmax()
+            settings = (sizes_of_one, nothing_kept, *opaque, masks_not_compared(), bags_of_rows())
             for context in (*settings, _torch_quiet()):
                 stack.enter_context(context)
             stack.enter_context(_named_failure(model, is_shaped, empty_example(pytree.tree_leaves((args, kwargs)))))

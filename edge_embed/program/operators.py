@@ -16,7 +16,7 @@ import torch
 
 from edge_embed.errors import BadInputError
 from edge_embed.methods import Collected, Parts
-from edge_embed.ops import recurrent
+from edge_embed.ops import entmax, recurrent
 from edge_embed.ops.operators import TableOperators
 
 _ATEN = frozenset(
@@ -93,6 +93,7 @@ _TABLES = Collected(
 _RECURRENT = {f"torch.ops.{overload}": overload for overload in recurrent.OPERATORS.values()}
 # A program from another tool has the operator itself or, with a fixed length, its decomposition.
 _RECURRENT |= {f"torch.ops.aten.{name}.input": opaque for name, opaque in recurrent.OPERATORS.items()}
+_ENTMAX = {f"torch.ops.{overload}": overload for overload in entmax.OPERATORS.values()}
 
 
 _REMEDIES = {
@@ -114,7 +115,7 @@ def resolve(target: str) -> Callable[..., Any] | None:
     name = target.removeprefix("torch.ops.")
     if is_ignored(name):
         return None
-    known = _SHAPE_FUNCTIONS.get(target) or _TABLES.get(target) or _RECURRENT.get(target)
+    known = _SHAPE_FUNCTIONS.get(target) or _TABLES.get(target) or _RECURRENT.get(target) or _ENTMAX.get(target)
     if known is not None:
         return known
     namespace, _, rest = name.partition(".")

@@ -25,6 +25,7 @@ from onnx import TensorProto
 from torch import Tensor
 
 from edge_embed.errors import OutputError
+from edge_embed.exporters.onnx.nodes.entmax import ACTIVATIONS
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results.validation import (
@@ -181,7 +182,8 @@ class Validation:
         sound: tuple[Check, ...] = (Check("structure", "passed", f"{files}; the ONNX checker accepts it"),)
         known = list(self._tables.values())
         used = {node.name for table in known for node in self._exported.nodes_of(table.tensors)}
-        unknown = [node.name or node.op_type for node in self._exported.nodes if node.name not in used]
+        others = [node for node in self._exported.nodes if node.op_type not in ACTIVATIONS]
+        unknown = [node.name or node.op_type for node in others if node.name not in used]
         if unknown:
             detail = f"node(s) {', '.join(unknown)} use unknown tables: give the model of this file"
             sound = (*sound, Check("no other table", "failed", detail))

@@ -6,7 +6,12 @@ namespace edge_embed::c_api {
 namespace {
 
 #define EDGE_EMBED_NAME(method, NAME) #method,
-constexpr const char* kMethodNames[] = {EDGE_EMBED_METHODS(EDGE_EMBED_NAME)};
+constexpr const char* kMethodNames[] = {
+    EDGE_EMBED_METHODS(EDGE_EMBED_NAME)
+#ifdef EDGE_EMBED_ENTMAX
+        "entmax",
+#endif
+};
 #undef EDGE_EMBED_NAME
 constexpr int32_t kNumMethods = sizeof(kMethodNames) / sizeof(kMethodNames[0]);
 

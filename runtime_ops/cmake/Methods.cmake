@@ -1,11 +1,16 @@
-# The methods of the library: all of kernels/methods.h, or some of them.
+# The methods of the library: all of kernels/methods.h, or some of them. `entmax` stands for the operators of sparse
+# activations, which use no table.
 set(EDGE_EMBED_METHODS all CACHE STRING "Methods whose operators the library has, such as \"dpq;tt\"; or all")
 
 set(list_of_methods "${CMAKE_CURRENT_SOURCE_DIR}/kernels/methods.h")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list_of_methods}")
 file(STRINGS "${list_of_methods}" line REGEX "define EDGE_EMBED_METHODS")
 string(REGEX MATCHALL "X\\([a-z_]+, [A-Z_]+\\)" entries "${line}")
-list(TRANSFORM entries REPLACE "X\\(([a-z_]+),.*" "\\1" OUTPUT_VARIABLE EDGE_EMBED_ALL_METHODS)
+list(TRANSFORM entries REPLACE "X\\(([a-z_]+),.*" "\\1" OUTPUT_VARIABLE EDGE_EMBED_TABLE_METHODS)
+set(EDGE_EMBED_ALL_METHODS ${EDGE_EMBED_TABLE_METHODS})
+if(NOT EDGE_EMBED_WEB)  # pages download the kernels, and the browser's ONNX Runtime runs the bodies
+  list(APPEND EDGE_EMBED_ALL_METHODS entmax)
+endif()
 
 set(EDGE_EMBED_CHOSEN_METHODS ${EDGE_EMBED_ALL_METHODS})
 if(NOT EDGE_EMBED_METHODS STREQUAL all)
@@ -19,10 +24,21 @@ if(unknown OR NOT EDGE_EMBED_CHOSEN_METHODS)
                       "\"${EDGE_EMBED_ALL_METHODS}\"")
 endif()
 
+set(EDGE_EMBED_ENTMAX OFF)
+set(tables ${EDGE_EMBED_CHOSEN_METHODS})
+if(entmax IN_LIST tables)
+  set(EDGE_EMBED_ENTMAX ON)
+  list(REMOVE_ITEM tables entmax)
+endif()
+if(NOT tables)
+  message(FATAL_ERROR "EDGE_EMBED_METHODS: got \"${EDGE_EMBED_METHODS}\", expected at least one of "
+                      "\"${EDGE_EMBED_TABLE_METHODS}\"")
+endif()
+
 # The list for C++, if it differs from that of the file.
 set(EDGE_EMBED_METHODS_OPTION "")
 if(NOT EDGE_EMBED_METHODS STREQUAL all)
-  foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
+  foreach(method IN LISTS tables)
     string(TOUPPER ${method} name)
     string(APPEND EDGE_EMBED_METHODS_OPTION " X(${method}, ${name})")
   endforeach()

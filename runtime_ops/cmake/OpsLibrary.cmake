@@ -31,8 +31,15 @@ foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
        "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")
   list(APPEND EDGE_EMBED_KERNEL_SOURCES ${sources})
   list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
-  list(APPEND EDGE_EMBED_TFLITE_SOURCES tflite/${method}.cc)
+  if(NOT method STREQUAL entmax)
+    list(APPEND EDGE_EMBED_TFLITE_SOURCES tflite/${method}.cc)
+  endif()
 endforeach()
+if(EDGE_EMBED_ENTMAX)
+  foreach(variant IN LISTS EDGE_EMBED_VARIANTS)
+    list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/entmax/isa/${variant}.cc)
+  endforeach()
+endif()
 foreach(list IN ITEMS KERNEL C_API ORT TFLITE)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()
@@ -52,6 +59,8 @@ function(edge_embed_compile_options target)
   foreach(variant IN LISTS EDGE_EMBED_VARIANTS)  # a multiplication and an addition may become one instruction
     set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
                                 "-ffp-contract=fast;$<$<CONFIG:Release>:${EDGE_EMBED_LEVEL_${variant}}>;${EDGE_EMBED_FLAGS_${variant}}")
+    set_source_files_properties("${PROJECT_SOURCE_DIR}/kernels/entmax/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
+                                "-ffp-contract=fast;-fno-math-errno;$<$<CONFIG:Release>:${EDGE_EMBED_LEVEL_${variant}}>;${EDGE_EMBED_FLAGS_${variant}}")
     set_source_files_properties("${PROJECT_SOURCE_DIR}/training/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
                                 "-ffp-contract=fast;-fno-math-errno;$<$<CONFIG:Release>:-O3>;${EDGE_EMBED_FLAGS_${variant}}")
     set_source_files_properties("${PROJECT_SOURCE_DIR}/bench/isa/${variant}.cc" PROPERTIES COMPILE_OPTIONS
@@ -61,7 +70,8 @@ function(edge_embed_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion
                                            -Wcast-qual -Wundef)
   target_compile_options(${target} PRIVATE ${EDGE_EMBED_METHODS_OPTION})
-  target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}")
+  target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}"
+                                               $<$<BOOL:${EDGE_EMBED_ENTMAX}>:EDGE_EMBED_ENTMAX>)
   if(WIN32)  # ONNX Runtime's header is written for MSVC there
     target_compile_options(${target} PRIVATE "-D_Return_type_success_(x)=")
   endif()

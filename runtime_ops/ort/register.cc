@@ -2,6 +2,7 @@
 #include <onnxruntime_c_api.h>
 
 #include "kernels/export.h"
+#include "ort/entmax.h"
 #include "ort/message.h"
 #include "ort/methods.h"
 #include "ort/node.h"
@@ -17,7 +18,7 @@ constexpr const OpSpec* kMethods[] = {EDGE_EMBED_METHODS(EDGE_EMBED_OPS)};
 
 // They live as long as the library. The first registration creates them: as constants, each of their pointers
 // would need a relocation, over half a kilobyte for each operator.
-Op ops[CountOf(kMethods) * kNumUses * CountOf(kDecidingTypes)];
+Op ops[(CountOf(kMethods) * kNumUses + kNumEntmaxOps) * CountOf(kDecidingTypes)];
 size_t num_ops = 0;
 unsigned char ops_lock = 0;  // 1 while a thread creates them or checks that they exist
 
@@ -36,6 +37,9 @@ void MakeOpsOnce() {
     for (const OpSpec* method : kMethods) {
       for (size_t use = 0; use < kNumUses; ++use) MakeOps(method[use]);
     }
+#ifdef EDGE_EMBED_ENTMAX
+    for (const OpSpec& spec : kEntmaxOps) MakeOps(spec);
+#endif
   }
   __atomic_store_n(&ops_lock, 0, __ATOMIC_RELEASE);
 }

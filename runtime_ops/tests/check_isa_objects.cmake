@@ -1,7 +1,7 @@
 # What is compiled for one instruction set must not be shared with code for others: the linker keeps one copy of every
 # weak function, and might keep the one that older processors cannot run. Code that all processors run may be shared.
 # Usage: cmake -DREADELF=... "-DOBJECTS=a.o;b.o" -P check_isa_objects.cmake
-foreach(folder IN ITEMS kernels/isa training/isa)
+foreach(folder IN ITEMS kernels/isa kernels/entmax/isa training/isa)
   set(objects ${OBJECTS})
   list(FILTER objects INCLUDE REGEX "${folder}/")
   if(NOT objects)

@@ -135,7 +135,8 @@ void TestTexts() {
   CHECK(ee_isa_name(count - 1) == std::string("reference") && ee_isa_runs(count - 1) == 1);
   CHECK(ee_isa_runs(chosen) == 1 && ee_isa_runs(count) == 0);
   CHECK(ee_method_name(0) == std::string("dpq") && ee_method_name(2) == std::string("tt"));
-  CHECK(ee_method_name(-1) == nullptr && ee_method_name(3) == nullptr);
+  CHECK(ee_method_name(3) == std::string("entmax"));
+  CHECK(ee_method_name(-1) == nullptr && ee_method_name(4) == nullptr);
 }
 
 // A change of one of these sizes requires a change of EE_TABLE_VERSION.

@@ -13,6 +13,7 @@ from ort_nodes import TABLES, open_session, run
 from edge_embed.bench.c_table import KERNELS, table_of
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.methods import Parts, most_library_bytes
+from edge_embed.methods.registry import CORE_BYTES
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF files")
@@ -22,7 +23,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF fi
 def test_library_without_libc_is_within_bound(cmake_build):
     folder = cmake_build(*AS_INSTALLED, targets=("edge_embed_ops_freestanding",))
     library = folder / "tests" / "libedge_embed_ops_freestanding.so"
-    assert library.stat().st_size <= most_library_bytes(Parts("kernels"))
+    assert library.stat().st_size <= most_library_bytes([*Parts("kernels"), "entmax"])
+
+
+@pytest.mark.slow
+def test_library_of_core_methods_is_within_its_bound(cmake_build):
+    folder = cmake_build("-DEDGE_EMBED_METHODS=dpq;ant;tt", targets=("edge_embed_ops",))
+    library = folder / "libedge_embed_ops.so"
+    assert library.stat().st_size <= most_library_bytes(Parts("kernels")) == CORE_BYTES
+    for operator in (b"Sparsemax", b"Entmax15"):
+        assert operator not in library.read_bytes()
+        assert operator in get_library_path().read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +88,8 @@ def test_doctor_names_methods_left_out(with_dpq, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt"'),
+        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt;entmax"'),
+        (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt"'),
         (("-DEDGE_EMBED_METHODS=tt", "-DEDGE_EMBED_TESTS=ON"), "Set EDGE_EMBED_METHODS to all"),
     ],
 )

@@ -15,6 +15,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.exporters.onnx.bodies import OPERATORS, Body, check_count, needed_bodies
 from edge_embed.exporters.onnx.method import OnnxOperator
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, MANIFEST_KEY
+from edge_embed.exporters.onnx.nodes.entmax import ACTIVATIONS
 from edge_embed.fitting.fitted_table import Stored
 from edge_embed.packed.manifest import parse_manifest, write_manifest
 from edge_embed.packed.stored_names import stored_name
@@ -110,7 +111,7 @@ def _import_ours(model: ModelProto, has_functions: bool) -> None:
 
 def _nodes_of_ours(model: ModelProto) -> Iterator[Body]:
     for node in walk(model.graph.node):
-        if node.domain == DOMAIN:
+        if node.domain == DOMAIN and node.op_type not in ACTIVATIONS:  # which have their bodies already
             operator = _operator(node)
             yield operator, len(node.input) - operator.num_leading
 

@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.exported import ExportedFile, OnWritten, check_tables, keep_unopened, metadata_of
+from edge_embed.exporters.onnx import entmax, recurrent
 from edge_embed.exporters.onnx.bodies import OPERATORS, needed_bodies
 from edge_embed.exporters.onnx.dense_bag import DENSE_BAGS
 from edge_embed.exporters.onnx.dimensions import dimensions_of, rename_dimensions, values_of
@@ -34,7 +35,7 @@ from edge_embed.exporters.onnx.names import (
     MEMORY_BYTES,
     OPSET,
 )
-from edge_embed.exporters.onnx.recurrent import TRANSLATIONS
+from edge_embed.exporters.onnx.nodes.entmax import ACTIVATIONS
 from edge_embed.exporters.onnx.session_memory.method import least_session_bytes, memory_uses, session_bytes
 from edge_embed.exporters.onnx.storage import (
     ExternalData,
@@ -159,11 +160,19 @@ def _table_nodes(model: ir.Model) -> Iterator[tuple[str, Use, ir.Node]]:
 
 
 def _own_nodes(model: ir.Model) -> Iterator[tuple[OnnxOperator, ir.Node]]:
-    return ((OPERATORS[node.op_type], node) for node in model.graph if node.domain == DOMAIN)
+    """Yield the nodes that use a table."""
+    return ((OPERATORS[node.op_type], node) for node in model.graph if _is_ours(node) and node.op_type in OPERATORS)
+
+
+def _is_ours(node: ir.Node) -> bool:
+    return node.domain == DOMAIN
 
 
 def _attach_bodies(model: ir.Model) -> None:
     """Add the functions that the nodes need, and those that these call."""
+    for op_type in sorted({node.op_type for node in model.graph if _is_ours(node) and node.op_type in ACTIVATIONS}):
+        function = ir.serde.deserialize_function(entmax.function(op_type))
+        model.functions[function.identifier()] = function
     nodes = ((operator, len(node.inputs) - operator.num_leading) for operator, node in _own_nodes(model))
     for operator, count in needed_bodies(nodes):
         _add_function(model, operator, count)
@@ -175,7 +184,7 @@ def _add_function(model: ir.Model, operator: OnnxOperator, count: int, memory_by
 
 
 def _translate(lowered: LoweredProgram, traced: ExportedProgram) -> ir.Model:
-    program, table = lowered.program, TRANSLATIONS | _translations(lowered.id_check)
+    program, table = lowered.program, _translations(lowered.id_check)
     try:
         with _quiet():
             exported = torch.onnx.export(
@@ -226,7 +235,8 @@ def _tables_as_inputs(model: ir.Model, lowered: LoweredProgram) -> Iterator[None
 
 
 def _translations(id_check: IdCheck | None) -> dict[Any, Callable[..., Any]]:
-    found = {each.method.operators.uses[each.use]: each.translation() for each in OPERATORS.values()}
+    found: dict[Any, Callable[..., Any]] = {**recurrent.TRANSLATIONS, **entmax.TRANSLATIONS}
+    found |= {each.method.operators.uses[each.use]: each.translation() for each in OPERATORS.values()}
     if id_check is None:
         return found | DENSE_BAGS
     for each in OPERATORS.values():
