@@ -26,15 +26,24 @@ constexpr size_t kPanelVectors = 4;
 constexpr size_t kPanelVectors = 2;
 #endif
 constexpr size_t kPanel = kPanelVectors * kLanes;
+constexpr size_t kPrefetched = 1U << 16;  // numbers of values that leave room for others in a second-level cache
 constexpr size_t kFewQueries = 4;  // for fewer, the order of the keys would cost more than it gains
 
 inline size_t Panels(size_t keys) { return (keys + kPanel - 1) / kPanel; }
+
+// Requests numbers that are used soon: rows are too far apart for a processor to foresee them.
+inline void PrefetchRow(const float* row, size_t width) {
+  constexpr size_t kLine = 64;
+  for (size_t byte = 0; byte < width * sizeof(float); byte += kLine) PrefetchAt(row, byte);
+}
+constexpr size_t kAhead = 16;  // rows
 
 // Writes keys as panels [keys / kPanel, width, kPanel]; those after the last key are 0.
 inline void PackKeys(const float* keys, size_t stride, size_t count, size_t width, float* panels) {
   for (size_t first = 0; first < count; first += kPanel, panels += kPanel * width) {
     for (size_t j = 0; j < kPanel; ++j) {
       const float* key = first + j < count ? keys + (first + j) * stride : nullptr;
+      if (first + j + kAhead < count) PrefetchRow(keys + (first + j + kAhead) * stride, width);
       for (size_t i = 0; i < width; ++i) panels[i * kPanel + j] = key == nullptr ? 0 : key[i];
     }
   }
@@ -96,7 +105,7 @@ struct Scores {
     return double{tau} - 1e-5;  // rounding
   }
 
-  static constexpr int kSteps = 3;
+  static constexpr int kSteps = 2;
 };
 
 // Moves the numbers that are not at or below a limit to the front of an array with room for one more vector,
@@ -199,6 +208,7 @@ inline void FindByPanels(const Head& head, size_t first, size_t rows, const floa
   const ee_attention& of = *head.of;
   for (size_t row = 0; row < kRows; ++row) {  // those after the last repeat it
     const float* query = head.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
+    if (first + row + kAhead < of.queries) PrefetchRow(query + kAhead * of.query_strides[2], of.width);
     for (size_t i = 0; i < of.width; ++i) queries[row * of.width + i] = of.scale * query[i];
   }
   for (size_t key = 0; key < of.keys; key += kPanel, panels += kPanel * of.width) {
@@ -334,6 +344,9 @@ inline int Attention(const ee_attention* of, size_t begin, size_t end, float* ou
     if (use_panels && head.key != packed_keys) {  // attention heads that share keys follow each other
       PackKeys(head.key, of->key_strides[2], of->keys, of->width, panels);
       packed_keys = head.key;
+      if (of->keys * of->value_width <= kPrefetched) {
+        for (size_t j = 0; j < of->keys; ++j) PrefetchRow(head.value + j * of->value_strides[2], of->value_width);
+      }
     }
     for (size_t i = 0; i < count; i += kRows) {
       const size_t rows = Less(count - i, kRows);
