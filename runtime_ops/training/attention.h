@@ -1,9 +1,8 @@
 // Sparse attention of training.h for the instruction set that a file is compiled for.
 //
-// Scores of a few queries with a panel of keys are computed in registers, as in a matrix product. Only
-// candidates leave them: scores that can have a positive probability next to the largest one so far, with
-// their keys. entmax runs on the candidates of a row, which are few, and the values of those with p > 0 are
-// added.
+// Scores of a few queries with a panel of keys are computed in registers, as in a matrix product. The largest
+// ones of each lane are scores of the row too, so their tau (kernels/entmax/fast.h) is at most that of the
+// row. It leaves few candidates, on which entmax runs. The values of those with p > 0 are added.
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_TRAINING_ATTENTION_H_
@@ -27,15 +26,24 @@ constexpr size_t kPanelVectors = 4;
 constexpr size_t kPanelVectors = 2;
 #endif
 constexpr size_t kPanel = kPanelVectors * kLanes;
+constexpr size_t kPrefetched = 1U << 16;  // numbers of values that leave room for others in a second-level cache
 constexpr size_t kFewQueries = 4;  // for fewer, the order of the keys would cost more than it gains
 
 inline size_t Panels(size_t keys) { return (keys + kPanel - 1) / kPanel; }
+
+// Requests numbers that are used soon: rows are too far apart for a processor to foresee them.
+inline void PrefetchRow(const float* row, size_t width) {
+  constexpr size_t kLine = 64;
+  for (size_t byte = 0; byte < width * sizeof(float); byte += kLine) PrefetchAt(row, byte);
+}
+constexpr size_t kAhead = 16;  // rows
 
 // Writes keys as panels [keys / kPanel, width, kPanel]; those after the last key are 0.
 inline void PackKeys(const float* keys, size_t stride, size_t count, size_t width, float* panels) {
   for (size_t first = 0; first < count; first += kPanel, panels += kPanel * width) {
     for (size_t j = 0; j < kPanel; ++j) {
       const float* key = first + j < count ? keys + (first + j) * stride : nullptr;
+      if (first + j + kAhead < count) PrefetchRow(keys + (first + j + kAhead) * stride, width);
       for (size_t i = 0; i < width; ++i) panels[i * kPanel + j] = key == nullptr ? 0 : key[i];
     }
   }
@@ -46,60 +54,90 @@ inline float LargestLane(Floats vector) {
   for (size_t lane = 1; lane < kLanes; ++lane) largest = vector[lane] > largest ? vector[lane] : largest;
   return largest;
 }
+inline float SumOfLanes(Floats vector) {
+  float halves[kLanes];
+  StoreFloats(vector, halves);
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) halves[lane] += halves[lane + half];
+  }
+  return halves[0];
+}
 
-// Candidates of a query, in memory for all its keys and one more vector.
-struct Candidates {
-  float* scores;
-  int32_t* keys;
-  size_t count;
-  float largest, distance;  // a positive probability needs a score above largest - distance
-  float limit;
-  Integers unordered;
+// Scores of a query, in memory for all its keys and one more panel, and the largest one of every lane. A lane
+// leaves out NaN.
+struct Scores {
+  float* data;
+  Floats best[kPanelVectors];
 
-  void Begin(float alpha) {
-    const bool is_known = alpha > 1 && alpha <= entmax::kMostAlpha;
-    distance = is_known ? 1 / (alpha - 1) : kInfinity;
-    count = 0;
-    largest = limit = -kInfinity;
-    unordered = Integers{};
+  void Begin() {
+    for (Floats& vector : best) vector = Broadcast(-kInfinity);
+  }
+  // The vector of keys from `key` on, which is a multiple of kLanes.
+  void Take(Floats vector, size_t key) {
+    Floats& highest = best[key / kLanes % kPanelVectors];
+    highest = vector > highest ? vector : highest;
+    StoreFloats(vector, data + key);
+  }
+  float Largest() const {
+    Floats all = best[0];
+    for (const Floats vector : best) all = vector > all ? vector : all;
+    return LargestLane(all);
   }
 
-  // Takes the scores of a vector of keys, of which each lane has one or minus infinity.
-  void Take(const Floats* vectors, size_t number, size_t first_key) {
-    Floats highest = vectors[0];
-    for (size_t v = 0; v < number; ++v) {
-      unordered |= vectors[v] != vectors[v];
-      highest = vectors[v] > highest ? vectors[v] : highest;
+  // A number below tau of the row, whose largest score is finite: steps of Newton with the largest ones of the
+  // lanes, which approach their tau from below.
+  double LeastTau(float largest, float alpha) const {
+    if (alpha != 1.5F && alpha != 2) return -1;  // others take powers, which are slow
+    const float factor = alpha - 1;
+    float tau = -1;
+    for (int step = 0; step < kSteps; ++step) {
+      Floats sums{}, lower{};  // sums of (x - tau)^e and (x - tau)^(e - 1) over x > tau, e = 1 / factor
+      for (const Floats vector : best) {
+        const Floats above = (vector - largest) * factor - tau;
+        const Integers is_above = above > Floats{};
+        const Floats positive = is_above ? above : Floats{};
+        sums += alpha == 2 ? positive : positive * positive;
+        lower += alpha == 2 ? (Floats)(is_above & (Integers)Broadcast(1)) : positive;
+      }
+      const float sum = SumOfLanes(sums), norm = alpha == 2 ? sum : __builtin_sqrtf(sum);
+      tau += (norm - 1) * sum / (norm * SumOfLanes(lower));
     }
-    if (Any(highest > Broadcast(largest))) {
-      const float here = LargestLane(highest);
-      largest = here > largest ? here : largest;
-      const float magnitude = largest < 0 ? -largest : largest;
-      limit = largest - distance - 1e-6F * magnitude;  // scores are as imprecise as that
-    }
-    for (size_t v = 0; v < number; ++v) Keep(vectors[v], first_key + v * kLanes);
+    return double{tau} - 1e-5;  // rounding
   }
 
-  void Keep(Floats vector, size_t first_key) {
-    const Integers kept = (vector >= Broadcast(limit)) & (vector > Broadcast(-kInfinity));
-#if defined(__AVX512F__)
-    const __mmask16 mask = _mm512_movepi32_mask((__m512i)kept);
-    if (mask == 0) return;
-    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i numbers = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(first_key)));
-    StoreFloats((Floats)_mm512_maskz_compress_ps(mask, (__m512)vector), scores + count);
-    StoreFloats((Floats)_mm512_maskz_compress_epi32(mask, numbers), keys + count);
-    count += static_cast<size_t>(__builtin_popcount(mask));
-#else
-    if (!Any(kept)) return;
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      scores[count] = vector[lane];
-      keys[count] = static_cast<int32_t>(first_key + lane);
-      count += kept[lane] != 0;
-    }
-#endif
-  }
+  static constexpr int kSteps = 2;
 };
+
+// Moves the numbers that are not at or below a limit to the front of an array with room for one more vector,
+// and their keys; NaN too. Without kHasKeys, keys are the indices. Returns the count.
+template <bool kHasKeys>
+inline size_t KeepAbove(float limit, size_t count, float* numbers, int32_t* keys) {
+  size_t kept = 0;
+#if defined(__AVX512F__)
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  entmax::ForEach<kLanes>(count, [&](size_t i, size_t part) {
+    const Floats vector = LoadFloats(numbers + i);
+    const __mmask16 above = _mm512_mask_cmp_ps_mask(entmax::FirstLanes(part), (__m512)vector,
+                                                    (__m512)Broadcast(limit), _CMP_NLE_UQ);
+    const __m512i from = kHasKeys ? (__m512i)LoadFloats(keys + i)
+                                  : _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(i)));
+    StoreFloats((Floats)_mm512_maskz_compress_ps(above, (__m512)vector), numbers + kept);
+    StoreFloats((Floats)_mm512_maskz_compress_epi32(above, from), keys + kept);
+    kept += static_cast<size_t>(__builtin_popcount(above));
+  });
+#else
+  entmax::ForEach<kLanes>(count, [&](size_t i, size_t part) {
+    if (!Any(~(LoadFloats(numbers + i) <= Broadcast(limit)))) return;
+    for (size_t j = i; j < i + part; ++j) {
+      const float number = numbers[j];
+      numbers[kept] = number;
+      keys[kept] = kHasKeys ? keys[j] : static_cast<int32_t>(j);
+      kept += !(number <= limit);
+    }
+  });
+#endif
+  return kept;
+}
 
 // Part of a row of the mask, or nothing.
 inline Floats Masked(Floats scores, const float* mask, size_t count) {
@@ -147,14 +185,14 @@ inline Head HeadOf(const ee_attention* of, size_t number, float* out, float* pro
 }
 
 // Scores of a tile: products of kRows queries with a panel of keys.
-inline void Products(const float* const* queries, const float* panel, size_t width,
+inline void Products(const float* queries, const float* panel, size_t width,
                      Floats (&sums)[kRows][kPanelVectors]) {
   Floats parts[kRows][kPanelVectors]{};
   for (size_t i = 0; i < width; ++i) {
     Floats keys[kPanelVectors];
     for (size_t v = 0; v < kPanelVectors; ++v) keys[v] = LoadFloats(panel + i * kPanel + v * kLanes);
     for (size_t row = 0; row < kRows; ++row) {
-      const Floats query = Broadcast(queries[row][i]);
+      const Floats query = Broadcast(queries[row * width + i]);
       for (size_t v = 0; v < kPanelVectors; ++v) parts[row][v] += query * keys[v];
     }
   }
@@ -163,24 +201,29 @@ inline void Products(const float* const* queries, const float* panel, size_t wid
   }
 }
 
-// Candidates of queries first .. first + rows - 1, from panels of keys.
-inline void FindByPanels(const Head& head, size_t first, size_t rows, const float* panels, Candidates* found) {
+// Scores of queries first .. first + rows - 1, from panels of keys.
+// `queries` [kRows, width] is memory.
+inline void FindByPanels(const Head& head, size_t first, size_t rows, const float* panels, float* queries,
+                         Scores* found) {
   const ee_attention& of = *head.of;
-  const float* queries[kRows];
   for (size_t row = 0; row < kRows; ++row) {  // those after the last repeat it
-    queries[row] = head.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
+    const float* query = head.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
+    if (first + row + kAhead < of.queries) PrefetchRow(query + kAhead * of.query_strides[2], of.width);
+    for (size_t i = 0; i < of.width; ++i) queries[row * of.width + i] = of.scale * query[i];
   }
   for (size_t key = 0; key < of.keys; key += kPanel, panels += kPanel * of.width) {
     const size_t count = of.keys - key < kPanel ? of.keys - key : kPanel;
     if (head.mask != nullptr) {
       bool is_masked = true;
       for (size_t row = 0; row < rows; ++row) is_masked &= IsMasked(head.MaskOf(first + row) + key, count);
-      if (is_masked) continue;
+      if (is_masked) {
+        for (size_t row = 0; row < rows; ++row) entmax::Fill(found[row].data + key, kPanel, -kInfinity);
+        continue;
+      }
     }
     Floats scores[kRows][kPanelVectors];
     Products(queries, panels, of.width, scores);
     for (size_t row = 0; row < rows; ++row) {
-      for (size_t v = 0; v < kPanelVectors; ++v) scores[row][v] *= of.scale;
       if (head.mask != nullptr || count < kPanel) {
         for (size_t v = 0; v < kPanelVectors; ++v) {
           const size_t begin = v * kLanes, part = begin >= count ? 0 : Less(count - begin, kLanes);
@@ -188,7 +231,7 @@ inline void FindByPanels(const Head& head, size_t first, size_t rows, const floa
           scores[row][v] = Masked(scores[row][v], mask, part);
         }
       }
-      found[row].Take(scores[row], kPanelVectors, key);
+      for (size_t v = 0; v < kPanelVectors; ++v) found[row].Take(scores[row][v], key + v * kLanes);
     }
   }
 }
@@ -203,19 +246,17 @@ inline float Product(const float* left, const float* right, size_t width) {
   return sum;
 }
 
-// Candidates of one query, from keys as they are.
-inline void FindByKeys(const Head& head, size_t row, Candidates* found) {
+// Scores of one query, from keys as they are.
+inline void FindByKeys(const Head& head, size_t row, Scores* found) {
   const ee_attention& of = *head.of;
   const float* query = head.query + row * of.query_strides[2];
   entmax::ForEach<kLanes>(of.keys, [&](size_t key, size_t count) {
     const float* mask = head.mask == nullptr ? nullptr : head.MaskOf(row) + key;
-    if (mask != nullptr && IsMasked(mask, count)) return;
     Floats scores{};
     for (size_t lane = 0; lane < count; ++lane) {
       scores[lane] = of.scale * Product(query, head.key + (key + lane) * of.key_strides[2], of.width);
     }
-    scores = Masked(scores, mask, count);
-    found->Take(&scores, 1, key);
+    found->Take(Masked(scores, mask, count), key);
   });
 }
 
@@ -253,51 +294,48 @@ inline void MeanOfValues(const Head& head, const float* p, const int32_t* keys, 
   entmax::StorePart(sums, out + i, width - i);
 }
 
-// Moves the positive probabilities and their keys to the front, and returns their count.
-inline size_t KeepPositive(float* p, int32_t* keys, size_t count) {
-  size_t kept = 0;
-  for (size_t j = 0; j < count; ++j) {
-    p[kept] = p[j];
-    keys[kept] = keys[j];
-    kept += p[j] > 0;
-  }
-  return kept;
+// Scores with a positive probability are above this limit, if tau of the row is at least `tau`.
+inline float LimitOf(float largest, float alpha, double tau) {
+  if (!(alpha > 1 && alpha <= entmax::kMostAlpha)) return -kInfinity;
+  const double factor = double{alpha} - 1, magnitude = largest < 0 ? -double{largest} : double{largest};
+  return static_cast<float>(double{largest} + tau / factor - 1e-6 * (magnitude + 1 / factor));  // rounding
 }
 
-// Writes the output of a query. `p` has room for all keys.
-inline void Finish(const Head& head, size_t row, const Candidates& found, float* p) {
+// Writes the output of a query. `p` and `keys` have room for all keys and one more vector.
+inline void Finish(const Head& head, size_t row, const Scores& scores, float* p, int32_t* keys) {
   const ee_attention& of = *head.of;
   float* out = head.out + row * of.out_strides[2];
   float* probabilities = head.probabilities == nullptr ? nullptr : head.probabilities + row * of.keys;
-  bool is_nan = Any(found.unordered) || found.largest == kInfinity;
-  if (!is_nan && found.count == 0) {  // all keys are masked, or products are minus infinity
-    is_nan = head.mask == nullptr || !IsMasked(head.MaskOf(row), of.keys);
-  }
+  const float largest = scores.Largest();
+  bool is_nan = largest == kInfinity;
   size_t count = 0;
-  if (!is_nan && found.count > 0) {
-    entmax::ForwardRow(found.scores, found.count, head.alpha, p);
+  if (largest == -kInfinity) {  // all keys are masked, or products are NaN or minus infinity
+    is_nan = head.mask == nullptr || !IsMasked(head.MaskOf(row), of.keys);
+  } else if (!is_nan) {
+    const double tau = scores.LeastTau(largest, head.alpha);
+    count = KeepAbove<false>(LimitOf(largest, head.alpha, tau), of.keys, scores.data, keys);
+    entmax::ForwardRow(scores.data, count, head.alpha, p, tau);
     is_nan = p[0] != p[0];
-    count = KeepPositive(p, found.keys, found.count);
+    count = KeepAbove<true>(0, count, p, keys);
   }
   if (probabilities != nullptr) {
     entmax::Fill(probabilities, of.keys, is_nan ? kNaN : 0);
-    for (size_t j = 0; j < count; ++j) probabilities[found.keys[j]] = p[j];
+    for (size_t j = 0; j < count; ++j) probabilities[keys[j]] = p[j];
   }
   if (is_nan) return entmax::Fill(out, of.value_width, kNaN);
-  MeanOfValues(head, p, found.keys, count, out);
+  MeanOfValues(head, p, keys, count, out);
 }
 
 inline int Attention(const ee_attention* of, size_t begin, size_t end, float* out, float* probabilities) {
-  const size_t room = of->keys + kLanes, packed = Panels(of->keys) * kPanel * of->width;
+  const size_t room = of->keys + kPanel, packed = Panels(of->keys) * kPanel * of->width;
   Scratch scratch;
-  if (!scratch.Reserve(packed + (2 * kRows + 1) * room, 2 * kRows + 2)) return 1;
+  if (!scratch.Reserve(packed + kRows * of->width + (kRows + 2) * room, kRows + 4)) return 1;
   float* panels = scratch.Take(packed);
+  float* queries = scratch.Take(kRows * of->width);
   float* p = scratch.Take(room);
-  Candidates found[kRows];
-  for (Candidates& each : found) {
-    each.scores = scratch.Take(room);
-    each.keys = reinterpret_cast<int32_t*>(scratch.Take(room));
-  }
+  int32_t* keys = reinterpret_cast<int32_t*>(scratch.Take(room));
+  Scores found[kRows];
+  for (Scores& each : found) each.data = scratch.Take(room);
   const float* packed_keys = nullptr;
   for (size_t row = begin; row < end;) {
     const Head head = HeadOf(of, row / of->queries, out, probabilities);
@@ -306,16 +344,19 @@ inline int Attention(const ee_attention* of, size_t begin, size_t end, float* ou
     if (use_panels && head.key != packed_keys) {  // attention heads that share keys follow each other
       PackKeys(head.key, of->key_strides[2], of->keys, of->width, panels);
       packed_keys = head.key;
+      if (of->keys * of->value_width <= kPrefetched) {
+        for (size_t j = 0; j < of->keys; ++j) PrefetchRow(head.value + j * of->value_strides[2], of->value_width);
+      }
     }
     for (size_t i = 0; i < count; i += kRows) {
       const size_t rows = Less(count - i, kRows);
-      for (size_t j = 0; j < rows; ++j) found[j].Begin(head.alpha);
+      for (size_t j = 0; j < rows; ++j) found[j].Begin();
       if (use_panels) {
-        FindByPanels(head, first + i, rows, panels, found);
+        FindByPanels(head, first + i, rows, panels, queries, found);
       } else {
         for (size_t j = 0; j < rows; ++j) FindByKeys(head, first + i + j, &found[j]);
       }
-      for (size_t j = 0; j < rows; ++j) Finish(head, first + i + j, found[j], p);
+      for (size_t j = 0; j < rows; ++j) Finish(head, first + i + j, found[j], p, keys);
     }
     row += count;
   }

@@ -144,8 +144,7 @@ inline double SolveSparsemax(Candidates* all) {
 constexpr double kLastStep = 1e-9;
 constexpr int kMostSteps = 64;
 
-inline double SolveEntmax15(Candidates* all) {
-  double tau = -1;
+inline double SolveEntmax15(Candidates* all, double tau) {
   for (int step = 0; step < kMostSteps; ++step) {
     Doubles sums{}, squares{}, least{};
     ForEach<kDoubles>(all->count, [&](size_t i, size_t count) {
@@ -202,8 +201,7 @@ inline Sums SumsOf(const float* scores, size_t n, float largest, double factor, 
   return {Sum(powers), Sum(lower_powers)};
 }
 
-inline double SolveByNewton(Candidates* all) {
-  double tau = -1;
+inline double SolveByNewton(Candidates* all, double tau) {
   for (int step = 0; step < kMostSteps; ++step) {
     const Sums sums = SumsOf(all->differences, all->count, 0, all->factor, tau);
     const double norm = Power(sums.of_powers, all->factor);
@@ -226,15 +224,15 @@ inline double SolveByBisection(const float* scores, size_t n, float largest, dou
   return low;
 }
 
-// tau of a row whose largest score is finite. `memory` [n] is overwritten.
-inline double Solve(const float* scores, size_t n, float largest, float alpha, float* memory) {
+// tau of a row whose largest score is finite, which is at least `tau`. `memory` [n] is overwritten.
+inline double Solve(const float* scores, size_t n, float largest, float alpha, float* memory, double tau) {
   const double factor = double{alpha} - 1;
   if (alpha > 2) return SolveByBisection(scores, n, largest, factor);
-  const auto limit = static_cast<float>(-1 / factor);
+  const auto limit = static_cast<float>(tau / factor);
   Candidates all{memory, CopyAbove(scores, n, largest, limit, memory), factor};
   if (alpha == 2) return SolveSparsemax(&all);
-  if (alpha == 1.5F) return SolveEntmax15(&all);
-  return SolveByNewton(&all);
+  if (alpha == 1.5F) return SolveEntmax15(&all, tau);
+  return SolveByNewton(&all, tau);
 }
 
 constexpr double kLog2E = 1.442695040888963407;
@@ -250,13 +248,13 @@ inline void Softmax(const float* scores, size_t n, float largest, float* out) {
       n, [&](size_t i, size_t count) { StorePart(exponential(i, count) * share, out + i, count); });
 }
 
-// out [n] = probabilities of scores [n]; out must not overlap scores.
-inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
+// out [n] = probabilities of scores [n]; out must not overlap scores. tau of the row is at least `least_tau`.
+inline void ForwardRow(const float* scores, size_t n, float alpha, float* out, double least_tau = -1) {
   const float largest = Largest(scores, n);
   const bool is_known = alpha >= 1 && alpha <= kMostAlpha;
   if (!(is_known && largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
   if (alpha == 1) return Softmax(scores, n, largest, out);
-  const double tau = Solve(scores, n, largest, alpha, out);
+  const double tau = Solve(scores, n, largest, alpha, out, least_tau);
   const auto low = static_cast<float>(tau);
   if (alpha == 2 || alpha == 1.5F) {
     ForEach<kLanes>(n, [&](size_t i, size_t count) {
