@@ -13,6 +13,7 @@ from scipy.special import log_softmax
 import edge_embed
 
 Array = NDArray[Any]
+_Found = tuple[float, list[int]]  # score and words
 
 
 class ExportedTranslator:
@@ -57,7 +58,7 @@ def translate(translator: ExportedTranslator, source: Array, begin: int, end: in
     """
     sentence, states, past = translator.read(source[None])
     texts, sums = np.full((1, 1), begin), np.zeros(1)
-    ended: list[tuple[float, list[int]]] = []
+    ended: list[_Found] = []
     for length in range(1, most + 1):
         chances, past = translator.step(sentence, states, texts[:, -1], past)
         totals = (sums[:, None] + chances).flatten()  # [beam * rows]
@@ -70,5 +71,5 @@ def translate(translator: ExportedTranslator, source: Array, begin: int, end: in
         texts, past = np.column_stack((texts[earlier], words[goes_on])), [each[earlier] for each in past]
         if len(ended) >= beam or not len(sums):
             break
-    unfinished = [] if ended else [(total, text[1:].tolist()) for total, text in zip(sums, texts, strict=True)]
+    unfinished: list[_Found] = [(total, text[1:].tolist()) for total, text in zip(sums, texts, strict=True)]
     return max(ended or unfinished)[1]
