@@ -105,7 +105,7 @@ def read_genai(folder: Path) -> GenaiFolder:
     """Read the configuration of a folder, and check that it describes one decoder in an ONNX file.
 
     Raises:
-        BadInputError: the configuration is damaged, of an unknown version or of a model in several ONNX files, or a
+        BadInputError: the configuration is damaged, of an unknown version or of a model in several ONNX files. Also: a
             file is missing, or the tokenizer is incomplete or has ids without a row.
     """
     with located(str(folder)):

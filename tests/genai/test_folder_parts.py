@@ -274,7 +274,7 @@ def test_folder_beside_pytorch_model_is_refused(pair: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["validate", "check"])
-def test_other_bytes_of_library_are_shown_in_plain_output(pair: Path, small: Path, command: str) -> None:
+def test_library_with_other_bytes_is_shown_in_plain_output(pair: Path, small: Path, command: str) -> None:
     with library_in(small).open("ab") as file:
         file.write(b"\0")
     options = ["--iterations", "2"] if command == "validate" else []
