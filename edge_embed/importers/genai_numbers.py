@@ -36,6 +36,12 @@ _DECODER = {
     "num_attention_heads": _Integer("the number of attention heads"),
     "num_key_value_heads": _Integer("the number of attention heads of keys and values"),
 }
+_SESSION = {
+    "intra_op_num_threads": _Integer("a number of threads", least=-_MOST),
+    "inter_op_num_threads": _Integer("a number of threads", least=-_MOST),
+    "log_severity_level": _Integer("a level", least=-_MOST),
+    "log_verbosity_level": _Integer("a level", least=-_MOST),
+}
 _WINDOW = {
     "window_size": _Integer("the tokens in the attention window", is_required=True),
     "cache_slack": _Integer("the tokens kept before the window", least=0),
@@ -71,6 +77,7 @@ def check_numbers(config: dict[str, Any], folder: str) -> None:
     decoder = model["decoder"]
     _check_integers(model, _MODEL, "model")
     _check_integers(decoder, _DECODER, "model.decoder")
+    _check_integers(decoder.get("session_options", {}), _SESSION, "model.decoder.session_options")
     if "sliding_window" in decoder:
         _check_window(decoder["sliding_window"], decoder["num_hidden_layers"])
     for key, at in _token_ids(model, folder):

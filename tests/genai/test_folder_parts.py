@@ -192,6 +192,20 @@ def test_heads_of_attention_are_compared_unless_layers_differ(small: Path, heads
         assert "num_attention_heads: got 1, expected num_heads 4 of attention in model.onnx" in configuration.detail
 
 
+@pytest.mark.parametrize(("rows", "status"), [(127, "failed"), (128, "passed")])
+def test_context_is_at_most_rows_of_angles(small: Path, rows: int, status: str) -> None:
+    found = read_genai(small)
+    model = onnx.load(found.model, load_external_data=False)
+    model.graph.initializer.append(onnx.helper.make_tensor("cos", onnx.TensorProto.FLOAT, (rows, 8), [0.0] * 8 * rows))
+    model.graph.node.append(
+        onnx.helper.make_node("GroupQueryAttention", [*"abcdefg", "cos", "sin"], ["b"], num_heads=1)
+    )
+    configuration, *_ = folder_checks(found, model)
+    assert configuration.status == status
+    if status == "failed":
+        assert "model.context_length: got 128, expected at most 127, the positions that model" in configuration.detail
+
+
 @pytest.mark.parametrize("kind", ["MatMul", "MatMulNBits"])
 @pytest.mark.parametrize(("factor", "status"), [(2, "failed"), (1, "passed")])
 def test_head_size_is_that_of_product_behind_attention(small: Path, kind: str, factor: int, status: str) -> None:

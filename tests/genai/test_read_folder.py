@@ -67,6 +67,7 @@ def test_model_of_unknown_kind_is_named(folder: Path, model: dict[str, Any], mes
         ({"hidden_size": "16"}, "hidden_size: got '16'"),
         ({"num_attention_heads": None}, "num_attention_heads: got None"),
         ({"num_key_value_heads": -1}, "num_key_value_heads: got -1"),
+        ({"session_options": {"intra_op_num_threads": True}}, "session_options.intra_op_num_threads: got True"),
         ({"sliding_window": {}}, "sliding_window.window_size: got none, expected an integer from 1"),
         (
             {"sliding_window": {"window_size": 4, "layers": [0, 1]}},
