@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from edge_embed.errors import BadInputError, located, suggested
+from edge_embed.importers.genai_numbers import check_numbers
+from edge_embed.importers.genai_tokenizer import check_tokenizer
 from edge_embed.importers.json_object import read_json_object
-from edge_embed.importers.tokenizer_ids import check_ids
 from edge_embed.input_file import check_regular, path_beside
 
 GENAI_CONFIG = "genai_config.json"
@@ -15,7 +16,6 @@ CUSTOM_OPS_LIBRARY = "custom_ops_library"  # of the session options
 GENAI_VERSIONS = "0.18"
 _PARTS = ("model", "search", "engine")
 _MOST_JSON = 64 << 20
-_MOST_LAYERS = 10_000
 _OBJECTS = ("session_options", "run_options", "compile_options", "sliding_window", "inputs", "outputs")
 # Types of decoders of one ONNX file, as this version reads them.
 DECODERS = frozenset(
@@ -34,11 +34,13 @@ class GenaiFolder:
         path: the folder.
         config: content of ``genai_config.json``.
         model: the ONNX file of the decoder.
+        has_tokenizer: whether the runtime encodes and decodes texts; without a tokenizer it generates from ids.
     """
 
     path: Path
     config: dict[str, Any]
     model: Path
+    has_tokenizer: bool
 
     @property
     def decoder(self) -> dict[str, Any]:
@@ -72,13 +74,12 @@ class GenaiFolder:
     @property
     def window(self) -> int:
         """Return the length of the attention window of some layers, or 0."""
-        sliding = self.decoder.get("sliding_window")
-        size = sliding.get("window_size") if isinstance(sliding, dict) else None
-        return size if isinstance(size, int) else 0
+        size: int = self.decoder.get("sliding_window", {}).get("window_size", 0)
+        return size
 
     def names(self, part: str) -> list[str]:
         """Return the names that the configuration gives the ``inputs`` or ``outputs`` of the decoder."""
-        layers = self.decoder.get("num_hidden_layers", 0)
+        layers = self.decoder["num_hidden_layers"]
         spelled = [name for name in self.decoder.get(part, {}).values() if isinstance(name, str)]
         of_layers = (
             [name.replace("%d", str(at)) for at in range(layers)] if "%d" in name else [name] for name in spelled
@@ -104,16 +105,16 @@ def read_genai(folder: Path) -> GenaiFolder:
     """Read the configuration of a folder, and check that it describes one decoder in an ONNX file.
 
     Raises:
-        BadInputError: the configuration is damaged, of an unknown version or of a model in several ONNX files, or a
-            file is missing, or the tokenizer has ids without a row.
+        BadInputError: the configuration is damaged, of an unknown version or of a model in several ONNX files. Also: a
+            file is missing, or the tokenizer is incomplete or has ids without a row.
     """
     with located(str(folder)):
         config = read_json_object(folder / GENAI_CONFIG, _MOST_JSON, "the configuration of ONNX Runtime GenAI")
         with located(GENAI_CONFIG):
             model = _decoder_file(folder, config)
-            rows = _check_numbers(config["model"])
-        check_ids(folder, rows, f"{GENAI_CONFIG}: model.vocab_size")
-        return GenaiFolder(folder, config, model)
+            check_numbers(config, str(folder))
+        has_tokenizer = check_tokenizer(folder, config["model"]["vocab_size"], f"{GENAI_CONFIG}: model.vocab_size")
+        return GenaiFolder(folder, config, model, has_tokenizer)
 
 
 def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
@@ -139,9 +140,6 @@ def _decoder_file(folder: Path, config: dict[str, Any]) -> Path:
     name = decoder.get("filename")
     if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".onnx"):
         raise BadInputError(f"model.decoder.filename: got {name!r:.80}, expected the name of an ONNX file, {_EXPECTED}")
-    layers = decoder.get("num_hidden_layers")
-    if type(layers) is not int or not 0 <= layers <= _MOST_LAYERS:
-        raise BadInputError(f"model.decoder.num_hidden_layers: got {layers!r:.80}, expected the number of layers")
     path = path_beside(folder, name, "model.decoder.filename")
     with located(f"{name:.80}"):
         check_regular(path, "the ONNX file of the decoder")
@@ -158,19 +156,6 @@ def _check_type(model: dict[str, Any]) -> None:
             f"model.type: got {kind!r:.80}, expected the type of a decoder, such as llama: "
             f"{suggested(str(kind), DECODERS)}build the folder with onnxruntime-genai {GENAI_VERSIONS}"
         )
-
-
-def _check_numbers(model: dict[str, Any]) -> int:
-    """Return the number of rows, and check that the ids of special tokens have one."""
-    rows = model.get("vocab_size")
-    if type(rows) is not int or rows < 1:
-        raise BadInputError(f"model.vocab_size: got {rows!r:.80}, expected the number of rows, {_EXPECTED}")
-    for key in ("bos_token_id", "eos_token_id"):
-        given = model.get(key)
-        for at in given if isinstance(given, list) else [] if given is None else [given]:
-            if type(at) is not int or at >= rows:
-                raise BadInputError(f"model.{key}: got {at!r:.80}, expected an id below {rows} (model.vocab_size)")
-    return rows
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ _MOST_TOKENIZER, _MOST_TEXT = 256 << 20, 64 << 20
 _ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "pad", "unk", "sep", "cls", "mask"))
 
 
-def check_ids(folder: Path, rows: int, place: str) -> None:
+def check_ids(folder: Path, rows: int, place: str) -> dict[str, Any] | None:
     """Check the tokenizer in a folder; a tokenizer without ``tokenizer.json`` is not read.
 
     Text models of Gemma come with a special token for images, which has no row. So a special token without a role, and
@@ -26,12 +26,15 @@ def check_ids(folder: Path, rows: int, place: str) -> None:
         rows: number of rows of the model.
         place: file and key with this number, for messages.
 
+    Returns:
+        The content of ``tokenizer.json``, None without this file.
+
     Raises:
         BadInputError: the tokenizer is damaged, or has an id without a row.
     """
     used = _used_texts(folder)
     if not (folder / _TOKENIZER).exists():
-        return
+        return None
     content = read_json_object(folder / _TOKENIZER, _MOST_TOKENIZER, "a tokenizer")
     special = {}
     largest, name = -1, ""
@@ -50,6 +53,7 @@ def check_ids(folder: Path, rows: int, place: str) -> None:
     for token, at in special.items():
         _LOG.warning("%s: %s: %r has id %d, and the model %d rows: leave it out of texts",
                      folder, _TOKENIZER, token[:80], at, rows)  # fmt: skip
+    return content
 
 
 def _tokens(content: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:

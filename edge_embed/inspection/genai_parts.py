@@ -1,16 +1,18 @@
-"""Configuration and operator library of a GenAI folder, compared with its ONNX file."""
+"""Configuration, tokenizer and operator library of a GenAI folder, compared with its ONNX file."""
 
 from collections.abc import Iterable
 
 from onnx import ModelProto
 
 from edge_embed.compression.onnx.genai_agreement import check_agreement, check_table, name_of_ids
-from edge_embed.errors import BadInputError, located
+from edge_embed.errors import BadInputError, EdgeEmbedError, located
 from edge_embed.exporters.onnx.model_file import parse_model
 from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.importers.genai_folder import CUSTOM_OPS_LIBRARY, GENAI_CONFIG, GenaiFolder
+from edge_embed.importers.genai_tokenizer import NO_TOKENIZER
 from edge_embed.inspection.onnx_tables import OPERATORS, nodes_of, tables_of_nodes
 from edge_embed.inspection.onnx_weights import Weights
+from edge_embed.runtime.library import get_library_path
 from edge_embed.runtime.library_file import LibraryFile, read_library
 
 _OF_IDS = {"Add", "Cast", "Less", "Where"}
@@ -18,7 +20,7 @@ _OF_IDS = {"Add", "Cast", "Less", "Where"}
 
 def describe_parts(folder: GenaiFolder) -> tuple[list[str], list[str]]:
     """Return facts about the parts, and their faults."""
-    model, faults = parse_model(folder.model), []
+    model, faults = parse_model(folder.model), [] if folder.has_tokenizer else [NO_TOKENIZER]
     try:
         check_configuration(folder, model)
     except BadInputError as error:
@@ -30,7 +32,18 @@ def describe_parts(folder: GenaiFolder) -> tuple[list[str], list[str]]:
     if found is None and not operators_of(model):
         return [], faults
     facts = "none, so the runtime uses portable bodies" if found is None else f"{folder.library}: {found.facts}"
+    facts += f", {other}" if found is not None and (other := other_bytes(found)) else ""
     return [f"{GENAI_CONFIG}: {CUSTOM_OPS_LIBRARY}: {facts}"], faults
+
+
+def other_bytes(library: LibraryFile) -> str:
+    """Return how a library of edge-embed differs from the installed one; empty if both are equal or one is missing."""
+    try:
+        installed = get_library_path()
+    except EdgeEmbedError:
+        return ""
+    is_other = library.version and library.content != installed.read_bytes()
+    return f"with other bytes than {installed}, the library of this installation" if is_other else ""
 
 
 def check_configuration(folder: GenaiFolder, model: ModelProto) -> None:

@@ -44,6 +44,8 @@ CONFIG: dict[str, Any] = {
     "search": {"do_sample": False, "max_length": 128, "past_present_share_buffer": False},
 }
 TOKENIZER = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0, "b": ROWS - 1}}}
+SETTINGS = {"tokenizer_class": "PreTrainedTokenizerFast"}
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _BUILD = Path(__file__).with_name("build_folders.py")
 
 
@@ -89,6 +91,7 @@ def made_folder(folder: Path, config: dict[str, Any] | None = None) -> Path:
     write_decoder(folder / "model.onnx", kinds[np.arange(ROWS) % 8] + noise)
     (folder / "genai_config.json").write_text(json.dumps(config or CONFIG))
     (folder / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+    (folder / "tokenizer_config.json").write_text(json.dumps(SETTINGS))
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     return folder
 

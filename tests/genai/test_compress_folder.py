@@ -20,7 +20,7 @@ from edge_embed.cli import main
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.validation.options import ValidationOptions
 
-from .folders import CONFIG, DIM, ROWS, made_folder
+from .folders import CONFIG, DIM, ROWS, TOKENIZER_FILES, made_folder
 
 SIZES: dict[str, Any] = {"method": "rows", "bits": 8}
 
@@ -163,7 +163,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "fewer layers": (
         decoder(num_hidden_layers=0),
-        "num_hidden_layers: got 0, but model.onnx has 'past_key_values.0.key'",
+        "num_hidden_layers: got 0, expected an integer from 1 to 10000",
     ),
     "other heads": (
         decoder(num_key_value_heads=4),
@@ -185,6 +185,14 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: (folder / "tokenizer.json").write_text("{"),
         "tokenizer.json: is not valid JSON",
     ),
+    "no tokenizer.json": (
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        "dense: tokenizer.json: no such file: expected the vocabulary of the tokenizer: copy all tokenizer files",
+    ),
+    "no context": (
+        changed(lambda config: config["model"].update(context_length=-1)),
+        "model.context_length: got -1, expected an integer from 1",
+    ),
     "a cut model": (lambda folder: (folder / "model.onnx").write_bytes(b"\x08"), "model.onnx: is"),
     "cut weights": (lambda folder: (folder / "model.onnx.data").write_bytes(b"\0"), "model.onnx"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe: got no regular file"),
@@ -194,13 +202,20 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "content", [{"added_tokens": 5}, {"model": None}, {"model": {"vocab": 3}}, {"model": {"vocab": [["a", 0.5]]}}]
-)
-def test_tokenizer_of_unknown_form_is_copied(tmp_path: Path, folder: Path, content: dict[str, Any]) -> None:
+@pytest.mark.parametrize("content", [{"added_tokens": 5, "model": {"vocab": {}}}, {"model": {"vocab": [["a", 0.5]]}}])
+def test_tokenizer_of_other_form_is_copied(tmp_path: Path, folder: Path, content: dict[str, Any]) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content))
     compress(folder, tmp_path / "small", open=False)
     assert json.loads((tmp_path / "small" / "tokenizer.json").read_text()) == content
+
+
+def test_folder_without_tokenizer_is_compressed_with_warning(
+    tmp_path: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in TOKENIZER_FILES:
+        (folder / name).unlink()
+    compress(folder, tmp_path / "small", open=False)
+    assert f"{folder}: no tokenizer, so the runtime generates from ids alone" in caplog.text
 
 
 class TestMistakes:

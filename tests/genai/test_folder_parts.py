@@ -1,4 +1,4 @@
-"""Configuration and operator library of a GenAI folder are checked; the library is never loaded."""
+"""Configuration, tokenizer and operator library of a GenAI folder are checked; the library is never loaded."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ from edge_embed.report.results.validation import Check
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path, package_version
 from edge_embed.validation.pair.genai_checks import folder_checks
 
-from .folders import DIM, ROWS, made_folder
+from .folders import DIM, ROWS, TOKENIZER_FILES, made_folder
 
 pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 
@@ -154,7 +154,7 @@ def checks(folder: Path) -> tuple[Check, ...]:
 def test_wrong_library_fails_and_inspect_names_it(small: Path, name: str) -> None:
     change, message = LIBRARIES[name]
     change(small)
-    configuration, library = checks(small)
+    configuration, _, library = checks(small)
     assert (configuration.status, library.status) == ("passed", "failed")
     assert library.detail.startswith("genai_config.json: custom_ops_library")
     assert message in library.detail
@@ -165,7 +165,7 @@ def test_wrong_library_fails_and_inspect_names_it(small: Path, name: str) -> Non
 def test_configuration_of_another_file_fails_and_inspect_names_it(small: Path, name: str) -> None:
     change, message = CONFIGURATIONS[name]
     change(small)
-    configuration, library = checks(small)
+    configuration, _, library = checks(small)
     assert (configuration.status, library.status) == ("failed", "passed")
     assert message in configuration.detail
     assert configuration.detail in inspect_file(small).warnings
@@ -186,10 +186,24 @@ def test_heads_of_attention_are_compared_unless_layers_differ(small: Path, heads
     for count in heads:
         model.graph.node.append(onnx.helper.make_node("GroupQueryAttention", ["a"], ["b"], num_heads=count))
         model.graph.node.append(onnx.helper.make_node("RotaryEmbedding", ["a"], ["c"], num_heads=2))
-    configuration, _ = folder_checks(found, model)
+    configuration, *_ = folder_checks(found, model)
     assert configuration.status == status
     if status == "failed":
         assert "num_attention_heads: got 1, expected num_heads 4 of attention in model.onnx" in configuration.detail
+
+
+@pytest.mark.parametrize(("rows", "status"), [(127, "failed"), (128, "passed")])
+def test_context_is_at_most_rows_of_angles(small: Path, rows: int, status: str) -> None:
+    found = read_genai(small)
+    model = onnx.load(found.model, load_external_data=False)
+    model.graph.initializer.append(onnx.helper.make_tensor("cos", onnx.TensorProto.FLOAT, (rows, 8), [0.0] * 8 * rows))
+    model.graph.node.append(
+        onnx.helper.make_node("GroupQueryAttention", [*"abcdefg", "cos", "sin"], ["b"], num_heads=1)
+    )
+    configuration, *_ = folder_checks(found, model)
+    assert configuration.status == status
+    if status == "failed":
+        assert "model.context_length: got 128, expected at most 127, the positions that model" in configuration.detail
 
 
 @pytest.mark.parametrize("kind", ["MatMul", "MatMulNBits"])
@@ -203,11 +217,20 @@ def test_head_size_is_that_of_product_behind_attention(small: Path, kind: str, f
     model.graph.node.append(onnx.helper.make_node("GroupQueryAttention", ["a"], ["b"], num_heads=heads))
     columns = {} if kind == "MatMul" else {"K": width}
     model.graph.node.append(onnx.helper.make_node(kind, ["b", "w"], ["c"], **columns))
-    configuration, _ = folder_checks(found, model)
+    configuration, *_ = folder_checks(found, model)
     assert configuration.status == status
     if status == "failed":
         expected = f"head_size: got {size}, expected head size {2 * size} of attention in model.onnx"
         assert expected in configuration.detail
+
+
+def test_folder_without_tokenizer_is_named_in_checks_and_inspect(small: Path) -> None:
+    assert checks(small)[1].status == "passed"
+    for name in TOKENIZER_FILES:
+        (small / name).unlink()
+    tokenizer = checks(small)[1]
+    assert (tokenizer.status, "generates from ids alone" in tokenizer.detail) == ("not run", True)
+    assert tokenizer.detail in inspect_file(small).warnings
 
 
 @pytest.mark.parametrize("value", [3, None, ""])
@@ -224,10 +247,12 @@ def test_library_that_ran_is_told_from_another_one(small: Path, monkeypatch: pyt
     with library_in(small).open("ab") as file:
         file.write(b"\0")
     *_, other = checks(small)
-    assert (other.status, f"which ran here: to run it, set {ENVIRONMENT_NAME} to it" in other.detail) == (
-        "passed",
+    other_bytes = f"with other bytes than {get_library_path()}, the library of this installation"
+    assert (other.status, f"{other_bytes}, which ran: set {ENVIRONMENT_NAME} to it to run it" in other.detail) == (
+        "not run",
         True,
     )
+    assert inspect_file(small).notes[-1].endswith(other_bytes)
     monkeypatch.setenv(ENVIRONMENT_NAME, str(library_in(small)))
     *_, chosen = checks(small)
     assert chosen.detail == own.detail
@@ -259,6 +284,17 @@ def test_folder_beside_pytorch_model_is_refused(pair: Path) -> None:
 
     with pytest.raises(BadInputError, match="beside a PyTorch model, expected the GenAI folder that compress made it"):
         workflow.validate(nn.Linear(2, 2), pair / "small")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["validate", "check"])
+def test_library_with_other_bytes_is_shown_in_plain_output(pair: Path, small: Path, command: str) -> None:
+    with library_in(small).open("ab") as file:
+        file.write(b"\0")
+    options = ["--iterations", "2"] if command == "validate" else []
+    done = CliRunner().invoke(main, [command, str(pair / "dense"), str(small), *options])
+    assert done.exit_code == 0, done.output
+    assert "with other bytes than" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

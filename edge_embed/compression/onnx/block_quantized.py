@@ -97,7 +97,8 @@ def _unpacked(array: NDArray[Any], bits: int) -> NDArray[Any]:
 
 def _dequantised(stored: NDArray[Any], scales: NDArray[Any], zero: Any, axis: int, block: int) -> NDArray[Any]:
     wide = [_over(np.asarray(each, np.float32), stored.shape, axis, block) for each in (zero, scales)]
-    return ((stored.astype(np.float32) - wide[0]) * wide[1]).astype(scales.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are refused with their row
+        return ((stored.astype(np.float32) - wide[0]) * wide[1]).astype(scales.dtype)
 
 
 def _over(array: NDArray[np.float32], shape: tuple[int, ...], axis: int, block: int) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ names it. Without the library the portable bodies of the operators run.
 
 import copy
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -23,10 +24,12 @@ from edge_embed.errors import BadInputError, located
 from edge_embed.exporters.exported import OnWritten, keep_unopened
 from edge_embed.files import check_folder, check_new_folder, new_folder
 from edge_embed.importers.genai_folder import CUSTOM_OPS_LIBRARY, GENAI_CONFIG, GenaiFolder
+from edge_embed.importers.genai_tokenizer import NO_TOKENIZER
 from edge_embed.input_file import path_beside
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.runtime.library import get_library_path
 
+_LOG = logging.getLogger(__name__)
 REPORT = "edge_embed_report.json"
 
 
@@ -58,6 +61,8 @@ def compress_genai(
         OutputError: the folder cannot be written; nothing partial is left.
     """
     job.processes.first(lambda: _check_output(folder.path, output, force))
+    if not folder.has_tokenizer:
+        _LOG.warning("%s: %s", folder.path, NO_TOKENIZER)
     library = get_library_path() if has_library else None
     file = read_foreign(folder.model)
     with located(str(folder.path)):

@@ -14,6 +14,7 @@ _STATES = {  # key in the configuration, with the name that the runtime uses wit
     "inputs": {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"},
     "outputs": {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"},
 }
+_COSINES = {"GroupQueryAttention": 7, "RotaryEmbedding": 2}  # place among the inputs of an operator
 _SIZES = {1: "num_key_value_heads", 3: "head_size"}  # dimensions of states [batch, heads, tokens, size]
 
 
@@ -98,6 +99,19 @@ def _check_attention(folder: GenaiFolder, model: ModelProto) -> None:
     widths = {name: _width_of(node, matrices) for node in nodes for name in node.input[:1] if name in attention}
     sizes = {width // attention[name] for name, width in widths.items() if width}
     _check_number(folder, "head_size", sizes, "head size")
+    _check_context(folder, nodes, matrices)
+
+
+def _check_context(folder: GenaiFolder, nodes: Iterable[NodeProto], matrices: Mapping[str, Sequence[int]]) -> None:
+    """Raise for a context that is longer than the cosines [tokens, size / 2] that rotate queries and keys."""
+    names = {node.input[_COSINES[node.op_type]] for node in nodes if len(node.input) > _COSINES.get(node.op_type, 99)}
+    rows = [matrices[name][0] for name in names if len(matrices.get(name, ())) == 2]
+    stated = folder.config["model"]["context_length"]
+    if rows and stated > min(rows):
+        raise BadInputError(
+            f"{GENAI_CONFIG}: model.context_length: got {stated}, expected at most {min(rows)}, the positions that "
+            f"{folder.model.name} has angles for"
+        )
 
 
 def _heads_of(node: NodeProto) -> int:

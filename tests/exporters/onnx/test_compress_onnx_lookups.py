@@ -1,5 +1,6 @@
 """Lookups by any operator: a compressed file with exact codes gives the results of the original file."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.helper import make_node, make_tensor_value_info
 
 import edge_embed
+from edge_embed.compression.onnx.block_quantized import _dequantised
 from edge_embed.exporters.onnx.model_file import tensors_of
 from edge_embed.inspection.inspect import inspect_file
 
@@ -453,3 +455,11 @@ def test_initializers_before_ir_4_stay_constant_though_inputs(tmp_path: Path) ->
     source.write_bytes(made.SerializeToString())
     look(source, {"ids": BOTH_ENDS})
     assert [value.name for value in onnx.load(tmp_path / "small.onnx").graph.input] == ["ids"]
+
+
+def test_dequantised_rows_of_damaged_scales_warn_of_nothing() -> None:
+    stored, scales = np.ones((2, 4), np.uint8), np.array([[np.inf], [3e38]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = _dequantised(stored * np.uint8(9), scales, np.array([[9.0], [0.0]], np.float32), 1, 4)
+    assert not np.isfinite(rows).any()
