@@ -15,6 +15,9 @@ from model2vec import StaticModel
 from options import data_option, make_folder
 from rich.console import Console
 from rich.table import Table
+from sentence_page.distil import distil, frequencies, plain
+from sentence_page.pages import MOST_BYTES, page_bytes, write_page
+from sentence_page.quality import Quality, Rows, measure, simple_tables
 from text_classifier.sentences import SST2
 from tokenizers import Tokenizer
 from torch import nn
@@ -24,9 +27,6 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.files import new_folder
 from edge_embed.packages.package import make_package
 from edge_embed.packed import PackedDPQ
-from sentence_page.distil import distil, frequencies, plain
-from sentence_page.pages import MOST_BYTES, page_bytes, write_page
-from sentence_page.quality import Quality, Rows, measure, simple_tables
 
 _BUILD = Path(__file__).parents[1] / "build"
 _MARK = "encoder.js"  # identifies folders that are replaced
@@ -79,8 +79,9 @@ def main(model: Path | None, package: Path | None, output: Path, data: Path | No
 def compress(dense: Rows) -> PackedDPQ:
     """Return a packed table with 64 codes of 8 bits a row; frequent tokens weigh more."""
     counts = torch.from_numpy(frequencies(len(dense)))
-    sizes = {"num_codes": _CODES, "num_groups": _GROUPS, "value_type": "float16"}
-    small, _ = edge_embed.compress(Rowwise(dense), "dpq", counts={"tokens": counts}, **sizes)
+    small, _ = edge_embed.compress(
+        Rowwise(dense), "dpq", counts={"tokens": counts}, num_codes=_CODES, num_groups=_GROUPS, value_type="float16"
+    )
     layer = small.get_submodule("tokens")
     assert isinstance(layer, edge_embed.DPQEmbedding)
     return layer.to_packed()

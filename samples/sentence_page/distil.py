@@ -17,9 +17,8 @@ from model2vec import StaticModel
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
-from tokenizers import Tokenizer
-
 from sentence_encoder.model import load
+from tokenizers import Tokenizer
 
 _SMOOTHING = 1e-4
 _COLUMNS = 256
@@ -54,7 +53,8 @@ def token_states(encoder: Any, count: int, ends: tuple[int, int]) -> NDArray[np.
     for batch in track(texts.split(_BATCH), "tokens", console=Console(stderr=True)):
         states = encoder(input_ids=batch, attention_mask=torch.ones_like(batch)).last_hidden_state
         means.append(states.mean(1))
-    return torch.cat(means).numpy()
+    found: NDArray[np.float32] = torch.cat(means).numpy()
+    return found
 
 
 def components(rows: NDArray[np.float32], columns: int = _COLUMNS) -> NDArray[np.float32]:

@@ -30,7 +30,7 @@ class Quality:
 
 
 def encode(rows: Rows, ids: Sequence[Sequence[int]]) -> Rows:
-    """Return the vector of length 1 of each sentence: the mean of its rows; zeros if it has none. [sentences, columns]."""
+    """Return the mean row of each sentence, scaled to length 1; zeros without ids. [sentences, columns]."""
     means = np.stack([rows[list(each)].mean(0) if len(each) else np.zeros(rows.shape[1], np.float32) for each in ids])
     vectors: Rows = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-32)
     return vectors
