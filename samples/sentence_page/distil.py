@@ -61,7 +61,8 @@ def components(rows: NDArray[np.float32], columns: int = _COLUMNS) -> NDArray[np
     """Return the first principal components of rows, [rows, columns]."""
     centred = rows - rows.mean(0)
     _, vectors = np.linalg.eigh(centred.T.astype(np.float64) @ centred)  # ascending
-    return (centred @ vectors[:, ::-1][:, :columns]).astype(np.float32)
+    found: NDArray[np.float32] = (centred @ vectors[:, ::-1][:, :columns]).astype(np.float32)
+    return found
 
 
 def smoothing(count: int) -> NDArray[np.float32]:
