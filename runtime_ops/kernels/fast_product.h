@@ -146,6 +146,8 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
 // is read once.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr size_t kWideVectors = 2, kWideRows = 8;
+#elif defined(__wasm__)
+constexpr size_t kWideVectors = 2, kWideRows = 4;  // compilers of engines need registers for factors
 #else
 constexpr size_t kWideVectors = 3, kWideRows = 4;
 #endif

@@ -164,6 +164,7 @@ class ByteReader {
 
   template <bool, class Use>
   __attribute__((always_inline)) void Eight(const unsigned char* codes, const Use& use) const {
+    EDGE_EMBED_UNROLL  // also where code is kept small: terms stay in registers
     for (size_t k = 0; k < kCodesAtOnce; ++k) use(k, size_t{codes[k]});
   }
 
