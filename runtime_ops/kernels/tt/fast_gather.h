@@ -19,7 +19,8 @@ inline Size GatherScratch(const Table& table) {
   return AlignedDoubles(Chain::ScratchFloats(table) + Size(Columns(table)) + kLineFloats);
 }
 
-// WebAssembly has no prepacked cores (merge.h), which save the same products elsewhere: long blocks share more.
+// WebAssembly has no prepacked cores (merge.h), which save the same products elsewhere. Ids of a long block
+// share more of them.
 #ifdef __wasm__
 constexpr size_t kBlockIds = 4096, kLists = 1024;
 #else
