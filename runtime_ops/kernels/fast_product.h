@@ -117,10 +117,10 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
   const unsigned char* slice = product.slice + column * sizeof(float);
   PairwiseSum<V, kCount> total;
   V sums[kCount];
-#if defined(__wasm__) && !defined(__wasm_simd128__)
-  V(&run)[kCount] = sums;  // a smaller file
+#ifdef __wasm_simd128__
+  V run[kCount];  // its address is taken, so that `sums` stay in registers where code is kept small
 #else
-  V run[kCount];  // its address is taken, so that `sums` stay in registers
+  V(&run)[kCount] = sums;
 #endif
   for (size_t left = product.inner; true;) {
     EDGE_EMBED_UNROLL
