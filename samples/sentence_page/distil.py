@@ -35,7 +35,7 @@ def distil() -> StaticModel:
     words = plain(tokenizer.backend_tokenizer)
     ends = tokenizer.cls_token_id, tokenizer.sep_token_id
     states = token_states(model.encoder, words.get_vocab_size(), ends)
-    return StaticModel(components(states) * smoothing(len(states)), words, {"normalize": True})
+    return StaticModel(components(states) * smoothing(len(states)), words, normalize=True)
 
 
 def plain(tokenizer: Tokenizer) -> Tokenizer:
