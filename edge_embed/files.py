@@ -113,7 +113,7 @@ def new_folder(path: StrPath, mark: str, *, force: bool = False) -> Iterator[Pat
     """Yield a temporary folder to fill; on success it becomes ``path``, on any error it is removed.
 
     Args:
-        path: The target. Its directory must exist.
+        path: The target, a new or empty folder. Its directory must exist.
         mark: Name of a file that identifies folders of this kind.
         force: Replace an existing folder of this kind. It keeps its place until the new one is complete.
 
@@ -139,7 +139,7 @@ def new_folder(path: StrPath, mark: str, *, force: bool = False) -> Iterator[Pat
                     _sync(written)
         with output_errors(target, within=target.parent):
             old = private / f"{target.name}.old"
-            if force and target.exists():
+            if target.exists() and (force or _is_empty(target)):
                 target.rename(old)
             try:
                 temporary.rename(target)
@@ -155,8 +155,8 @@ def check_new_folder(target: Path, mark: str, force: bool) -> None:
     """Refuse early the targets that `new_folder` would refuse.
 
     Raises:
-        BadInputError: The target exists and ``force`` is false, or is no folder of this kind, or its directory does not
-            exist.
+        BadInputError: The target is a folder with content and ``force`` is false, or is no folder of this kind, or its
+            directory does not exist.
     """
     if not target.name:
         raise BadInputError(f"{str(target)!r}: got no name, expected the path of a new folder")
@@ -165,10 +165,16 @@ def check_new_folder(target: Path, mark: str, force: bool) -> None:
     if os.path.lexists(target) and (target.is_symlink() or not target.is_dir()):
         kind = "is a link" if target.is_symlink() else "is not a folder"
         raise BadInputError(f"{target}: {kind}, expected the path of a new folder")
-    if target.exists() and not force:
+    if not target.exists() or _is_empty(target):
+        return
+    if not force:
         raise _exists(target)
-    if target.exists() and not (target / mark).is_file():  # everything in it would be lost
+    if not (target / mark).is_file():  # everything in it would be lost
         raise BadInputError(f"{target}: got a folder without {mark}, expected one to replace; choose another path")
+
+
+def _is_empty(folder: Path) -> bool:
+    return next(folder.iterdir(), None) is None
 
 
 def _note(folder: Path) -> None:

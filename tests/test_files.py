@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from edge_embed.errors import BadInputError, OutputError
-from edge_embed.files import check_output, new_file, new_files
+from edge_embed.files import check_new_folder, check_output, new_file, new_files, new_folder
 
 
 def nothing() -> None:
@@ -344,3 +344,31 @@ def test_dash_is_refused_as_output(force: bool, tmp_path: Path, monkeypatch: pyt
         with pytest.raises(BadInputError, match="-: got standard output, expected the path"):
             call()
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_new_folder_fills_an_existing_empty_folder(tmp_path: Path, force: bool) -> None:
+    target = tmp_path / "package"
+    target.mkdir()
+    with new_folder(target, "mark.txt", force=force) as folder:
+        (folder / "mark.txt").write_text("made")
+    assert (target / "mark.txt").read_text() == "made"
+    assert names(tmp_path) == ["package"]
+
+
+def test_new_folder_keeps_an_empty_folder_that_was_filled_meanwhile(tmp_path: Path) -> None:
+    target = tmp_path / "package"
+    target.mkdir()
+    with pytest.raises(OutputError), new_folder(target, "mark.txt") as folder:
+        (folder / "mark.txt").write_text("made")
+        (target / "other.txt").write_text("kept")
+    assert names(target) == ["other.txt"]
+    assert names(tmp_path) == ["package"]
+
+
+@pytest.mark.parametrize(("force", "message"), [(False, "exists; choose another path"), (True, "without mark.txt")])
+def test_check_new_folder_refuses_a_folder_with_other_files(tmp_path: Path, force: bool, message: str) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "other.txt").touch()
+    with pytest.raises(BadInputError, match=message):
+        check_new_folder(tmp_path / "package", "mark.txt", force)

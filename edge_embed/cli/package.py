@@ -20,7 +20,7 @@ from edge_embed.cli.output import Output, output_options
 @click.option(
     "--platform", required=True, metavar="NAME", help="android, ios, macos, windows, linux-x64, linux-arm64, web."
 )
-@click.option("--output", "-o", type=FILE, required=True, metavar="FOLDER", help="Folder that is created.")
+@click.option("--output", "-o", type=FILE, required=True, metavar="FOLDER", help="New or empty folder.")
 @click.option("--force", is_flag=True, help="Replace an existing package.")
 @click.option(
     "--time-limit", type=click.IntRange(min=1), default=1800, show_default=True, help="Seconds for each program."

@@ -117,6 +117,11 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
   const unsigned char* slice = product.slice + column * sizeof(float);
   PairwiseSum<V, kCount> total;
   V sums[kCount];
+#ifdef __wasm_simd128__
+  V run[kCount];  // its address is taken, so that `sums` stay in registers where code is kept small
+#else
+  V(&run)[kCount] = sums;
+#endif
   for (size_t left = product.inner; true;) {
     EDGE_EMBED_UNROLL
     for (size_t i = 0; i < kCount; ++i) sums[i] = V{};
@@ -127,17 +132,19 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
       state += inner_step;
       slice += slice_step;
     }
+    EDGE_EMBED_UNROLL
+    for (size_t i = 0; i < kCount; ++i) run[i] = sums[i];
     left -= terms;
     if (left == 0) break;
-    total.Add(sums);
+    total.Add(run);
   }
-  total.Finish(sums);
+  total.Finish(run);
   unsigned char* out = product.out + (row * product.columns + column) * sizeof(float);
   EDGE_EMBED_UNROLL
   for (size_t p = 0; p < kRows; ++p) {
     EDGE_EMBED_UNROLL
     for (size_t v = 0; v < kVectors; ++v) {
-      StoreVector(sums[p * kVectors + v], out + p * slice_step + v * sizeof(V));
+      StoreVector(run[p * kVectors + v], out + p * slice_step + v * sizeof(V));
     }
   }
 }
@@ -146,6 +153,8 @@ __attribute__((noinline)) void MultiplyTile(const Product& product, size_t row, 
 // is read once.
 #if defined(__AVX512F__) || defined(__aarch64__)
 constexpr size_t kWideVectors = 2, kWideRows = 8;
+#elif defined(__wasm__)
+constexpr size_t kWideVectors = 2, kWideRows = 4;  // compilers of engines need registers for factors
 #else
 constexpr size_t kWideVectors = 3, kWideRows = 4;
 #endif

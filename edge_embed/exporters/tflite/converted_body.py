@@ -20,6 +20,7 @@ from edge_embed.ops import recurrent
 from edge_embed.program.program import ProgramInterpreter, ProgramModule, Sizes
 from edge_embed.quiet import silence
 
+_LOOKED_UP = (torch.float32, torch.int8)
 # A message of the converter's compiler, without the place in the source of the model, which may be on either side.
 _FAILURE = re.compile(r"(?:^|\s)error: (?:.*:\d+:\d+\)*: )?(.+)")
 
@@ -37,6 +38,7 @@ def convert_body(cut: CutProgram, body: ProgramModule, signatures: Mapping[str, 
         EdgeEmbedError: litert-torch is not installed.
     """
     converter: Any = _load_converter()
+    _check_dense_tables(body)
     _replace_operators(body, cut.lowered.id_check)
     for name, sizes in signatures.items():
         converter = converter.signature(name, body, sample_arguments(cut, sizes))
@@ -88,6 +90,19 @@ class _GivenValues(ProgramInterpreter):
         if n.name in self._names:
             self.found[n.name] = result
         return result
+
+
+def _check_dense_tables(body: ProgramModule) -> None:
+    """Refuse dense tables whose type the converter cannot look up; its own message names no table."""
+    for node in body.graph.nodes:
+        if node.target is not torch.ops.aten.embedding.default or node.args[0].op != "get_attr":
+            continue
+        name = node.args[0].target
+        found = body.weight(name).dtype
+        if found not in _LOOKED_UP:
+            got = str(found).removeprefix("torch.")
+            remedy = "convert it in the model, such as with float(), or use --target onnx"
+            raise BadInputError(f"table {name}: got {got}, expected float32 or int8 for lookups in TFLite: {remedy}")
 
 
 def _replace_operators(body: ProgramModule, id_check: IdCheck | None) -> None:

@@ -1,6 +1,6 @@
 // Calls of the kernels for one table, whose tensors lie in their memory.
 
-import { EdgeEmbedError, check } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check } from "./errors.js";
 import { BAD_ID, BAD_OFFSETS, STRUCT_BYTES, TYPES, USES, writeStruct, writeTable } from "./structs.js";
 
 const MOST_BYTES = 2 ** 31; // of one result
@@ -156,14 +156,15 @@ export class Calls {
     if (status === 0) return;
     const at = position?.() ?? -1;
     if (status === BAD_ID && at >= 0) {
-      throw new EdgeEmbedError(`ids: position ${at}: got ${ids[at]}, expected 0 to ${this.rows - 1}`);
+      throw new EdgeEmbedError(`ids: position ${at}: got ${ids[at]}, expected 0 to ${this.rows - 1}: pass rows of the table`);
     }
     if (status === BAD_OFFSETS && at >= 0) {
       const expected = `expected integers from 0 to ${ids.length}, the number of ids, that never decrease`;
-      throw new EdgeEmbedError(`offsets: position ${at}: got ${offsets[at] ?? "none"}, ${expected}`);
+      const got = offsets[at] ?? "none";
+      throw new EdgeEmbedError(`offsets: position ${at}: got ${got}, ${expected}: sort the bags`);
     }
     const place = at < 0 ? "" : ids ? `: id ${ids[at]}` : `: row ${at}`;
-    throw new EdgeEmbedError(`table: ${this.#sentence(status)}${place}: export or download the file again`);
+    throw new EdgeEmbedError(`table: ${this.#sentence(status)}${place}: ${AGAIN}`);
   }
 }
 

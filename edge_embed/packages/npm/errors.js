@@ -8,6 +8,9 @@ export function check(condition, message) {
   if (!condition) throw new EdgeEmbedError(message());
 }
 
+// What to do about a file that does not fit itself.
+export const AGAIN = "download the file again, or export it again";
+
 // A value from a file or a caller, short and on one line.
 export function shown(value) {
   if (ArrayBuffer.isView(value)) return `${value.constructor.name} of ${value.length} values`;

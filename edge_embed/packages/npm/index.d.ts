@@ -80,8 +80,9 @@ export interface Tensor {
 export interface Session {
   readonly inputNames: readonly string[];
   readonly outputNames: readonly string[];
-  /** Runs the whole model. Rows, logits and top-k values are float32. */
+  /** Runs the whole model, with a tensor of the type and shape in the file for each input. Rows, logits and top-k values are float32. */
   run(feeds: Readonly<Record<string, Tensor>>): Promise<Record<string, Tensor>>;
+  /** Releases the sessions of onnxruntime-web; a second call does nothing. Tables stay until `free` of the model. */
   release(): Promise<void>;
 }
 

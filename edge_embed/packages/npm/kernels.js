@@ -1,5 +1,6 @@
 // The kernels: one WebAssembly module with SIMD and one without, which have the same functions.
 
+import { readBytes, readOptions } from "./arguments.js";
 import { EdgeEmbedError, check, shown } from "./errors.js";
 import { Memory } from "./memory.js";
 import { openModel } from "./model.js";
@@ -16,12 +17,13 @@ const URLS = {
   scalar: () => new URL("./kernels-scalar.wasm", import.meta.url),
 };
 
-export async function loadKernels({ simd = WebAssembly.validate(SIMD), wasm } = {}) {
+export async function loadKernels(options) {
+  const { simd = WebAssembly.validate(SIMD), wasm } = readOptions(options);
   const module = wasm instanceof WebAssembly.Module ? wasm : await compile(wasm ?? URLS[simd ? "simd" : "scalar"]());
   const { exports } = await WebAssembly.instantiate(module, {});
   check(
     exports.ee_gather && exports.memory,
-    () => "wasm: got another module, expected kernels-simd.wasm or kernels-scalar.wasm of this package",
+    () => "wasm: got another module, expected kernels-simd.wasm or kernels-scalar.wasm: pass one of this package",
   );
   return new Kernels(exports, wasm === undefined ? Boolean(simd) : undefined);
 }
@@ -68,14 +70,15 @@ class Kernels {
   }
 
   // The tables of a packed file (edge_embed/packed/FORMAT.md), by name.
-  async openTables(bytes, { verify } = {}) {
-    return this.#made(await readPacked(asBytes(bytes), verify));
+  async openTables(bytes, options) {
+    const { verify } = readOptions(options);
+    return this.#made(await readPacked(readBytes(bytes), verify));
   }
 
   // The tables of an exported ONNX file, and the rest of the file for onnxruntime-web.
-  openModel(bytes, { externalData = [] } = {}) {
-    const data = new Map(externalData.map(({ path, data }) => [path, asBytes(data)]));
-    return openModel(asBytes(bytes), data, (specs) => this.#made(specs));
+  openModel(bytes, options) {
+    const { externalData = [] } = readOptions(options);
+    return openModel(readBytes(bytes), readExternal(externalData), (specs) => this.#made(specs));
   }
 
   #made(specs) {
@@ -104,8 +107,9 @@ class Kernels {
   }
 }
 
-function asBytes(bytes) {
-  if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
-  if (ArrayBuffer.isView(bytes)) return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  throw new EdgeEmbedError(`bytes: got ${shown(bytes)}, expected an ArrayBuffer or a typed array with the file`);
+// Bytes of files by path.
+function readExternal(given) {
+  const isList = Array.isArray(given) && given.every((each) => typeof each?.path === "string");
+  check(isList, () => `externalData: got ${shown(given)}, expected a list: pass [{ path, data }] as for onnxruntime-web`);
+  return new Map(given.map(({ path, data }) => [path, readBytes(data, `externalData ${shown(path)}`)]));
 }

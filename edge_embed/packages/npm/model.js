@@ -4,12 +4,12 @@ import { check, shown } from "./errors.js";
 import { isHalf, isTableNode, readTableNode } from "./nodes.js";
 import { readModel } from "./onnx.js";
 import { ModelSession } from "./session.js";
-import { planParts, writePart } from "./split.js";
+import { WHOLE, planParts, writePart } from "./split.js";
 
 export function openModel(bytes, externalData, makeTables) {
   const model = readModel(bytes);
   const nodes = model.graph.nodes.filter(isTableNode);
-  check(nodes.length, () => "file: got a model without nodes of edge-embed, expected an exported model: edge-embed export");
+  check(nodes.length, () => "file: got a model without nodes of edge-embed, expected some: export the model with edge-embed export");
   checkOthers(model);
   const steps = nodes.map((node) => readTableNode(node, model.graph.initializers, externalData));
   const specs = new Map();
@@ -37,6 +37,10 @@ class Model {
   }
 
   async createSession(ort, options) {
+    check(
+      typeof ort?.InferenceSession?.create === "function" && typeof ort.Tensor === "function",
+      () => `ort: got ${shown(ort)}, expected the module onnxruntime-web: import * as ort from "onnxruntime-web"`,
+    );
     const sessions = {};
     for (const [name, bytes] of Object.entries(this.parts)) {
       if (bytes.length) sessions[name] = await ort.InferenceSession.create(bytes, options);
@@ -51,10 +55,10 @@ class Model {
 
 function checkOthers({ graph, functions }) {
   const hidden = graph.nodes.flatMap(({ inner }) => inner).find(isTableNode);
-  check(!hidden, () => `node ${shown(hidden.name)}: is inside a loop or branch, expected it in the graph of the model`);
+  check(!hidden, () => `node ${shown(hidden.name)}: is inside a loop or branch, expected it in the graph of the model: ${WHOLE}`);
   for (const { name, domain, nodes } of functions) {
     if (isTableNode({ domain, type: name })) continue;
     const called = nodes.find((node) => isTableNode(node));
-    check(!called, () => `function ${shown(name)}: calls ${called.type}, expected it in the graph of the model`);
+    check(!called, () => `function ${shown(name)}: calls ${called.type}, expected it in the graph of the model: ${WHOLE}`);
   }
 }

@@ -1,7 +1,7 @@
 // The nodes of an exported model that look up, reduce or multiply rows of a table, and the tables that they share.
 // docs/reference/operators.md of edge-embed describes them.
 
-import { check, shown } from "./errors.js";
+import { AGAIN, check, shown } from "./errors.js";
 import { readTensor } from "./onnx.js";
 
 export const DOMAIN = "edge_embed";
@@ -41,7 +41,7 @@ export function readTableNode(node, initializers, externalData) {
   const names = TENSORS[prefix](sources.length);
   check(
     names.length === sources.length,
-    () => `${what}: got ${sources.length} tensors, expected ${names.length}: the file is damaged`,
+    () => `${what}: got ${sources.length} tensors, expected ${names.length}: ${AGAIN}`,
   );
   const constant = (name) => {
     const stored = initializers.get(name);

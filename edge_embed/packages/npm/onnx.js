@@ -1,6 +1,6 @@
 // The parts of an ONNX model that matter here. The numbers of fields are those of onnx.proto.
 
-import { EdgeEmbedError, check, shown } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check, shown } from "./errors.js";
 import { bytesOf, fields, integerOf, integersOf, join, textOf, writeBytes, writeInteger, writeText } from "./protobuf.js";
 
 export const FLOAT32 = 1;
@@ -9,6 +9,7 @@ export const FLOAT16 = 10;
 const DTYPES = new Map([
   [1, "float32"], [2, "uint8"], [3, "int8"], [4, "uint16"], [6, "int32"], [7, "int64"], [10, "float16"], [12, "uint32"],
 ]); // prettier-ignore
+const TYPE_NAMES = new Map([...DTYPES, [5, "int16"], [8, "string"], [9, "bool"], [11, "float64"], [13, "uint64"]]);
 const EXTERNAL = 1; // TensorProto.data_location
 const MOST_DEPTH = 16; // of graphs in nodes
 
@@ -26,11 +27,14 @@ export function readModel(bytes) {
 
 function readGraph(bytes) {
   const graph = { others: [], nodes: [], infos: [], initializers: new Map(), inputs: new Map() };
-  [graph.outputs, graph.outputInfos] = [new Map(), new Map()];
+  [graph.outputs, graph.outputInfos, graph.inputInfos] = [new Map(), new Map(), new Map()];
   for (const { number, value, raw } of fields(bytes)) {
     if (number === 1) graph.nodes.push(readNode(bytesOf(value), raw));
     else if (number === 5) graph.initializers.set(nameOf(value, 8), { bytes: bytesOf(value), raw });
-    else if (number === 11) graph.inputs.set(nameOf(value, 1), raw);
+    else if (number === 11) {
+      graph.inputs.set(nameOf(value, 1), raw);
+      graph.inputInfos.set(nameOf(value, 1), { bytes: bytesOf(value) });
+    }
     else if (number === 12) {
       graph.outputs.set(nameOf(value, 1), raw);
       graph.outputInfos.set(nameOf(value, 1), { bytes: bytesOf(value) });
@@ -53,7 +57,7 @@ function readFunction(bytes, raw) {
 
 // `inner` has the nodes of graphs in its attributes, at any depth.
 function readNode(bytes, raw, depth = 0) {
-  check(depth < MOST_DEPTH, () => `file: got graphs within graphs ${MOST_DEPTH} times, expected fewer: it is damaged`);
+  check(depth < MOST_DEPTH, () => `file: got graphs within graphs ${MOST_DEPTH} times, expected fewer: ${AGAIN}`);
   const node = { inputs: [], outputs: [], name: "", type: "", domain: "", attributes: {}, inner: [], raw };
   for (const { number, value } of fields(bytes)) {
     if (number === 1) node.inputs.push(textOf(value));
@@ -100,12 +104,12 @@ export function readTensor(name, { bytes }, externalData) {
     else if (number === 14) location = integerOf(value);
   }
   tensor.dtype = DTYPES.get(type);
-  check(tensor.dtype, () => `tensor ${name}: got type ${type} of ONNX, which no table has: export the model again`);
+  check(tensor.dtype, () => `tensor ${name}: got type ${type} of ONNX, expected one of a table: export the model again`);
   const isSound = tensor.shape.every((size) => Number.isSafeInteger(size) && size >= 0) && tensor.shape.length <= 8;
-  check(isSound, () => `tensor ${name}: got shape ${shown(tensor.shape)}: the file is damaged`);
+  check(isSound, () => `tensor ${name}: got shape ${shown(tensor.shape)}, expected at most 8 sizes: ${AGAIN}`);
   if (location === EXTERNAL) tensor.bytes = externalBytes(name, external, externalData);
   if (!tensor.bytes && tensor.shape.includes(0)) tensor.bytes = new Uint8Array(0);
-  check(tensor.bytes, () => `tensor ${name}: got no raw data: export the model again`);
+  check(tensor.bytes, () => `tensor ${name}: got no raw data, expected the bytes of its numbers: export the model again`);
   return tensor;
 }
 
@@ -123,22 +127,39 @@ function externalBytes(name, { location, offset = "0", length }, externalData) {
   check(
     data,
     () =>
-      `tensor ${name}: got no external data ${shown(location)}: pass externalData: [{ path: ${shown(location)}, data }]`,
+      `tensor ${name}: got no external data, expected ${shown(location)}: ` +
+      `pass externalData: [{ path: ${shown(location)}, data }]`,
   );
   const begin = Number(offset);
   const size = length === undefined ? data.length - begin : Number(length);
   if (!(Number.isSafeInteger(begin) && Number.isSafeInteger(size) && begin >= 0 && size >= 0 && begin + size <= data.length)) {
-    const place = `bytes ${shown(offset)} to ${shown(begin + size)} of ${data.length}`;
-    throw new EdgeEmbedError(`tensor ${name}: got ${place} in ${shown(location)}: the file is truncated or damaged`);
+    const place = `bytes ${shown(offset)} to ${shown(begin + size)} of ${shown(location)}`;
+    throw new EdgeEmbedError(`tensor ${name}: got ${place}, expected at most ${data.length}: ${AGAIN}`);
   }
   return data.subarray(begin, begin + size);
 }
 
 // The type of the elements of a ValueInfoProto; 0 if it has none.
 export function typeOfValue(info) {
-  const inside = (message, field) => [...fields(message)].find(({ number }) => number === field)?.value;
-  const type = [2, 1].reduce((message, field) => message && bytesOf(inside(message, field) ?? new Uint8Array(0)), info);
-  return Number(inside(type, 1) ?? 0);
+  return Number(inside(tensorOf(info), 1) ?? 0);
+}
+
+// { type, dims } of a ValueInfoProto: the name of the type for a tensor of onnxruntime-web, and sizes, of which those
+// that may vary are undefined; both are undefined where the file has none.
+export function tensorOfValue(info) {
+  const shape = inside(tensorOf(info), 2);
+  if (shape === undefined) return { type: TYPE_NAMES.get(typeOfValue(info)), dims: undefined };
+  const sizes = [...fields(bytesOf(shape))].map(({ value }) => inside(bytesOf(value), 1));
+  const dims = sizes.map((size) => (size === undefined ? undefined : Number(size)));
+  return { type: TYPE_NAMES.get(typeOfValue(info)), dims };
+}
+
+function inside(message, field) {
+  return [...fields(message)].find(({ number }) => number === field)?.value;
+}
+
+function tensorOf(info) {
+  return [2, 1].reduce((message, field) => bytesOf(inside(message, field) ?? new Uint8Array(0)), info);
 }
 
 // A graph input (field 11) or output (field 12) of a type, without a shape.

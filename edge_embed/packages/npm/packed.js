@@ -1,7 +1,7 @@
 // Packed files: safetensors with a manifest (edge_embed/packed/FORMAT.md). Every size in the header is checked before it
 // is used.
 
-import { EdgeEmbedError, check, shown } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check, shown } from "./errors.js";
 import { checkCount } from "./specs.js";
 import { METHODS } from "./structs.js";
 
@@ -23,7 +23,7 @@ export async function readPacked(bytes, verify) {
   const metadata = header.__metadata__?.edge_embed;
   check(
     typeof metadata === "string",
-    () => "file: got a safetensors file without packed tables, expected one that edge_embed.packed.save_tables wrote",
+    () => "file: got a safetensors file without packed tables, expected one with them: write it with edge_embed.packed.save_tables",
   );
   const manifest = parse(metadata, "manifest");
   check(
@@ -31,7 +31,7 @@ export async function readPacked(bytes, verify) {
     () => `format_version: got ${shown(manifest?.format_version)}, expected 1: update edge-embed-web`,
   );
   const { tables } = manifest;
-  check(isObject(tables) && Object.keys(tables).length > 0, () => "manifest: got no tables, expected at least one");
+  check(isObject(tables) && Object.keys(tables).length > 0, () => `manifest: got no tables, expected at least one: ${AGAIN}`);
   const hashes = new Map();
   const specs = new Map();
   for (const name of Object.keys(tables).sort()) {
@@ -55,34 +55,34 @@ export async function readPacked(bytes, verify) {
 }
 
 function readHeader(bytes) {
-  check(bytes.length >= 8, () => `file: got ${bytes.length} bytes, expected a packed .safetensors file`);
+  check(bytes.length >= 8, () => `file: got ${bytes.length} bytes, expected a packed .safetensors file: ${AGAIN}`);
   const length = Number(new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true));
   check(
     length <= Math.min(MOST_HEADER, bytes.length - 8),
-    () => `file: got a header of ${length} bytes in ${bytes.length}: it is truncated, or no packed .safetensors file`,
+    () => `file: got ${bytes.length} bytes, expected ${length + 8} or more of a packed .safetensors file: ${AGAIN}`,
   );
   let text;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes.subarray(8, 8 + length));
   } catch {
-    throw new EdgeEmbedError("header: got bytes that are no UTF-8: the file is no packed .safetensors file");
+    throw new EdgeEmbedError(`header: got bytes that are no UTF-8, expected a packed .safetensors file: ${AGAIN}`);
   }
   const header = parse(text, "header");
-  check(isObject(header), () => "header: got no object: the file is no packed .safetensors file");
+  check(isObject(header), () => `header: got ${shown(header)}, expected an object of a packed .safetensors file: ${AGAIN}`);
   return { header, data: bytes.subarray(8 + length) };
 }
 
 function readEntry(table, entry, header, data, hashes) {
-  check(isObject(entry), () => `entry: got ${shown(entry)}, expected an object`);
+  check(isObject(entry), () => `entry: got ${shown(entry)}, expected an object: ${AGAIN}`);
   const { method, attributes, num_embeddings, embedding_dim, padding_idx } = entry;
-  check(Object.hasOwn(METHODS, method), () => `method: got ${shown(method)}, expected ${Object.keys(METHODS)}`);
-  for (const key of SPECIAL) check(entry[key] === null, () => `${key}: got ${shown(entry[key])}, expected null`);
-  check(isObject(attributes) && isObject(entry.sha256), () => "entry: got no attributes or hashes: it is damaged");
+  check(Object.hasOwn(METHODS, method), () => `method: got ${shown(method)}, expected ${Object.keys(METHODS).join(" or ")}: update edge-embed-web`);
+  for (const key of SPECIAL) check(entry[key] === null, () => `${key}: got ${shown(entry[key])}, expected null: update edge-embed-web`);
+  check(isObject(attributes) && isObject(entry.sha256), () => `entry: got ${Object.keys(entry)}, expected attributes and sha256: ${AGAIN}`);
   const unknown = Object.keys(attributes).filter((name) => !ATTRIBUTES[method].includes(name));
-  check(!unknown.length, () => `attributes: got ${shown(unknown)}, which this version does not know: update edge-embed-web`);
+  check(!unknown.length, () => `attributes: got ${shown(unknown)}, expected ${ATTRIBUTES[method].join(", ")}: update edge-embed-web`);
   checkCount("num_embeddings", num_embeddings, 1);
   checkCount("embedding_dim", embedding_dim, 1);
-  check(padding_idx === null || padding_idx >= 0, () => `padding_idx: got ${shown(padding_idx)}, expected a row or null`);
+  check(padding_idx === null || padding_idx >= 0, () => `padding_idx: got ${shown(padding_idx)}, expected a row or null: ${AGAIN}`);
   const tensors = {};
   for (const [name, hash] of Object.entries(entry.sha256)) {
     tensors[name] = readTensor(`${table}/${name}`, header, data);
@@ -94,18 +94,18 @@ function readEntry(table, entry, header, data, hashes) {
 
 function readTensor(name, header, data) {
   const stored = Object.hasOwn(header, name) ? header[name] : undefined;
-  check(isObject(stored), () => `tensor ${shown(name)}: got none, expected one as in the manifest: the file is damaged`);
+  check(isObject(stored), () => `tensor ${shown(name)}: got none, expected one as in the manifest: ${AGAIN}`);
   const { dtype, shape, data_offsets: offsets } = stored;
-  check(Object.hasOwn(DTYPES, dtype), () => `tensor ${shown(name)}: got type ${shown(dtype)}: the file is damaged`);
+  check(Object.hasOwn(DTYPES, dtype), () => `tensor ${shown(name)}: got type ${shown(dtype)}, expected ${Object.keys(DTYPES).join(" or ")}: ${AGAIN}`);
   for (const list of [shape, offsets]) {
     const isList = Array.isArray(list) && list.length <= 8;
-    check(isList, () => `tensor ${shown(name)}: got ${shown(list)}, expected a list: the file is damaged`);
+    check(isList, () => `tensor ${shown(name)}: got ${shown(list)}, expected a list: ${AGAIN}`);
     for (const size of list) checkCount(`tensor ${shown(name)}`, size, 0);
   }
   const [begin, end] = offsets;
   check(
     offsets.length === 2 && begin <= end && end <= data.length,
-    () => `tensor ${shown(name)}: got bytes ${shown(offsets)} of ${data.length}: the file is truncated or damaged`,
+    () => `tensor ${shown(name)}: got bytes ${shown(offsets)}, expected a range of ${data.length}: ${AGAIN}`,
   );
   return { dtype: DTYPES[dtype], shape, bytes: data.subarray(begin, end) };
 }
@@ -113,14 +113,14 @@ function readTensor(name, header, data) {
 async function compareHash(bytes, expected, what) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   const got = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  check(got === expected, () => `${what}: its hash is ${got}, expected ${shown(expected)}: the file is damaged`);
+  check(got === expected, () => `${what}: got hash ${got}, expected ${shown(expected)}: ${AGAIN}`);
 }
 
 function parse(text, what) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new EdgeEmbedError(`${what}: is not valid JSON (${shown(error.message)}): the file is damaged`);
+    throw new EdgeEmbedError(`${what}: got text that is not JSON (${shown(error.message)}), expected JSON: ${AGAIN}`);
   }
 }
 

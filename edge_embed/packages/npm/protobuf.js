@@ -1,6 +1,6 @@
 // Messages of protocol buffers: their fields one by one, with every length checked, and the few kinds that are written.
 
-import { EdgeEmbedError, check } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check } from "./errors.js";
 
 const VARINT = 0;
 const EIGHT = 1;
@@ -40,11 +40,11 @@ export function* fields(message) {
 }
 
 function truncated() {
-  return "file: it ends within a field: it is truncated, or no ONNX model";
+  return `file: got an end within a field, expected a whole ONNX model: ${AGAIN}`;
 }
 
 function damaged() {
-  return "file: got a field of unknown kind: it is damaged, or no ONNX model";
+  return `file: got a field of another kind, expected an ONNX model: ${AGAIN}`;
 }
 
 export function bytesOf(value) {

@@ -1,6 +1,6 @@
 // A session that runs a whole model: lookups and bags, the rest in onnxruntime-web, and output layers.
 
-import { check, shown } from "./errors.js";
+import { EdgeEmbedError, check, shown } from "./errors.js";
 import { WIDE } from "./split.js";
 
 const IDS = ["int32", "int64"];
@@ -13,39 +13,59 @@ export class ModelSession {
 
   constructor(ort, sessions, plan) {
     [this.#ort, this.#sessions, this.#plan] = [ort, sessions, plan];
-    [this.inputNames, this.outputNames] = [plan.inputs, plan.outputs];
+    [this.inputNames, this.outputNames] = [[...plan.inputs.keys()], plan.outputs];
   }
 
   // Tensors of onnxruntime-web by name, in and out. Rows, logits and values are float32.
   async run(feeds) {
-    const { first, last, outputs } = this.#plan;
-    const values = new Map(Object.entries(feeds ?? {}));
-    for (const name of this.inputNames) feed(values, name);
+    const { first, last, outputs, inputs } = this.#plan;
+    const sessions = this.#sessions;
+    check(sessions, () => "session: got a released session, expected one in use: call release() last");
+    const values = new Map(Object.entries(readFeeds(feeds)));
+    for (const [name, expected] of inputs) checkTensor(name, feed(values, name), expected);
     for (const name of values.keys()) {
       check(
         this.inputNames.includes(name),
         () => `input ${shown(name)}: got a tensor, expected one of ${this.inputNames.join(", ")}: leave it out`,
       );
     }
-    await runPart(this.#sessions.before, values);
+    await runPart(sessions.before, values);
     for (const step of first) setMade(values, step.outputs[0], this.#rows(step, values));
-    await runPart(this.#sessions.rest, values);
+    await runPart(sessions.rest, values);
     for (const step of last) this.#outputLayer(step, values);
-    await runPart(this.#sessions.after, values);
+    await runPart(sessions.after, values);
     for (const { use, outputs: [name] } of first) {
       if (use === "lookup" && !outputs.includes(name)) this.#arrays.set(name, values.get(name).data);
     }
     return Object.fromEntries(outputs.map((name) => [name, feed(values, name)]));
   }
 
+  // A second call does nothing.
   async release() {
-    for (const session of Object.values(this.#sessions)) await session.release();
+    const sessions = Object.values(this.#sessions ?? {});
+    this.#sessions = undefined;
+    for (const session of sessions) await session.release();
   }
 
-  #rows({ use, table, given, outputs, mode, constant }, values) {
+  #rows(step, values) {
+    try {
+      return this.#ofTable(step, values);
+    } catch (error) {
+      if (error instanceof EdgeEmbedError) error.message = `${this.#origin(step)}: ${error.message}`;
+      throw error;
+    }
+  }
+
+  // The place of ids and offsets. The model may compute them from inputs, as the end of the last bag.
+  #origin({ what, given }) {
+    const isComputed = given.some((name) => !this.inputNames.includes(name));
+    return isComputed ? `${what}, whose ids or offsets the model computes from its inputs` : what;
+  }
+
+  #ofTable({ use, table, given, outputs, mode, constant }, values) {
     const value = (name) => (values.has(name) ? feed(values, name) : constantTensor(constant(name)));
     const ids = value(given[0]);
-    check(IDS.includes(ids.type), () => `input ${shown(given[0])}: got ${ids.type}, expected int32 or int64`);
+    check(IDS.includes(ids.type), () => `ids: got ${ids.type}, expected int32 or int64: export the model again`);
     if (use === "lookup") {
       const out = this.#kept(outputs[0], ids.data.length * table.columns);
       return this.#tensor(table.lookup(ids.data, { out }), [...ids.dims, table.columns]);
@@ -70,7 +90,7 @@ export class ModelSession {
     const { dims, data } = hidden;
     check(
       dims.at(-1) === table.columns,
-      () => `hidden states ${shown(name)}: got shape ${shown(dims)}, expected the last of ${table.columns}`,
+      () => `hidden states ${shown(name)}: got shape ${shown(dims)}, expected the last of ${table.columns}: pass whole states`,
     );
     const before = dims.slice(0, -1);
     if (use === "logits") {
@@ -105,6 +125,28 @@ function feed(values, name) {
   const tensor = values.get(name);
   check(tensor, () => `input ${shown(name)}: got none, expected a tensor: pass one for each of inputNames`);
   return tensor;
+}
+
+function readFeeds(feeds) {
+  const isObject = typeof feeds === "object" && feeds !== null;
+  check(isObject, () => `feeds: got ${shown(feeds)}, expected an object: pass tensors by name of the input`);
+  return feeds;
+}
+
+// Throws unless a tensor has the type and the sizes of an input.
+function checkTensor(name, tensor, { type, dims }) {
+  const isTensor = typeof tensor === "object" && typeof tensor.type === "string" && Array.isArray(tensor.dims);
+  const fits =
+    isTensor &&
+    (type === undefined || tensor.type === type) &&
+    (dims === undefined ||
+      (tensor.dims.length === dims.length && dims.every((size, axis) => size === undefined || size === tensor.dims[axis])));
+  const sizes = dims?.map((size) => size ?? "any");
+  const expected = `expected a tensor ${type ?? ""} ${sizes ? `[${sizes.join(", ")}]` : ""}`.trim();
+  check(fits, () => {
+    const got = isTensor ? `${tensor.type} ${shown(tensor.dims)}` : shown(tensor);
+    return `input ${shown(name)}: got ${got}, ${expected}: convert it, or change its dims`;
+  });
 }
 
 const ARRAYS = { int32: Int32Array, int64: BigInt64Array, float32: Float32Array };

@@ -1,7 +1,7 @@
 // Checks of a table's tensors: types, shapes and bytes must fit each other before anything is copied into the memory of
 // the kernels. A spec is { method, tensors: { name: { dtype, shape, bytes } }, attributes }.
 
-import { EdgeEmbedError, check, shown } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check, shown } from "./errors.js";
 import { ITEM_BYTES, MOST_CORES } from "./structs.js";
 
 const FLOATS = ["float32", "float16"];
@@ -23,7 +23,7 @@ export function checkedSizes({ method, tensors, attributes }) {
 export function checkCount(name, value, least, most = Number.MAX_SAFE_INTEGER) {
   check(
     Number.isSafeInteger(value) && value >= least && value <= most,
-    () => `${name}: got ${shown(value)}, expected an integer from ${least} to ${most}: the table is damaged`,
+    () => `${name}: got ${shown(value)}, expected an integer from ${least} to ${most}: ${AGAIN}`,
   );
 }
 
@@ -31,7 +31,7 @@ function checkBytes(name, { dtype, shape, bytes }) {
   const expected = shape.reduce((product, size) => product * size, ITEM_BYTES[dtype]);
   check(
     bytes.length === expected,
-    () => `tensor ${name}: got ${bytes.length} bytes, expected ${expected} for ${dtype} ${shown(shape)}: it is damaged`,
+    () => `tensor ${name}: got ${bytes.length} bytes, expected ${expected} for ${dtype} ${shown(shape)}: ${AGAIN}`,
   );
 }
 
@@ -47,7 +47,7 @@ function expect(tensors, name, types, shape) {
     const got = tensor ? `${tensor.dtype} ${shown(tensor.shape)}` : "none";
     const sizes = shape.map((size) => (size === -1 ? "any" : size));
     throw new EdgeEmbedError(
-      `tensor ${name}: got ${got}, expected ${types.join(" or ")} [${sizes.join(", ")}]: the table is damaged`,
+      `tensor ${name}: got ${got}, expected ${types.join(" or ")} [${sizes.join(", ")}]: ${AGAIN}`,
     );
   }
   return tensor;
@@ -55,7 +55,7 @@ function expect(tensors, name, types, shape) {
 
 function checkNames(tensors, names) {
   const unknown = Object.keys(tensors).filter((name) => !names.includes(name));
-  check(!unknown.length, () => `tensors: got ${shown(unknown)}, expected only ${names.join(", ")}`);
+  check(!unknown.length, () => `tensors: got ${shown(unknown)}, expected only ${names.join(", ")}: update edge-embed-web`);
 }
 
 const CHECKS = {
@@ -67,7 +67,7 @@ const CHECKS = {
     const rows = stored.shape[0];
     const values = expect(tensors, "values", VALUES, [-1, codes, -1]);
     const [tables, , width] = values.shape;
-    check(tables === 1 || tables === groups, () => `tensor values: got ${tables} codebooks, expected 1 or ${groups}`);
+    check(tables === 1 || tables === groups, () => `tensor values: got ${tables} codebooks, expected 1 or ${groups}: ${AGAIN}`);
     const names = ["codes", "values"];
     if (values.dtype === "int8") {
       expect(tensors, "value_scales", ["float32"], [tables]);
@@ -123,7 +123,7 @@ function checkPermutation(bytes, rows) {
   for (const row of order) {
     check(
       row >= 0 && row < rows && !reached[row],
-      () => `tensor row_order: got row ${row}, expected each of 0 to ${rows - 1} once: the table is damaged`,
+      () => `tensor row_order: got row ${row}, expected each of 0 to ${rows - 1} once: ${AGAIN}`,
     );
     reached[row] = 1;
   }

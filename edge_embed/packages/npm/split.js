@@ -10,10 +10,11 @@
 
 import { check, shown } from "./errors.js";
 import { isTableNode } from "./nodes.js";
-import { FLOAT16, FLOAT32, INT64, typeOfValue, writeCast, writeValue } from "./onnx.js";
+import { FLOAT16, FLOAT32, INT64, tensorOfValue, typeOfValue, writeCast, writeValue } from "./onnx.js";
 import { join, writeBytes } from "./protobuf.js";
 
 export const WIDE = ".float32";
+export const WHOLE = "run the whole model in onnxruntime-web";
 const GRAPH = 7; // fields of a model and of a graph
 const INPUT = 11;
 const OUTPUT = 12;
@@ -31,7 +32,7 @@ export function planParts(graph, steps) {
   }
   for (const { what, given } of steps) {
     const read = given.find((name) => late.has(name));
-    check(read === undefined, () => `${what}: got ${shown(read)}, which needs logits of a table, expected none that does`);
+    check(read === undefined, () => `${what}: got ${shown(read)}, which needs logits of a table, expected none that does: ${WHOLE}`);
   }
   const rest = others.filter((node) => !after.includes(node));
   const made = new Map(steps.flatMap((step) => step.outputs.map((name, index) => [name, { step, index }])));
@@ -49,7 +50,8 @@ export function planParts(graph, steps) {
     },
     after: { nodes: after, made, received: passed, kept: outputs.filter((name) => isMadeAfter.has(name)) },
   };
-  return { parts, first, last, outputs, inputs: [...graph.inputs.keys()] };
+  const inputs = new Map([...graph.inputInfos].map(([name, { bytes }]) => [name, tensorOfValue(bytes)]));
+  return { parts, first, last, outputs, inputs };
 }
 
 function reads(node) {
@@ -61,7 +63,7 @@ function checkHidden(graph, last, isMadeByRest, made) {
     const [hidden] = given;
     check(
       isMadeByRest.has(hidden) || graph.inputs.has(hidden) || made.has(hidden),
-      () => `${what}: got hidden states ${shown(hidden)}, expected a value that the graph computes`,
+      () => `${what}: got hidden states ${shown(hidden)}, expected a value that the graph computes: ${WHOLE}`,
     );
   }
 }
@@ -75,7 +77,7 @@ function nodesBefore(graph, nodes, first) {
       const maker = makers.get(name);
       check(
         maker || graph.inputs.has(name) || graph.initializers.has(name),
-        () => `${what}: got ${shown(name)}, which another table computes, expected ids that need no rows`,
+        () => `${what}: got ${shown(name)}, which another table computes, expected ids that need no rows: ${WHOLE}`,
       );
       if (!maker || needed.has(maker)) continue;
       needed.add(maker);

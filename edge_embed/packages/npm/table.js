@@ -3,9 +3,9 @@
 // Rows may have scales, and tensor trains an order of rows. The kernels know neither, so both are applied here:
 //   row(id) = row_scales[row_scale_codes[id]] * kernel_row(id), rounded once      row(id) = kernel_row(row_order[id])
 
-import { readFloats, readIds, readMode, readOffsets, readOut } from "./arguments.js";
+import { readFloats, readIds, readMode, readOffsets, readOptions, readOut } from "./arguments.js";
 import { Calls } from "./calls.js";
-import { EdgeEmbedError, check, shown } from "./errors.js";
+import { AGAIN, EdgeEmbedError, check, shown } from "./errors.js";
 import { reduceRows } from "./reduce.js";
 import { selectLargest } from "./select.js";
 import { checkedSizes } from "./specs.js";
@@ -25,7 +25,7 @@ export class Table {
       const { rows, columns } = spec.declared ?? sizes;
       check(
         rows === sizes.rows && columns === sizes.columns,
-        () => `tensors: got rows [${sizes.rows}, ${sizes.columns}], expected [${rows}, ${columns}]: the table is damaged`,
+        () => `tensors: got rows [${sizes.rows}, ${sizes.columns}], expected [${rows}, ${columns}]: ${AGAIN}`,
       );
       const { row_order: order, row_scale_codes: codes, row_scales: scales } = spec.tensors;
       if (order) this.#order = new Int32Array(order.bytes.slice().buffer);
@@ -47,7 +47,8 @@ export class Table {
     this.#calls.free();
   }
 
-  lookup(ids, { out } = {}) {
+  lookup(ids, options) {
+    const { out } = readOptions(options);
     const read = readIds(ids);
     const given = readOut(out, read.length * this.columns);
     if (this.#isPlain) return this.#calls.lookup(this.#placed(read), given);
@@ -58,11 +59,12 @@ export class Table {
     return moved(rows, given);
   }
 
-  bag(ids, offsets, { mode = "sum", weights, out } = {}) {
+  bag(ids, offsets, options) {
+    const { mode = "sum", weights, out } = readOptions(options);
     const number = readMode(mode);
     const read = readIds(ids);
     const starts = readOffsets(offsets, read.length);
-    check(weights === undefined || mode === "sum", () => `weights: got weights with mode ${mode}, expected mode "sum"`);
+    check(weights === undefined || mode === "sum", () => `weights: got weights with mode ${mode}, expected mode "sum": multiply rows of lookup() instead`);
     const factors = weights === undefined ? undefined : readFloats("weights", weights, read.length);
     const given = readOut(out, (starts.length - 1) * this.columns);
     if (this.#isPlain) return this.#calls.bag(this.#placed(read), starts, factors, number, given);
@@ -71,7 +73,8 @@ export class Table {
     return moved(reduceRows(bags), given);
   }
 
-  logits(hidden, { out } = {}) {
+  logits(hidden, options) {
+    const { out } = readOptions(options);
     const states = this.#states(hidden);
     const given = readOut(out, (states.length / this.#calls.columns) * this.rows);
     if (!this.#order && !this.#scales) return this.#calls.logits(states, given);
@@ -86,7 +89,8 @@ export class Table {
     return result;
   }
 
-  topk(hidden, k, { bias } = {}) {
+  topk(hidden, k, options) {
+    const { bias } = readOptions(options);
     checkK(k, this.rows);
     const added = bias === undefined ? undefined : readFloats("bias", bias, this.rows);
     if (!this.#order && !this.#scales) return this.#calls.topk(this.#states(hidden), k, added);
@@ -101,7 +105,7 @@ export class Table {
     if (!this.#order) return ids;
     return Int32Array.from(ids, (id, position) => {
       const row = this.#order[id];
-      check(row !== undefined, () => `ids: position ${position}: got ${id}, expected 0 to ${this.rows - 1}`);
+      check(row !== undefined, () => `ids: position ${position}: got ${id}, expected 0 to ${this.rows - 1}: pass rows of the table`);
       return row;
     });
   }
@@ -111,7 +115,7 @@ export class Table {
     const states = readFloats("hidden", hidden);
     check(
       states.length % this.columns === 0,
-      () => `hidden: got ${states.length} numbers, expected a multiple of ${this.columns}, the columns of the table`,
+      () => `hidden: got ${states.length} numbers, expected a multiple of ${this.columns}, the columns of the table: pass whole states`,
     );
     const { columns: wide } = this.#calls;
     if (wide === this.columns) return states;
@@ -148,5 +152,5 @@ const MOST_K = 1000;
 
 function checkK(k, rows) {
   const most = Math.min(MOST_K, rows);
-  check(Number.isInteger(k) && k >= 1 && k <= most, () => `k: got ${shown(k)}, expected an integer from 1 to ${most}`);
+  check(Number.isInteger(k) && k >= 1 && k <= most, () => `k: got ${shown(k)}, expected an integer from 1 to ${most}: pass a smaller one`);
 }

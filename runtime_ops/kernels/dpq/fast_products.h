@@ -164,6 +164,8 @@ class ByteReader {
 
   template <bool, class Use>
   __attribute__((always_inline)) void Eight(const unsigned char* codes, const Use& use) const {
+    // Also where code is kept small: terms stay in registers.
+    EDGE_EMBED_UNROLL
     for (size_t k = 0; k < kCodesAtOnce; ++k) use(k, size_t{codes[k]});
   }
 

@@ -19,7 +19,13 @@ inline Size GatherScratch(const Table& table) {
   return AlignedDoubles(Chain::ScratchFloats(table) + Size(Columns(table)) + kLineFloats);
 }
 
-constexpr size_t kBlockIds = 256;
+// WebAssembly has no prepacked cores (merge.h), which save the same products elsewhere. Ids of a long block
+// share more of them.
+#ifdef __wasm__
+constexpr size_t kBlockIds = 4096, kLists = 1024;
+#else
+constexpr size_t kBlockIds = 256, kLists = 128;
+#endif
 
 // The ids of a block in the order in which their rows are computed.
 struct Order {
@@ -31,7 +37,6 @@ struct Order {
 // order within a list stays.
 template <class Key>
 __attribute__((always_inline)) inline void Group(const Key& key, Order* order) {
-  constexpr size_t kLists = 128;
   uint16_t ends[kLists] = {}, grouped[kBlockIds];
   for (size_t k = 0; k < order->count; ++k) ++ends[key(order->positions[k]) % kLists];
   for (size_t list = 1; list < kLists; ++list)

@@ -40,6 +40,15 @@ class Sorted(Tagger):
         return self.words(ids).sort(-1)[0]
 
 
+class Integers(Tagger):
+    def __init__(self, dtype):
+        super().__init__()
+        self.register_buffer("classes", torch.zeros(20, 12, dtype=dtype))
+
+    def forward(self, ids):
+        return self.words(ids), nn.functional.embedding(ids, self.classes)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "model.pt"
@@ -66,6 +75,15 @@ def test_operators_without_converter_or_runtime_are_refused(export, tmp_path, mo
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     with pytest.raises(BadInputError, match=message):
         export(model())
+    assert not list(tmp_path.rglob("*.tflite"))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16])
+def test_dense_table_of_another_type_is_refused_by_name(export, tmp_path, dtype):
+    pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+    got = str(dtype).removeprefix("torch.")
+    with pytest.raises(BadInputError, match=rf"table classes: got {got}, expected float32 or int8.*--target onnx"):
+        export(Integers(dtype))
     assert not list(tmp_path.rglob("*.tflite"))
 
 

@@ -12,6 +12,7 @@ const kernels = await loadKernels();
 const tables = await kernels.openTables(readFileSync(process.argv[2]));
 const table = tables.get("dpq.float32");
 const states = new Float32Array(40);
+const transferred = (array) => (structuredClone(array, { transfer: [array.buffer] }), array);
 const calls = {
   "id": () => table.lookup([0, 130]),
   "negative id": () => table.lookup(Int32Array.of(5, -1)),
@@ -28,6 +29,12 @@ const calls = {
   "bias": () => table.topk(states, 1, { bias: new Float32Array(2) }),
   "out": () => table.lookup([1], { out: new Float32Array(41) }),
   "ordered id": () => tables.get("tt.ordered").lookup([60]),
+  "null for options": () => table.lookup([1], null),
+  "options of another type": () => table.topk(states, 1, "bias"),
+  "transferred ids": () => table.lookup(transferred(Int32Array.of(1))),
+  "transferred out": () => table.lookup([], { out: transferred(new Float32Array(0)) }),
+  "transferred file": () => kernels.openModel(transferred(new Uint8Array(9))),
+  "external data": () => kernels.openModel(new Uint8Array(9), { externalData: [null] }),
   "freed": () => (table.free(), table.lookup([1])),
 };
 const messages = {};
@@ -41,21 +48,32 @@ for (const [name, call] of Object.entries(calls)) {
 console.log(JSON.stringify(messages));
 """
 MESSAGES = {
-    "id": "ids: position 1: got 130, expected 0 to 129",
-    "negative id": "ids: position 1: got -1, expected 0 to 129",
-    "id of 64 bits": "ids: position 0: got 4611686018427387904, expected 0 to 129",
-    "type of ids": "ids: got Float32Array of 1 values, expected Int32Array, BigInt64Array or an array",
-    "fraction": "ids: position 0: got 0.5, expected an integer",
-    "offsets": "offsets: position 2: got 1, expected integers from 0 to 2, the number of ids, that never decrease",
-    "last offset": "offsets: got [0, 1], expected the start of each bag and the number of ids: 0, ..., 2",
-    "mode": 'mode: got "median", expected one of sum, mean, max',
-    "weights": 'weights: got weights with mode max, expected mode "sum"',
-    "hidden": "hidden: got 41 numbers, expected a multiple of 40, the columns of the table",
-    "type of hidden": "hidden: got [1], expected Float32Array",
-    "k": "k: got 131, expected an integer from 1 to 130",
-    "bias": "bias: got 2 numbers, expected 130",
-    "out": "out: got 41 numbers, expected 40",
-    "ordered id": "ids: position 0: got 60, expected 0 to 59",
+    "id": "ids: position 1: got 130, expected 0 to 129: pass rows of the table",
+    "negative id": "ids: position 1: got -1, expected 0 to 129: pass rows of the table",
+    "id of 64 bits": "ids: position 0: got 4611686018427387904, expected 0 to 129: pass rows of the table",
+    "type of ids": "ids: got Float32Array of 1 values, expected Int32Array, BigInt64Array or an array of integers: "
+    "convert it with Int32Array.from",
+    "fraction": "ids: position 0: got 0.5, expected an integer: round it, or look for the wrong one",
+    "offsets": "offsets: position 2: got 1, expected integers from 0 to 2, the number of ids, that never decrease: "
+    "sort the bags",
+    "last offset": "offsets: got [0, 1], expected the start of each bag and the number of ids: pass 0, ..., 2",
+    "mode": 'mode: got "median", expected one of sum, mean, max: leave it out for sum',
+    "weights": 'weights: got weights with mode max, expected mode "sum": multiply rows of lookup() instead',
+    "hidden": "hidden: got 41 numbers, expected a multiple of 40, the columns of the table: pass whole states",
+    "type of hidden": "hidden: got [1], expected Float32Array: use Float32Array.from",
+    "k": "k: got 131, expected an integer from 1 to 130: pass a smaller one",
+    "bias": "bias: got 2 numbers, expected 130: pass as many",
+    "out": "out: got 41 numbers, expected 40: pass as many",
+    "ordered id": "ids: position 0: got 60, expected 0 to 59: pass rows of the table",
+    "null for options": "options: got null, expected an object such as { out }: leave it out for none",
+    "options of another type": 'options: got "bias", expected an object such as { out }: leave it out for none',
+    "transferred ids": "ids: got an array whose memory was transferred, expected one with its content: "
+    "pass a copy to the other thread, or call this first",
+    "transferred out": "out: got an array whose memory was transferred, expected one with its content: "
+    "pass a copy to the other thread, or call this first",
+    "transferred file": "bytes: got an array whose memory was transferred, expected one with its content: "
+    "pass a copy to the other thread, or call this first",
+    "external data": "externalData: got [null], expected a list: pass [{ path, data }] as for onnxruntime-web",
     "freed": "table: got a freed table, expected one in use: call free() last",
 }
 

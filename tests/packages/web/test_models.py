@@ -39,13 +39,22 @@ for (const [number, given] of givens.entries()) {
   }
 }
 const refused = [];
-for (const wrong of [{}, { ...givens[0], other: givens[0].ids }]) {
-  await session.run(wrong).catch(({ name, message }) => refused.push([name, message]));
+const refuse = ({ name, message }) => refused.push([name, message]);
+const { ids } = givens[0];
+const narrow = new ort.Tensor("int32", Int32Array.of(1, 2), [2]);
+const flat = new ort.Tensor("int64", ids.data, [ids.data.length]);
+for (const wrong of [{}, { ids, other: ids }, null, { ids: [1, 2] }, { ids: narrow }, { ids: flat }]) {
+  await session.run(wrong).catch(refuse);
 }
+await model.createSession({}).catch(refuse);
+const large = new ort.Tensor("int64", BigInt64Array.of(10_000n), [1, 1]);
+await session.run({ ids: large }).catch(refuse);
 const parts = Object.entries(model.parts).map(([part, { length }]) => [part, length]);
 const sizes = { whole: bytes.length, parts: parts.reduce((total, [, length]) => total + length, 0) };
 const made = parts.filter(([, length]) => length).map(([part]) => part);
 await session.release();
+await session.release();
+await session.run(givens[0]).catch(refuse);
 model.free();
 const tables = [...model.tables.values()].map(({ name, method, rows, columns }) => [name, method, rows, columns]);
 console.log(JSON.stringify({ results, refused, sizes, made, tables, left: kernels.bytesUsed }));
@@ -68,9 +77,25 @@ def test_session_has_the_outputs_of_the_whole_model(run_node, exported, name, ou
         pytest.skip(str(error))
     result = run_node(COMPARE, runtime, exported, name)
     assert result["results"] == [True] * outputs * 3
+    (*_, (_, by_table), _) = result["refused"]
+    origin = by_table.partition(": ids")[0]
+    assert origin.startswith("node ")
+    expected, rows = "expected a tensor int64 [any, any]", f"expected 0 to {table[2] - 1}"
+    assert origin.endswith("computes from its inputs") is (name == "bags")
     assert result["refused"] == [
         ["EdgeEmbedError", 'input "ids": got none, expected a tensor: pass one for each of inputNames'],
         ["EdgeEmbedError", 'input "other": got a tensor, expected one of ids: leave it out'],
+        ["EdgeEmbedError", "feeds: got null, expected an object: pass tensors by name of the input"],
+        *(
+            ["EdgeEmbedError", f'input "ids": got {got}, {expected}: convert it, or change its dims']
+            for got in ("[1, 2]", "int32 [2]", "int64 [6]")
+        ),
+        [
+            "EdgeEmbedError",
+            'ort: got [object Object], expected the module onnxruntime-web: import * as ort from "onnxruntime-web"',
+        ],
+        ["EdgeEmbedError", f"{origin}: ids: position 0: got 10000, {rows}: pass rows of the table"],
+        ["EdgeEmbedError", "session: got a released session, expected one in use: call release() last"],
     ]
     assert result["tables"] == [table]
     assert result["left"] == 0
@@ -130,7 +155,7 @@ def test_model_that_does_not_fit_is_refused_with_the_node(run_node, exported, tm
         "which another table computes, expected ids that need no rows",
         'got "copied", which the graph computes, expected a stored tensor',
         "got a model without nodes of edge-embed",
-        'got no external data "rows.onnx.data": pass externalData',
+        'got no external data, expected "rows.onnx.data": pass externalData',
         "file: ",
     ]
     for message, part in zip(messages, expected, strict=True):

@@ -42,3 +42,36 @@ def test_page_and_worker_have_the_bits_of_native_kernels(project, cases, tmp_pat
     files["page.html"] = SCRIPTS / "page.html"
     open_page(files, {"result.json": tmp_path / "result.json"}, 120)
     assert json.loads((tmp_path / "result.json").read_text()) == {"page": sound, "worker": sound}
+
+
+MANY = """
+import { readFileSync } from "node:fs";
+import { loadKernels } from "edge-embed-web";
+
+const results = {};
+for (const simd of [true, false]) {
+  const kernels = await loadKernels({ simd });
+  const tables = await kernels.openTables(readFileSync(process.argv[2]));
+  for (const [name, table] of tables) {
+    const ids = Int32Array.from({ length: 9001 }, (_, i) => (i * 7919) % table.rows);
+    const rows = table.lookup(ids);
+    const each = Array.from({ length: table.rows }, (_, id) => table.lookup([id]));
+    const isSame = (id, i) => each[id].every((number, column) => Object.is(number, rows[i * table.columns + column]));
+    results[`${name} ${simd}`] = ids.every(isSame);
+    ids[8999] = table.rows;
+    try {
+      table.lookup(ids);
+    } catch ({ message }) {
+      results[`${name} ${simd}`] &&= message.startsWith("ids: position 8999: got");
+    }
+  }
+}
+console.log(JSON.stringify(results));
+"""
+
+
+def test_rows_of_many_ids_are_those_of_single_ids(run_node, cases):
+    """Kernels of tensor trains sort blocks of thousands of ids."""
+    results = run_node(MANY, cases / "tables.safetensors")
+    assert len(results) > 20
+    assert all(results.values()), results
