@@ -97,7 +97,9 @@ def tables_of_nodes(nodes: list[NodeProto], weights: Weights) -> dict[str, OnnxT
 def _table(node: NodeProto, weights: Weights) -> OnnxTable:
     if node.op_type not in OPERATORS:
         remedy = _RENAMED if node.op_type.endswith(tuple(OPERATORS)) else "try a newer edge-embed"
-        raise BadInputError(f"got operator {node.op_type!r:.80}, expected one of {', '.join((*OPERATORS, *ACTIVATIONS))}: {remedy}")
+        raise BadInputError(
+            f"got operator {node.op_type!r:.80}, expected one of {', '.join((*OPERATORS, *ACTIVATIONS))}: {remedy}"
+        )
     method, schema, use = OPERATORS[node.op_type]
     attributes = _attributes(node, schema.attribute_names + USES[use].attribute_names)
     leading = len(USES[use].inputs)

@@ -1,10 +1,10 @@
 // The ONNX operators of sparse activations, version 1.
 //
-//     Sparsemax (scores), Entmax15 (scores), Entmax (scores, alpha), TopKSparsemax (scores)  ->  probabilities
+//     Sparsemax (scores), Entmax15 (scores), Entmax (scores, alpha), TopKSparsemax (scores)  -> probabilities
 //
 // scores are float32 or float16 [*, n], and probabilities have their shape and type. alpha is float32 and
-// broadcasts to [*, 1]. Attributes: format_version, and k of TopKSparsemax, from 1 to n. A bad alpha makes its
-// rows NaN.
+// broadcasts to [*, 1]. Attributes: format_version, and k of TopKSparsemax, from 1 to n. A bad alpha makes
+// its rows NaN.
 #include "ort/entmax.h"
 
 #include "kernels/element.h"
@@ -20,7 +20,7 @@ constexpr InputSpec kScores[] = {{"scores", kFloats}, {"alpha", Only(EE_FLOAT32)
 constexpr uint64_t kExactWork = 4, kPowerWork = 64;
 
 struct EntmaxKernel : KernelBase {
-  int64_t k;  // 0: all scores
+  int64_t k;    // 0: all scores
   float alpha;  // 0: an input
 };
 
@@ -57,7 +57,8 @@ OrtStatus* CheckScores(const EntmaxKernel& kernel, const Tensor& scores) {
   if (scores.rank == 0) {
     message << "at least one dimension: reshape them";
   } else {
-    message << "at least k=" << kernel.k << " in the last dimension: give longer rows, or export with a lower k";
+    message << "at least k=" << kernel.k
+            << " in the last dimension: give longer rows, or export with a lower k";
   }
   return Fail(kernel.node, message);
 }
@@ -138,9 +139,8 @@ constexpr OpSpec Spec(const char* name, size_t inputs,
 
 }  // namespace
 
-constexpr OpSpec kEntmaxOps[kNumEntmaxOps] = {Spec("Sparsemax", 1, FillSparsemax),
-                                              Spec("Entmax15", 1, FillEntmax15),
-                                              Spec("Entmax", 2, FillEntmax),
-                                              Spec("TopKSparsemax", 1, FillTopKSparsemax)};
+constexpr OpSpec kEntmaxOps[kNumEntmaxOps] = {
+    Spec("Sparsemax", 1, FillSparsemax), Spec("Entmax15", 1, FillEntmax15), Spec("Entmax", 2, FillEntmax),
+    Spec("TopKSparsemax", 1, FillTopKSparsemax)};
 
 }  // namespace edge_embed::ort

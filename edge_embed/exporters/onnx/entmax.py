@@ -28,7 +28,7 @@ from typing import Any
 import onnx
 from onnx import parser
 from onnx.defs import OpSchema
-from onnxscript import opset18, values
+from onnxscript import values
 
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, OPSET
 from edge_embed.exporters.onnx.nodes.entmax import ACTIVATIONS, OUTPUT

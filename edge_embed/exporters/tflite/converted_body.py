@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.exporters.tflite.cut_tables import CutProgram
+from edge_embed.exporters.tflite.entmax import REPLACEMENTS
 from edge_embed.exporters.tflite.id_check import dense_lookups
 from edge_embed.exporters.tflite.signatures import not_at
 from edge_embed.lowering.id_check import IdCheck
@@ -106,10 +107,10 @@ def _check_dense_tables(body: ProgramModule) -> None:
 
 
 def _replace_operators(body: ProgramModule, id_check: IdCheck | None) -> None:
-    """Unroll recurrent layers step by step, as every length is fixed here, express dense bags, and check ids."""
+    """Unroll recurrent layers, as every length is fixed here, express sparse activations and bags, and check ids."""
     plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
     for node in body.graph.nodes:
-        node.target = (plain | dense_lookups(id_check)).get(node.target, node.target)
+        node.target = (plain | REPLACEMENTS | dense_lookups(id_check)).get(node.target, node.target)
 
 
 def _load_converter() -> Any:

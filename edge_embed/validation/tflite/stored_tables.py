@@ -101,7 +101,7 @@ def read_tables(path: Path, lowered: LoweredProgram) -> StoredFile:
     layouts, hashes = _layouts(lowered, model), dict[str, str]()
     for name, layout in layouts.items():
         hashes |= stored_hashes(name, lowered.tables[name], layout.name)
-    return StoredFile(model, layouts, hashes, write_manifest(lowered.tables), {})
+    return StoredFile(model, layouts, hashes, write_manifest(lowered.tables) if lowered.tables else "", {})
 
 
 def _layouts(lowered: LoweredProgram, model: TfliteModel) -> dict[str, Layout]:

@@ -37,8 +37,8 @@ inline void KeepLargest(const float* scores, size_t n, float largest, size_t k, 
     if (out[i] > least) sum += double{out[i]}, ++above;
   }
   size_t equal = k - above;  // of those, the first ones count
-  const auto low = static_cast<float>((sum + static_cast<double>(equal) * double{least} - 1) /
-                                      static_cast<double>(k));
+  const auto low =
+      static_cast<float>((sum + static_cast<double>(equal) * double{least} - 1) / static_cast<double>(k));
   for (size_t i = 0; i < n; ++i) {
     const float difference = scores[i] - largest;
     bool is_in = difference > least;
