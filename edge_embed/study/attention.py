@@ -6,7 +6,7 @@
     position score = mean of p[i, i + offset]              -1: the previous position
     merging score = mean of the probability of the other sub-words of the query's word
 
-Each is a mean over queries. Queries without probabilities above 0, such as those whose keys are all masked, do not count.
+Each is a mean over queries. Queries without probabilities above 0 do not count: their keys are all masked.
 
 Source: Correia, Niculae and Martins, EMNLP 2019, section 5 and appendix.
 
@@ -201,15 +201,15 @@ def find_position_heads(
     return _best({name: position_scores(each, offset) for name, each in attentions.items()}, at_least)
 
 
-def find_merging_heads(
-    attentions: Mapping[str, ArrayLike], words: ArrayLike, at_least: float = 0.5
-) -> list[FoundHead]:
+def find_merging_heads(attentions: Mapping[str, ArrayLike], words: ArrayLike, at_least: float = 0.5) -> list[FoundHead]:
     """Return the attention heads of self-attention whose `merging_scores` reach a limit, best first."""
     return _best({name: merging_scores(each, words) for name, each in attentions.items()}, at_least)
 
 
 def _best(scores: Mapping[str, NDArray[np.float64]], at_least: float) -> list[FoundHead]:
-    found = [FoundHead(name, head, float(s)) for name, of in scores.items() for head, s in enumerate(of) if s >= at_least]
+    found = [
+        FoundHead(name, head, float(s)) for name, of in scores.items() for head, s in enumerate(of) if s >= at_least
+    ]
     return sorted(found, key=lambda head: -head.score)
 
 
