@@ -192,7 +192,7 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         if self.in_proj_weight is not None and query is key and key is value:
             q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
         else:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+            weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
             weights = weights if self.in_proj_weight is None else self.in_proj_weight.chunk(3)
             biases = (None, None, None) if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
             inputs = query, key, value

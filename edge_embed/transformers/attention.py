@@ -122,7 +122,7 @@ def _heads_of(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) 
     try:
         model.set_attn_implementation(_RECORDING)
         with torch.no_grad():
-            model.eval()(**(model.dummy_inputs if example_inputs is None else example_inputs))
+            model.train(False)(**(model.dummy_inputs if example_inputs is None else example_inputs))
     finally:
         model.set_attn_implementation(before)
         model.train(was_training)
