@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.activations import Entmax
@@ -102,7 +102,9 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         self._qkv_same_embed_dim = False  # the fast path of nn.TransformerEncoder, which is softmax, looks at this
 
     @classmethod
-    def from_dense(cls, dense: nn.MultiheadAttention, activation: Activation = "entmax15") -> "SparseMultiheadAttention":
+    def from_dense(
+        cls, dense: nn.MultiheadAttention, activation: Activation = "entmax15"
+    ) -> "SparseMultiheadAttention":
         """Return attention with the parameters of an `nn.MultiheadAttention`, which both then share."""
         made = cls(
             dense.embed_dim,
@@ -171,7 +173,9 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         for name, each in named.items():
             got = f"shape {list(each.shape)}" if isinstance(each, Tensor) else f"{each!r:.80}"
             if not isinstance(each, Tensor) or each.is_nested or each.ndim not in (2, 3) or each.ndim != query.ndim:
-                raise BadInputError(f"{name}: got {got}, expected a dense tensor [*, {widths[name]}] of 2 or 3 dimensions")
+                raise BadInputError(
+                    f"{name}: got {got}, expected a dense tensor [*, {widths[name]}] of 2 or 3 dimensions"
+                )
             if each.shape[-1] != widths[name]:
                 raise BadInputError(f"{name}: got {got}, expected {widths[name]} as the last dimension")
         if key.shape[:-1] != value.shape[:-1]:
@@ -188,7 +192,7 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         if self.in_proj_weight is not None and query is key and key is value:
             q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
         else:
-            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+            weights: tuple[Tensor, ...] = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
             weights = weights if self.in_proj_weight is None else self.in_proj_weight.chunk(3)
             biases = (None, None, None) if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
             inputs = query, key, value
@@ -248,7 +252,9 @@ def use_sparse_attention(model: nn.Module, activation: Activation = "entmax15") 
             raise BadInputError(f"{name}: got {type(each).__name__}, expected nn.MultiheadAttention itself")
     if not found or "" in found:
         got = f"{type(model).__name__} without any" if not found else f"{type(model).__name__} itself"
-        remedy = "SparseMultiheadAttention.from_dense replaces one module; transformers models have attention of their own"
+        remedy = (
+            "SparseMultiheadAttention.from_dense replaces one module; transformers models have attention of their own"
+        )
         raise BadInputError(f"model: got {got}, expected a model that contains nn.MultiheadAttention: {remedy}")
     made = {each: SparseMultiheadAttention.from_dense(each, activation) for each in dict.fromkeys(found.values())}
     for name, each in found.items():

@@ -7,14 +7,14 @@ read no value whose probability is zero.
 
 Source: "Adaptively Sparse Transformers" (Correia, Niculae and Martins, EMNLP 2019), section 3.
 
-Shapes: batch B, attention heads H, G key-value heads (G divides H), T queries, S keys, widths d and e.
+Shapes: batch B, attention heads H, G of keys and values (G divides H), T queries, S keys, widths d and e.
 """
 
 import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from edge_embed.ops import attention_kernels
 from edge_embed.ops.entmax import entmax, entmax_unchecked
@@ -64,7 +64,9 @@ def _kernels_serve(query: Tensor, key: Tensor, value: Tensor, alpha: float | Ten
         return False
     if not isinstance(alpha, Tensor) and alpha == 1:  # torch has kernels of its own for softmax
         return False
-    return serves(*(each for each in tensors if each.dtype != torch.bool)) and not attention_kernels.is_empty(query, key)
+    return serves(*(each for each in tensors if each.dtype != torch.bool)) and not attention_kernels.is_empty(
+        query, key
+    )
 
 
 def _repeated(tensor: Tensor, query: Tensor) -> Tensor:

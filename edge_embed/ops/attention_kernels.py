@@ -1,4 +1,4 @@
-"""Sparse attention in C++ (runtime_ops/kernels/attention/): `edge_embed.ops.attention` in inference, of float32 on the CPU.
+"""Sparse attention in C++ (runtime_ops/training/attention.h): `edge_embed.ops.attention` in inference, in float32.
 
 Values whose probability is zero are not read.
 """

@@ -21,8 +21,7 @@ _MACH_O = {0x0100_0007: _X86, 0x0100_000C: _ARM}
 _PE = {0x8664: _X86, 0xAA64: _ARM}
 _PROCESSORS = {"x86_64": _X86, "amd64": _X86, "aarch64": _ARM, "arm64": _ARM}  # names of the system
 _SYSTEMS = {"darwin": "macOS", "win32": "Windows"}
-# A text of its own between other bytes; compilers put their versions into longer texts.
-_VERSION = re.compile(rb"(?<![ -~])(\d+\.\d+\.\d+[\w.+-]*)\0")
+_VERSION = re.compile(rb"edge-embed version (\d+\.\d+\.\d+[\w.+-]*)\0")  # of ee_version
 
 
 @dataclass(frozen=True)

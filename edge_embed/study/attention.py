@@ -6,7 +6,7 @@
     position score = mean of p[i, i + offset]              -1: the previous position
     merging score = mean of the probability of the other sub-words of the query's word
 
-Each is a mean over queries. Queries without probabilities above 0, such as those whose keys are all masked, do not count.
+Each is a mean over queries. Queries without probabilities above 0 do not count: their keys are all masked.
 
 Source: Correia, Niculae and Martins, EMNLP 2019, section 5 and appendix.
 
@@ -149,7 +149,7 @@ def density(attention: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.f
         mask: bool, broadcasts to [B, H, T, S]: True for keys that a query may attend to. All by default.
     """
     p, allowed = _checked(attention), _allowed(attention, mask)
-    counted = (p > 0).any(-1)  # [B, H, T]
+    counted = _attends(p)
     shares = ((p > 0) & allowed).sum(-1) / np.maximum(1, allowed.sum(-1))
     return _mean_of_queries(shares, counted)
 
@@ -157,7 +157,7 @@ def density(attention: ArrayLike, mask: ArrayLike | None = None) -> NDArray[np.f
 def diversity(attention: ArrayLike) -> float:
     """Return the generalised Jensen-Shannon divergence of the attention heads of a layer, in nats."""
     p = _checked(attention)
-    counted = (p > 0).any(-1).all(1)  # [B, T]
+    counted = _attends(p).all(1)  # [B, T]
     divergence = _entropy(p.mean(1)) - _entropy(p).mean(1)  # [B, T]
     return float(divergence[counted].mean()) if counted.any() else float("nan")
 
@@ -172,7 +172,7 @@ def position_scores(attention: ArrayLike, offset: int = -1) -> NDArray[np.float6
     if abs(offset) >= length:
         raise BadInputError(f"offset: got {offset}, expected less than the {length} positions of the attention")
     queries = np.arange(max(0, -offset), length - max(0, offset))
-    return _mean_of_queries(p[:, :, queries, queries + offset], (p > 0).any(-1)[:, :, queries])
+    return _mean_of_queries(p[:, :, queries, queries + offset], _attends(p)[:, :, queries])
 
 
 def merging_scores(attention: ArrayLike, words: ArrayLike) -> NDArray[np.float64]:
@@ -188,7 +188,7 @@ def merging_scores(attention: ArrayLike, words: ArrayLike) -> NDArray[np.float64
         expected = f"integers {[len(p), p.shape[-1]]}, the word of each token"
         raise BadInputError(f"words: got {of.dtype} {list(of.shape)}, expected {expected}")
     same = (of[:, :, None] == of[:, None, :]) & (of >= 0)[:, :, None] & ~np.eye(p.shape[-1], dtype=bool)  # [B, T, T]
-    counted = same.any(-1)[:, None] & (p > 0).any(-1)  # [B, H, T]
+    counted = same.any(-1)[:, None] & _attends(p)  # [B, H, T]
     if not same.any():
         raise BadInputError("words: got no word of several tokens, expected at least one")
     return _mean_of_queries((p * same[:, None]).sum(-1), counted)
@@ -201,15 +201,15 @@ def find_position_heads(
     return _best({name: position_scores(each, offset) for name, each in attentions.items()}, at_least)
 
 
-def find_merging_heads(
-    attentions: Mapping[str, ArrayLike], words: ArrayLike, at_least: float = 0.5
-) -> list[FoundHead]:
+def find_merging_heads(attentions: Mapping[str, ArrayLike], words: ArrayLike, at_least: float = 0.5) -> list[FoundHead]:
     """Return the attention heads of self-attention whose `merging_scores` reach a limit, best first."""
     return _best({name: merging_scores(each, words) for name, each in attentions.items()}, at_least)
 
 
 def _best(scores: Mapping[str, NDArray[np.float64]], at_least: float) -> list[FoundHead]:
-    found = [FoundHead(name, head, float(s)) for name, of in scores.items() for head, s in enumerate(of) if s >= at_least]
+    found = [
+        FoundHead(name, head, float(s)) for name, of in scores.items() for head, s in enumerate(of) if s >= at_least
+    ]
     return sorted(found, key=lambda head: -head.score)
 
 
@@ -241,7 +241,14 @@ def _allowed(attention: ArrayLike, mask: ArrayLike | None) -> NDArray[np.bool_]:
 
 
 def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    return -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
+    found: NDArray[np.float64] = -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
+    return found
+
+
+def _attends(p: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return whether queries have a probability above 0, [B, H, T]."""
+    found: NDArray[np.bool_] = np.asarray((p > 0).any(-1))
+    return found
 
 
 def _mean_of_queries(values: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:

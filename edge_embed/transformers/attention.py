@@ -3,8 +3,8 @@
     model.set_attn_implementation("entmax15")       "sparsemax"; "entmax" with learned alphas
 
 The import registers these names, also for ``from_pretrained(..., attn_implementation="sparsemax")``. It covers models
-that use the interface, with causal and sliding masks and shared key-value heads. A query whose keys are all masked
-attends to none.
+that use the interface, with causal and sliding masks, and keys that several attention heads share. A query whose keys
+are all masked attends to none.
 
 Source: "Adaptively Sparse Transformers" (Correia, Niculae and Martins, EMNLP 2019), section 3.
 """
@@ -90,7 +90,9 @@ def load_alphas(model: PreTrainedModel, folder: StrPath) -> list[str]:
         with safe_open(path, "pt") as file:
             found |= {key: file.get_tensor(key) for key in file.keys() if key.endswith(f".{PARAMETER}")}  # noqa: SIM118
     if not found:
-        raise BadInputError(f"{folder}: got no tensors named *.{PARAMETER}, expected a folder of a model with learned alphas")
+        raise BadInputError(
+            f"{folder}: got no tensors named *.{PARAMETER}, expected a folder of a model with learned alphas"
+        )
     modules = dict(model.named_modules())
     prefix = f"{model.base_model_prefix}."
     placed = {}
@@ -120,7 +122,7 @@ def _heads_of(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) 
     try:
         model.set_attn_implementation(_RECORDING)
         with torch.no_grad():
-            model.eval()(**(model.dummy_inputs if example_inputs is None else example_inputs))
+            model.train(False)(**(model.dummy_inputs if example_inputs is None else example_inputs))
     finally:
         model.set_attn_implementation(before)
         model.train(was_training)
@@ -153,9 +155,7 @@ def _attend(
         mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
     alphas = _alphas_of(module) if alpha is None else alpha
     need_weights = bool(options.get("output_attentions"))
-    out, weights = attention(
-        query, key, value, alphas, mask, scale=scaling, dropout=dropout, need_weights=need_weights
-    )
+    out, weights = attention(query, key, value, alphas, mask, scale=scaling, dropout=dropout, need_weights=need_weights)
     return out.transpose(1, 2).contiguous(), weights
 
 

@@ -41,7 +41,11 @@ ee_status Scratch(const Table& table, int32_t use, int64_t k, size_t* bytes) {
 
 using namespace edge_embed;
 
-const char* ee_version(void) { return EDGE_EMBED_VERSION; }
+// The words before the version let a reader of the file find it.
+const char* ee_version(void) {
+  static const char text[] = "edge-embed version " EDGE_EMBED_VERSION;
+  return text + sizeof("edge-embed version ") - 1;
+}
 
 const char* ee_isa(void) { return ChosenVariant().name; }
 

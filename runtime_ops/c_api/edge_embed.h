@@ -47,8 +47,8 @@ EE_API const char* ee_isa(void);
 EE_API const char* ee_isa_name(int32_t index);
 EE_API int32_t ee_isa_runs(int32_t index);
 
-/* Returns the name of method `index` of this library, such as "dpq", or null if there are no more. The name "entmax"
- * stands for the operators of sparse activations, which only ONNX Runtime calls. */
+/* Returns the name of method `index` of this library, such as "dpq", or null if there are no more. The name
+ * "entmax" stands for the operators of sparse activations, which only ONNX Runtime calls. */
 EE_API const char* ee_method_name(int32_t index);
 
 /* Returns an English sentence for an ee_status. It is never null, also for an unknown value. */

@@ -79,7 +79,8 @@ struct Drawn {
 // Scores of a row of the probabilities.
 std::vector<float> ScoresOf(const Drawn& drawn, size_t row) {
   const Sizes& s = drawn.sizes;
-  const size_t position = row % s.queries, head = row / s.queries % s.heads, batch = row / s.queries / s.heads;
+  const size_t position = row % s.queries, head = row / s.queries % s.heads,
+               batch = row / s.queries / s.heads;
   const size_t kv = head / (s.heads / s.kv_heads);
   std::vector<float> scores;
   for (size_t j = 0; j < s.keys; ++j) {
@@ -88,7 +89,8 @@ std::vector<float> ScoresOf(const Drawn& drawn, size_t row) {
       const double key = double{drawn.key[((batch * s.keys + j) * s.kv_heads + kv) * s.width + i]};
       sum += key * double{drawn.query[((batch * s.queries + position) * s.heads + head) * s.width + i]};
     }
-    const double added = drawn.mask.size() == 0 ? 0 : double{drawn.mask[(batch * s.queries + position) * s.keys + j]};
+    const double added =
+        drawn.mask.size() == 0 ? 0 : double{drawn.mask[(batch * s.queries + position) * s.keys + j]};
     scores.push_back(static_cast<float>(0.5 * sum + added));
   }
   return scores;
@@ -107,7 +109,8 @@ std::vector<float> Expected(const Drawn& drawn, size_t row) {
 
 void CheckRow(const Drawn& drawn, size_t row) {
   const Sizes& s = drawn.sizes;
-  const size_t position = row % s.queries, head = row / s.queries % s.heads, batch = row / s.queries / s.heads;
+  const size_t position = row % s.queries, head = row / s.queries % s.heads,
+               batch = row / s.queries / s.heads;
   const size_t kv = head / (s.heads / s.kv_heads);
   const std::vector<float> expected = Expected(drawn, row);
   const float* found = drawn.probabilities.data() + row * s.keys;
@@ -118,7 +121,8 @@ void CheckRow(const Drawn& drawn, size_t row) {
     double mean = 0;
     for (size_t j = 0; j < s.keys; ++j) {
       if (found[j] == 0) continue;
-      mean += double{found[j]} * double{drawn.value[((batch * s.keys + j) * s.kv_heads + kv) * s.value_width + i]};
+      mean += double{found[j]} *
+              double{drawn.value[((batch * s.keys + j) * s.kv_heads + kv) * s.value_width + i]};
     }
     const float out = drawn.out[((batch * s.queries + position) * s.heads + head) * s.value_width + i];
     CHECK(std::fabs(double{out} - mean) <= 1e-5);
@@ -126,7 +130,7 @@ void CheckRow(const Drawn& drawn, size_t row) {
 }
 
 constexpr Sizes kSizes[] = {
-    {1, 1, 1, 1, 1, 1, 1},    {1, 1, 1, 1, 70, 17, 5},   {2, 2, 1, 3, 16, 8, 16},  {1, 2, 2, 7, 65, 3, 33},
+    {1, 1, 1, 1, 1, 1, 1},    {1, 1, 1, 1, 70, 17, 5},   {2, 2, 1, 3, 16, 8, 16},   {1, 2, 2, 7, 65, 3, 33},
     {2, 4, 2, 13, 64, 16, 7}, {1, 1, 1, 6, 200, 64, 64}, {1, 3, 1, 5, 129, 1, 100},
 };
 
@@ -140,7 +144,8 @@ void TestAgainstDefinition() {
           Drawn drawn(sizes, scale, is_masked);
           for (size_t head = 0; head < sizes.heads; ++head) drawn.alphas[head] = head == 1 ? 1.5F : alpha;
           const ee_attention given = drawn.Arguments();
-          CHECK(ee_training_attention(&given, 0, drawn.rows(), drawn.out.data(), drawn.probabilities.data()) == 0);
+          CHECK(ee_training_attention(&given, 0, drawn.rows(), drawn.out.data(),
+                                      drawn.probabilities.data()) == 0);
           for (size_t row = 0; row < drawn.rows(); ++row) CheckRow(drawn, row);
         }
       }
@@ -208,7 +213,8 @@ void TestParts() {
   ee_training_attention(&given, 5, 23, drawn.out.data(), drawn.probabilities.data());
   for (size_t i = 0; i < 36 * 50; ++i) {
     const bool is_in = i >= 5 * 50 && i < 23 * 50;
-    CHECK(is_in ? std::fabs(drawn.probabilities[i] - whole.probabilities[i]) <= 1e-5F : drawn.probabilities[i] == -7);
+    CHECK(is_in ? std::fabs(drawn.probabilities[i] - whole.probabilities[i]) <= 1e-5F
+                : drawn.probabilities[i] == -7);
   }
 }
 

@@ -26,7 +26,8 @@ constexpr size_t kPanelVectors = 4;
 constexpr size_t kPanelVectors = 2;
 #endif
 constexpr size_t kPanel = kPanelVectors * kLanes;
-constexpr size_t kPrefetched = 1U << 16;  // numbers of values that leave room for others in a second-level cache
+constexpr size_t kPrefetched =
+    1U << 16;                      // numbers of values that leave room for others in a second-level cache
 constexpr size_t kFewQueries = 4;  // for fewer, the order of the keys would cost more than it gains
 
 inline size_t Panels(size_t keys) { return (keys + kPanel - 1) / kPanel; }
@@ -84,25 +85,48 @@ struct Scores {
     return LargestLane(all);
   }
 
-  // A number below tau of the row, whose largest score is finite: steps of Newton with the largest ones of the
-  // lanes, which approach their tau from below.
+  // A number below tau of the row, whose largest score is finite: steps of Newton with the largest ones of
+  // the lanes, which approach their tau from below.
+  //
+  // tau / (alpha - 1) grows with alpha, so that of a smaller alpha is a bound too, and 1.5 and 2 take no
+  // powers: where d = z - max z - tau / c, the sum of (c d)^(1 / c) grows with c, as c d <= 1.
   double LeastTau(float largest, float alpha) const {
-    if (alpha != 1.5F && alpha != 2) return -1;  // others take powers, which are slow
-    const float factor = alpha - 1;
+    if (!(alpha > 1 && alpha <= entmax::kMostAlpha)) return -1;
+    const double factor = double{alpha} - 1;
+    double tau = -1;
+    if (alpha >= 1.5F) {
+      tau = (alpha >= 2 ? Approach<2>(largest) : Approach<1>(largest) * 2) * factor;
+    } else {
+      float highest[kPanel];
+      for (size_t v = 0; v < kPanelVectors; ++v) StoreFloats(best[v], highest + v * kLanes);
+      for (int step = 0; step < kSteps; ++step) {
+        const entmax::Sums sums = entmax::SumsOf(highest, kPanel, largest, factor, tau);
+        const double norm = entmax::Power(sums.of_powers, factor);
+        tau += (norm - 1) * sums.of_powers / (norm * sums.of_lower_powers);
+      }
+    }
+    const double least = tau - 1e-5;  // rounding
+    return least > -1 ? least : -1;
+  }
+
+  // The same for (alpha - 1) = kHalves / 2, in float.
+  template <int kHalves>
+  double Approach(float largest) const {
+    constexpr float kFactor = 0.5F * kHalves;
     float tau = -1;
     for (int step = 0; step < kSteps; ++step) {
       Floats sums{}, lower{};  // sums of (x - tau)^e and (x - tau)^(e - 1) over x > tau, e = 1 / factor
       for (const Floats vector : best) {
-        const Floats above = (vector - largest) * factor - tau;
+        const Floats above = (vector - largest) * kFactor - tau;
         const Integers is_above = above > Floats{};
         const Floats positive = is_above ? above : Floats{};
-        sums += alpha == 2 ? positive : positive * positive;
-        lower += alpha == 2 ? (Floats)(is_above & (Integers)Broadcast(1)) : positive;
+        sums += kHalves == 2 ? positive : positive * positive;
+        lower += kHalves == 2 ? (Floats)(is_above & (Integers)Broadcast(1)) : positive;
       }
-      const float sum = SumOfLanes(sums), norm = alpha == 2 ? sum : __builtin_sqrtf(sum);
+      const float sum = SumOfLanes(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
       tau += (norm - 1) * sum / (norm * SumOfLanes(lower));
     }
-    return double{tau} - 1e-5;  // rounding
+    return double{tau};
   }
 
   static constexpr int kSteps = 2;
@@ -167,13 +191,17 @@ struct Head {
   float* probabilities;
   float alpha;
 
-  const float* MaskOf(size_t row) const { return mask == nullptr ? nullptr : mask + row * of->mask_strides[2]; }
+  const float* MaskOf(size_t row) const {
+    return mask == nullptr ? nullptr : mask + row * of->mask_strides[2];
+  }
 };
 
 inline Head HeadOf(const ee_attention* of, size_t number, float* out, float* probabilities) {
   const size_t batch = number / of->heads, head = number % of->heads;
   const size_t kv = head / (of->heads / of->kv_heads);
-  const auto at = [batch](const size_t* strides, size_t place) { return batch * strides[0] + place * strides[1]; };
+  const auto at = [batch](const size_t* strides, size_t place) {
+    return batch * strides[0] + place * strides[1];
+  };
   return {of,
           of->query + at(of->query_strides, head),
           of->key + at(of->key_strides, kv),
@@ -227,7 +255,8 @@ inline void FindByPanels(const Head& head, size_t first, size_t rows, const floa
       if (head.mask != nullptr || count < kPanel) {
         for (size_t v = 0; v < kPanelVectors; ++v) {
           const size_t begin = v * kLanes, part = begin >= count ? 0 : Less(count - begin, kLanes);
-          const float* mask = head.mask == nullptr || part == 0 ? nullptr : head.MaskOf(first + row) + key + begin;
+          const float* mask =
+              head.mask == nullptr || part == 0 ? nullptr : head.MaskOf(first + row) + key + begin;
           scores[row][v] = Masked(scores[row][v], mask, part);
         }
       }
@@ -284,7 +313,8 @@ inline void AddValues(const float* values, size_t stride, const float* p, const 
 inline void MeanOfValues(const Head& head, const float* p, const int32_t* keys, size_t count, float* out) {
   const size_t stride = head.of->value_strides[2], width = head.of->value_width;
   size_t i = 0;
-  for (; i + 4 * kLanes <= width; i += 4 * kLanes) AddValues<4>(head.value + i, stride, p, keys, count, out + i);
+  for (; i + 4 * kLanes <= width; i += 4 * kLanes)
+    AddValues<4>(head.value + i, stride, p, keys, count, out + i);
   for (; i + kLanes <= width; i += kLanes) AddValues<1>(head.value + i, stride, p, keys, count, out + i);
   if (i == width) return;
   Floats sums{};
@@ -345,7 +375,8 @@ inline int Attention(const ee_attention* of, size_t begin, size_t end, float* ou
       PackKeys(head.key, of->key_strides[2], of->keys, of->width, panels);
       packed_keys = head.key;
       if (of->keys * of->value_width <= kPrefetched) {
-        for (size_t j = 0; j < of->keys; ++j) PrefetchRow(head.value + j * of->value_strides[2], of->value_width);
+        for (size_t j = 0; j < of->keys; ++j)
+          PrefetchRow(head.value + j * of->value_strides[2], of->value_width);
       }
     }
     for (size_t i = 0; i < count; i += kRows) {

@@ -1,6 +1,6 @@
-"""The translator in two parts that translate word by word without reading earlier words again.
+"""The translator in two parts, which translate word by word without reading earlier words again.
 
-What each layer has seen of earlier words, the normalised states before its self-attention, is an input and an output.
+The past of a layer is an input and an output: the normalised states of earlier words, before its self-attention.
 """
 
 from datasets import PADDING

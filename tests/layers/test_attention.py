@@ -54,7 +54,9 @@ def calls(draw):
         if not is_batched:
             masks["key_padding_mask"] = masks["key_padding_mask"][0]
     if kind is float:
-        masks = {name: torch.rand(each.shape, generator=seed).masked_fill(each, -torch.inf) for name, each in masks.items()}
+        masks = {
+            name: torch.rand(each.shape, generator=seed).masked_fill(each, -torch.inf) for name, each in masks.items()
+        }
     masks |= {"need_weights": draw(flag), "average_attn_weights": draw(flag)}
     inputs = [random(batch, T, E, seed=1)]
     if not is_self:
@@ -225,7 +227,10 @@ class TestSwap:
         ("call", "message"),
         [
             (lambda: use_sparse_attention(nn.Linear(2, 2)), "got Linear without any, expected a model that contains"),
-            (lambda: use_sparse_attention(nn.MultiheadAttention(4, 2)), "got MultiheadAttention itself, expected a model"),
+            (
+                lambda: use_sparse_attention(nn.MultiheadAttention(4, 2)),
+                "got MultiheadAttention itself, expected a model",
+            ),
             (lambda: use_sparse_attention("bert"), "model: got 'bert', expected a torch.nn.Module"),
             (
                 lambda: use_sparse_attention(nn.Transformer(4, 2, 1, 1, 4), "relu"),
@@ -258,7 +263,11 @@ X = torch.zeros(2, T, E)
         ({}, {"value": X[:, :4]}, r"value: got key \[2, 5, 8\] and value \[2, 4, 8\], expected equal dimensions"),
         ({}, {"query": X[:1]}, r"key: got query \[1, 5, 8\] and key \[2, 5, 8\], expected equal numbers of sequences"),
         ({}, {"attn_mask": torch.zeros(4, T)}, r"attn_mask: got shape \[4, 5\], expected \[5, 5\] or \[4, 5, 5\]"),
-        ({}, {"attn_mask": torch.zeros(T, T, dtype=torch.int64)}, "attn_mask: got a tensor of torch.int64, expected a bool"),
+        (
+            {},
+            {"attn_mask": torch.zeros(T, T, dtype=torch.int64)},
+            "attn_mask: got a tensor of torch.int64, expected a bool",
+        ),
         ({}, {"key_padding_mask": torch.zeros(T)}, r"key_padding_mask: got shape \[5\], expected \[2, 5\]"),
     ],
 )

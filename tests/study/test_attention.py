@@ -48,7 +48,11 @@ def test_previous_position_head_is_found_among_others():
     np.testing.assert_allclose(study.position_scores(layer), [0, 1, 0.25])
     np.testing.assert_allclose(study.position_scores(one_hot([1, 2, 3, 0], 4), 1), [1])
     assert study.find_position_heads({"a": own, "b": layer}) == [("b", 1, 1.0)]
-    assert study.find_position_heads({"b": layer}, offset=0, at_least=0.2) == [("b", 0, 1.0), ("b", 1, 0.25), ("b", 2, 0.25)]
+    assert study.find_position_heads({"b": layer}, offset=0, at_least=0.2) == [
+        ("b", 0, 1.0),
+        ("b", 1, 0.25),
+        ("b", 2, 0.25),
+    ]
 
 
 def test_merging_head_is_found_by_other_sub_words_of_its_word():
@@ -84,7 +88,18 @@ def test_recorded_attention_is_that_of_the_layers_and_changes_no_output(activati
         )
         with study.recorded_attention(layer) as alone:
             for options in ({}, {"average_attn_weights": False}, {"need_weights": False}):
-                torch.testing.assert_close(layer(x[0], x[0], x[0], **options)[1], layer(x[0], x[0], x[0], None, options.get("need_weights", True), None, options.get("average_attn_weights", True))[1])
+                torch.testing.assert_close(
+                    layer(x[0], x[0], x[0], **options)[1],
+                    layer(
+                        x[0],
+                        x[0],
+                        x[0],
+                        None,
+                        options.get("need_weights", True),
+                        None,
+                        options.get("average_attn_weights", True),
+                    )[1],
+                )
     assert shapes == {
         "encoder.layers.0.self_attn": [(3, 2, 5, 5)],
         "decoder.layers.0.self_attn": [(3, 2, 4, 4)],
@@ -145,15 +160,27 @@ def test_plots_are_svg_with_their_titles(tmp_path, trajectories):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: study.density(np.zeros((2, 2))), r"attention: got shape \[2, 2\], expected probabilities \[B, H, T, S\]"),
+        (
+            lambda: study.density(np.zeros((2, 2))),
+            r"attention: got shape \[2, 2\], expected probabilities \[B, H, T, S\]",
+        ),
         (lambda: study.diversity(np.full((1, 1, 1, 1), np.nan)), "attention: got negative numbers or NaN"),
-        (lambda: study.density(one_hot([0], 3), np.ones(2, bool)), r"mask: got bool \[2\], expected bool that broadcasts"),
+        (
+            lambda: study.density(one_hot([0], 3), np.ones(2, bool)),
+            r"mask: got bool \[2\], expected bool that broadcasts",
+        ),
         (lambda: study.density(one_hot([0], 3), np.ones(3)), r"mask: got float64 \[3\], expected bool"),
         (lambda: study.position_scores(one_hot([0], 3)), r"got shape \[1, 1, 1, 3\], expected self-attention"),
         (lambda: study.position_scores(one_hot([0, 0], 2), 2), "offset: got 2, expected less than the 2 positions"),
-        (lambda: study.merging_scores(one_hot([0, 0], 2), [0, 0]), r"words: got int64 \[2\], expected integers \[1, 2\]"),
+        (
+            lambda: study.merging_scores(one_hot([0, 0], 2), [0, 0]),
+            r"words: got int64 \[2\], expected integers \[1, 2\]",
+        ),
         (lambda: study.merging_scores(one_hot([0, 0], 2), [[0, 1]]), "words: got no word of several tokens"),
-        (lambda: study.AlphaTrajectories(nn.Linear(1, 1)), "got Linear without learned alphas: use activation='learned'"),
+        (
+            lambda: study.AlphaTrajectories(nn.Linear(1, 1)),
+            "got Linear without learned alphas: use activation='learned'",
+        ),
         (lambda: study.recorded_attention(nn.Linear(1, 1)).__enter__(), "got Linear without nn.MultiheadAttention"),
         (lambda: plot.draw_maps(MAP[0], "x.svg"), r"attention: got shape \[3, 3\], expected \[H, T, S\]"),
         (lambda: plot.draw_maps(MAP, "x.svg", queries=["a"]), "queries: got 1 tokens, expected 3"),

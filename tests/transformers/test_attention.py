@@ -8,7 +8,6 @@ import torch
 transformers = pytest.importorskip("transformers", reason="the extra `transformers` has it")
 
 
-
 import edge_embed  # noqa: E402
 from edge_embed.errors import BadInputError  # noqa: E402
 from edge_embed.transformers import attention as sparse  # noqa: E402
@@ -58,7 +57,9 @@ def test_sparse_names_give_the_entmax_of_eager_scores(build, monkeypatch):
     model = build()
     for name, alpha in (("entmax15", 1.5), ("sparsemax", 2.0), (sparse.register_attention(1.25), 1.25)):
         with monkeypatch.context() as patch:
-            patch.setattr(torch.nn.functional, "softmax", lambda x, dim, dtype=None, a=alpha: edge_embed.entmax(x, a, dim))
+            patch.setattr(
+                torch.nn.functional, "softmax", lambda x, dim, dtype=None, a=alpha: edge_embed.entmax(x, a, dim)
+            )
             model.set_attn_implementation("eager")
             expected = first(model(IDS, attention_mask=PADDED))
         model.set_attn_implementation(name)
@@ -107,15 +108,15 @@ def test_model_with_sparse_attention_is_exported_by_torch():
 
 
 def test_wrong_alphas_models_and_folders_are_named(tmp_path):
-    with pytest.raises(BadInputError, match="alpha: got 0.5, expected a number from 1"):
+    with pytest.raises(BadInputError, match=r"alpha: got 0\.5, expected a number from 1"):
         sparse.register_attention(0.5)
-    with pytest.raises(BadInputError, match="alpha: got 2.0, expected more than 1 and less than 2 for learned"):
+    with pytest.raises(BadInputError, match=r"alpha: got 2\.0, expected more than 1 and less than 2 for learned"):
         sparse.learn_alphas(bert(), 2.0)
     with pytest.raises(BadInputError, match=r"got no tensors named \*.alpha_logit"):
         sparse.load_alphas(bert(), tmp_path)
     model = llama()
     model.set_attn_implementation("entmax")
-    with pytest.raises(BadInputError, match="LlamaAttention has no learned alphas: call .*learn_alphas"):
+    with pytest.raises(BadInputError, match=r"LlamaAttention has no learned alphas: call .*learn_alphas"):
         model(IDS)
     with pytest.raises(BadInputError, match="passes softcap, which sparse attention does not support"):
         partial(sparse._attend, 1.5)(model, *torch.zeros(3, 1, 1, 1, 4), None, softcap=30.0)

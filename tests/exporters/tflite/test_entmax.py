@@ -32,7 +32,7 @@ def test_replacement_is_within_a_millionth_of_float64(name):
     torch.testing.assert_close(replacement(rows), exact(rows), rtol=0, atol=1e-6, equal_nan=True)
 
 
-def test_every_opaque_operator_has_a_replacement():
+def test_opaque_operators_all_have_a_replacement():
     assert set(REPLACEMENTS) == set(entmax.OPERATORS.values())
 
 
