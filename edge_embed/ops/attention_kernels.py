@@ -24,7 +24,7 @@ class _Attention(ctypes.Structure):
         *((f"{name}_strides", _STRIDES) for name in ("query", "key", "value", "mask", "out")),
         *((name, _SIZE) for name in ("heads", "kv_heads", "queries", "keys", "width", "value_width")),
         ("scale", ctypes.c_float),
-        ("alpha_per_head", ctypes.c_int32),
+        ("alpha_per_attention_head", ctypes.c_int32),
     )
 
 

@@ -31,7 +31,7 @@ def opaque_entmax() -> Iterator[None]:
 
 def is_opaque() -> bool:
     """Return whether sparse activations are being recorded as opaque operators."""
-    return _is_active.get() and torch.compiler.is_exporting()
+    return torch.compiler.is_exporting() and _is_active.get()  # torch.compile cannot trace a look at the second
 
 
 def define(

@@ -17,19 +17,19 @@ constexpr float kAlphas[] = {1, 1.25F, 1.5F, 2, 3};
 
 // Arrays [B, T or S, H or G, width], as the projections of a layer write them.
 struct Sizes {
-  size_t batch, heads, kv_heads, queries, keys, width, value_width;
+  size_t batch, num_heads, num_kv_heads, queries, keys, width, value_width;
 };
 
 struct Drawn {
   Drawn(const Sizes& given, float scale, bool is_masked)
       : sizes(given),
-        query(given.batch * given.queries * given.heads * given.width),
-        key(given.batch * given.keys * given.kv_heads * given.width),
-        value(given.batch * given.keys * given.kv_heads * given.value_width),
+        query(given.batch * given.queries * given.num_heads * given.width),
+        key(given.batch * given.keys * given.num_kv_heads * given.width),
+        value(given.batch * given.keys * given.num_kv_heads * given.value_width),
         mask(is_masked ? given.batch * given.queries * given.keys : 0),
-        alphas(given.heads),
-        out(given.batch * given.queries * given.heads * given.value_width, -7),
-        probabilities(given.batch * given.heads * given.queries * given.keys, -7) {
+        alphas(given.num_heads),
+        out(given.batch * given.queries * given.num_heads * given.value_width, -7),
+        probabilities(given.batch * given.num_heads * given.queries * given.keys, -7) {
     std::mt19937 random(static_cast<unsigned>(given.keys * 31 + given.width));
     std::normal_distribution<float> normal;
     for (const Numbers<float>* numbers : {&query, &key, &value, &mask}) {
@@ -49,28 +49,28 @@ struct Drawn {
     made.value = value.data();
     made.mask = mask.size() == 0 ? nullptr : mask.data();
     made.alphas = alphas.data();
-    const auto strides = [](size_t* to, size_t positions, size_t heads, size_t width) {
-      to[0] = positions * heads * width;
+    const auto strides = [](size_t* to, size_t positions, size_t num_heads, size_t width) {
+      to[0] = positions * num_heads * width;
       to[1] = width;
-      to[2] = heads * width;
+      to[2] = num_heads * width;
     };
-    strides(made.query_strides, s.queries, s.heads, s.width);
-    strides(made.key_strides, s.keys, s.kv_heads, s.width);
-    strides(made.value_strides, s.keys, s.kv_heads, s.value_width);
-    strides(made.out_strides, s.queries, s.heads, s.value_width);
+    strides(made.query_strides, s.queries, s.num_heads, s.width);
+    strides(made.key_strides, s.keys, s.num_kv_heads, s.width);
+    strides(made.value_strides, s.keys, s.num_kv_heads, s.value_width);
+    strides(made.out_strides, s.queries, s.num_heads, s.value_width);
     made.mask_strides[0] = s.queries * s.keys;  // all attention heads share it
     made.mask_strides[2] = s.keys;
-    made.heads = s.heads;
-    made.kv_heads = s.kv_heads;
+    made.num_heads = s.num_heads;
+    made.num_kv_heads = s.num_kv_heads;
     made.queries = s.queries;
     made.keys = s.keys;
     made.width = s.width;
     made.value_width = s.value_width;
     made.scale = 0.5F;
-    made.alpha_per_head = 1;
+    made.alpha_per_attention_head = 1;
     return made;
   }
-  size_t rows() const { return sizes.batch * sizes.heads * sizes.queries; }
+  size_t rows() const { return sizes.batch * sizes.num_heads * sizes.queries; }
 
   Sizes sizes;
   Numbers<float> query, key, value, mask, alphas, out, probabilities;
@@ -79,15 +79,15 @@ struct Drawn {
 // Scores of a row of the probabilities.
 std::vector<float> ScoresOf(const Drawn& drawn, size_t row) {
   const Sizes& s = drawn.sizes;
-  const size_t position = row % s.queries, head = row / s.queries % s.heads,
-               batch = row / s.queries / s.heads;
-  const size_t kv = head / (s.heads / s.kv_heads);
+  const size_t position = row % s.queries, number = row / s.queries % s.num_heads,
+               batch = row / s.queries / s.num_heads;
+  const size_t kv = number / (s.num_heads / s.num_kv_heads);
   std::vector<float> scores;
   for (size_t j = 0; j < s.keys; ++j) {
     double sum = 0;
     for (size_t i = 0; i < s.width; ++i) {
-      const double key = double{drawn.key[((batch * s.keys + j) * s.kv_heads + kv) * s.width + i]};
-      sum += key * double{drawn.query[((batch * s.queries + position) * s.heads + head) * s.width + i]};
+      const double key = double{drawn.key[((batch * s.keys + j) * s.num_kv_heads + kv) * s.width + i]};
+      sum += key * double{drawn.query[((batch * s.queries + position) * s.num_heads + number) * s.width + i]};
     }
     const double added =
         drawn.mask.size() == 0 ? 0 : double{drawn.mask[(batch * s.queries + position) * s.keys + j]};
@@ -101,30 +101,30 @@ std::vector<float> Expected(const Drawn& drawn, size_t row) {
   const std::vector<float> scores = ScoresOf(drawn, row);
   std::vector<float> found(scores.size(), 0);
   if (*std::max_element(scores.begin(), scores.end()) == -kInfinity) return found;
-  const size_t head = row / drawn.sizes.queries % drawn.sizes.heads;
-  const ee_score_rows rows{scores.data(), &drawn.alphas[head], scores.size(), 0};
+  const size_t number = row / drawn.sizes.queries % drawn.sizes.num_heads;
+  const ee_score_rows rows{scores.data(), &drawn.alphas[number], scores.size(), 0};
   ee_training_entmax(&rows, 0, 1, found.data());
   return found;
 }
 
 void CheckRow(const Drawn& drawn, size_t row) {
   const Sizes& s = drawn.sizes;
-  const size_t position = row % s.queries, head = row / s.queries % s.heads,
-               batch = row / s.queries / s.heads;
-  const size_t kv = head / (s.heads / s.kv_heads);
+  const size_t position = row % s.queries, number = row / s.queries % s.num_heads,
+               batch = row / s.queries / s.num_heads;
+  const size_t kv = number / (s.num_heads / s.num_kv_heads);
   const std::vector<float> expected = Expected(drawn, row);
   const float* found = drawn.probabilities.data() + row * s.keys;
   // The power 1 / (alpha - 1) of alphas above 2 multiplies the rounding of scores near the limit.
-  const double tolerance = drawn.alphas[head] > 2 ? 1e-2 : 1e-5;
+  const double tolerance = drawn.alphas[number] > 2 ? 1e-2 : 1e-5;
   for (size_t j = 0; j < s.keys; ++j) CHECK(std::fabs(double{found[j]} - double{expected[j]}) <= tolerance);
   for (size_t i = 0; i < s.value_width; ++i) {
     double mean = 0;
     for (size_t j = 0; j < s.keys; ++j) {
       if (found[j] == 0) continue;
       mean += double{found[j]} *
-              double{drawn.value[((batch * s.keys + j) * s.kv_heads + kv) * s.value_width + i]};
+              double{drawn.value[((batch * s.keys + j) * s.num_kv_heads + kv) * s.value_width + i]};
     }
-    const float out = drawn.out[((batch * s.queries + position) * s.heads + head) * s.value_width + i];
+    const float out = drawn.out[((batch * s.queries + position) * s.num_heads + number) * s.value_width + i];
     CHECK(std::fabs(double{out} - mean) <= 1e-5);
   }
 }
@@ -142,7 +142,7 @@ void TestAgainstDefinition() {
           Context() = "keys " + std::to_string(sizes.keys) + ", alpha " + std::to_string(alpha) + ", mask " +
                       std::to_string(is_masked);
           Drawn drawn(sizes, scale, is_masked);
-          for (size_t head = 0; head < sizes.heads; ++head) drawn.alphas[head] = head == 1 ? 1.5F : alpha;
+          for (size_t number = 0; number < sizes.num_heads; ++number) drawn.alphas[number] = number == 1 ? 1.5F : alpha;
           const ee_attention given = drawn.Arguments();
           CHECK(ee_training_attention(&given, 0, drawn.rows(), drawn.out.data(),
                                       drawn.probabilities.data()) == 0);
@@ -207,7 +207,7 @@ void TestNumbersThatAreNotFinite() {
 // Only the rows of a part are written, and parts give the numbers of the whole.
 void TestParts() {
   Drawn drawn({2, 2, 2, 9, 50, 8, 8}, 2, true), whole({2, 2, 2, 9, 50, 8, 8}, 2, true);
-  for (const size_t head : {size_t{0}, size_t{1}}) drawn.alphas[head] = whole.alphas[head] = 1.5F;
+  for (const size_t number : {size_t{0}, size_t{1}}) drawn.alphas[number] = whole.alphas[number] = 1.5F;
   const ee_attention given = drawn.Arguments(), of_whole = whole.Arguments();
   ee_training_attention(&of_whole, 0, 36, whole.out.data(), whole.probabilities.data());
   ee_training_attention(&given, 5, 23, drawn.out.data(), drawn.probabilities.data());

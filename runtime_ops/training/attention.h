@@ -184,7 +184,7 @@ inline bool IsMasked(const float* mask, size_t count) {
 }
 
 // One attention head of a sequence.
-struct Head {
+struct AttentionHead {
   const ee_attention* of;
   const float *query, *key, *value, *mask;
   float* out;
@@ -196,20 +196,21 @@ struct Head {
   }
 };
 
-inline Head HeadOf(const ee_attention* of, size_t number, float* out, float* probabilities) {
-  const size_t batch = number / of->heads, head = number % of->heads;
-  const size_t kv = head / (of->heads / of->kv_heads);
+inline AttentionHead AttentionHeadOf(const ee_attention* of, size_t number, float* out,
+                                     float* probabilities) {
+  const size_t batch = number / of->num_heads, index = number % of->num_heads;
+  const size_t kv = index / (of->num_heads / of->num_kv_heads);
   const auto at = [batch](const size_t* strides, size_t place) {
     return batch * strides[0] + place * strides[1];
   };
   return {of,
-          of->query + at(of->query_strides, head),
+          of->query + at(of->query_strides, index),
           of->key + at(of->key_strides, kv),
           of->value + at(of->value_strides, kv),
-          of->mask == nullptr ? nullptr : of->mask + at(of->mask_strides, head),
-          out + at(of->out_strides, head),
+          of->mask == nullptr ? nullptr : of->mask + at(of->mask_strides, index),
+          out + at(of->out_strides, index),
           probabilities == nullptr ? nullptr : probabilities + number * of->queries * of->keys,
-          of->alphas[of->alpha_per_head != 0 ? head : 0]};
+          of->alphas[of->alpha_per_attention_head != 0 ? index : 0]};
 }
 
 // Scores of a tile: products of kRows queries with a panel of keys.
@@ -231,19 +232,20 @@ inline void Products(const float* queries, const float* panel, size_t width,
 
 // Scores of queries first .. first + rows - 1, from panels of keys.
 // `queries` [kRows, width] is memory.
-inline void FindByPanels(const Head& head, size_t first, size_t rows, const float* panels, float* queries,
-                         Scores* found) {
-  const ee_attention& of = *head.of;
+inline void FindByPanels(const AttentionHead& attention, size_t first, size_t rows, const float* panels,
+                         float* queries, Scores* found) {
+  const ee_attention& of = *attention.of;
   for (size_t row = 0; row < kRows; ++row) {  // those after the last repeat it
-    const float* query = head.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
+    const float* query = attention.query + (first + (row < rows ? row : rows - 1)) * of.query_strides[2];
     if (first + row + kAhead < of.queries) PrefetchRow(query + kAhead * of.query_strides[2], of.width);
     for (size_t i = 0; i < of.width; ++i) queries[row * of.width + i] = of.scale * query[i];
   }
   for (size_t key = 0; key < of.keys; key += kPanel, panels += kPanel * of.width) {
     const size_t count = of.keys - key < kPanel ? of.keys - key : kPanel;
-    if (head.mask != nullptr) {
+    if (attention.mask != nullptr) {
       bool is_masked = true;
-      for (size_t row = 0; row < rows; ++row) is_masked &= IsMasked(head.MaskOf(first + row) + key, count);
+      for (size_t row = 0; row < rows; ++row)
+        is_masked &= IsMasked(attention.MaskOf(first + row) + key, count);
       if (is_masked) {
         for (size_t row = 0; row < rows; ++row) entmax::Fill(found[row].data + key, kPanel, -kInfinity);
         continue;
@@ -252,11 +254,11 @@ inline void FindByPanels(const Head& head, size_t first, size_t rows, const floa
     Floats scores[kRows][kPanelVectors];
     Products(queries, panels, of.width, scores);
     for (size_t row = 0; row < rows; ++row) {
-      if (head.mask != nullptr || count < kPanel) {
+      if (attention.mask != nullptr || count < kPanel) {
         for (size_t v = 0; v < kPanelVectors; ++v) {
           const size_t begin = v * kLanes, part = begin >= count ? 0 : Less(count - begin, kLanes);
           const float* mask =
-              head.mask == nullptr || part == 0 ? nullptr : head.MaskOf(first + row) + key + begin;
+              attention.mask == nullptr || part == 0 ? nullptr : attention.MaskOf(first + row) + key + begin;
           scores[row][v] = Masked(scores[row][v], mask, part);
         }
       }
@@ -276,14 +278,14 @@ inline float Product(const float* left, const float* right, size_t width) {
 }
 
 // Scores of one query, from keys as they are.
-inline void FindByKeys(const Head& head, size_t row, Scores* found) {
-  const ee_attention& of = *head.of;
-  const float* query = head.query + row * of.query_strides[2];
+inline void FindByKeys(const AttentionHead& attention, size_t row, Scores* found) {
+  const ee_attention& of = *attention.of;
+  const float* query = attention.query + row * of.query_strides[2];
   entmax::ForEach<kLanes>(of.keys, [&](size_t key, size_t count) {
-    const float* mask = head.mask == nullptr ? nullptr : head.MaskOf(row) + key;
+    const float* mask = attention.mask == nullptr ? nullptr : attention.MaskOf(row) + key;
     Floats scores{};
     for (size_t lane = 0; lane < count; ++lane) {
-      scores[lane] = of.scale * Product(query, head.key + (key + lane) * of.key_strides[2], of.width);
+      scores[lane] = of.scale * Product(query, attention.key + (key + lane) * of.key_strides[2], of.width);
     }
     found->Take(Masked(scores, mask, count), key);
   });
@@ -310,16 +312,18 @@ inline void AddValues(const float* values, size_t stride, const float* p, const 
   for (size_t v = 0; v < kVectors; ++v) StoreFloats(sums[v] + others[v], out + v * kLanes);
 }
 
-inline void MeanOfValues(const Head& head, const float* p, const int32_t* keys, size_t count, float* out) {
-  const size_t stride = head.of->value_strides[2], width = head.of->value_width;
+inline void MeanOfValues(const AttentionHead& attention, const float* p, const int32_t* keys, size_t count,
+                         float* out) {
+  const size_t stride = attention.of->value_strides[2], width = attention.of->value_width;
   size_t i = 0;
   for (; i + 4 * kLanes <= width; i += 4 * kLanes)
-    AddValues<4>(head.value + i, stride, p, keys, count, out + i);
-  for (; i + kLanes <= width; i += kLanes) AddValues<1>(head.value + i, stride, p, keys, count, out + i);
+    AddValues<4>(attention.value + i, stride, p, keys, count, out + i);
+  for (; i + kLanes <= width; i += kLanes) AddValues<1>(attention.value + i, stride, p, keys, count, out + i);
   if (i == width) return;
   Floats sums{};
   for (size_t j = 0; j < count; ++j) {
-    sums += p[j] * entmax::LoadPart(head.value + static_cast<size_t>(keys[j]) * stride + i, width - i, 0);
+    sums +=
+        p[j] * entmax::LoadPart(attention.value + static_cast<size_t>(keys[j]) * stride + i, width - i, 0);
   }
   entmax::StorePart(sums, out + i, width - i);
 }
@@ -332,19 +336,21 @@ inline float LimitOf(float largest, float alpha, double tau) {
 }
 
 // Writes the output of a query. `p` and `keys` have room for all keys and one more vector.
-inline void Finish(const Head& head, size_t row, const Scores& scores, float* p, int32_t* keys) {
-  const ee_attention& of = *head.of;
-  float* out = head.out + row * of.out_strides[2];
-  float* probabilities = head.probabilities == nullptr ? nullptr : head.probabilities + row * of.keys;
+inline void Finish(const AttentionHead& attention, size_t row, const Scores& scores, float* p,
+                   int32_t* keys) {
+  const ee_attention& of = *attention.of;
+  float* out = attention.out + row * of.out_strides[2];
+  float* probabilities =
+      attention.probabilities == nullptr ? nullptr : attention.probabilities + row * of.keys;
   const float largest = scores.Largest();
   bool is_nan = largest == kInfinity;
   size_t count = 0;
   if (largest == -kInfinity) {  // all keys are masked, or products are NaN or minus infinity
-    is_nan = head.mask == nullptr || !IsMasked(head.MaskOf(row), of.keys);
+    is_nan = attention.mask == nullptr || !IsMasked(attention.MaskOf(row), of.keys);
   } else if (!is_nan) {
-    const double tau = scores.LeastTau(largest, head.alpha);
-    count = KeepAbove<false>(LimitOf(largest, head.alpha, tau), of.keys, scores.data, keys);
-    entmax::ForwardRow(scores.data, count, head.alpha, p, tau);
+    const double tau = scores.LeastTau(largest, attention.alpha);
+    count = KeepAbove<false>(LimitOf(largest, attention.alpha, tau), of.keys, scores.data, keys);
+    entmax::ForwardRow(scores.data, count, attention.alpha, p, tau);
     is_nan = p[0] != p[0];
     count = KeepAbove<true>(0, count, p, keys);
   }
@@ -353,7 +359,7 @@ inline void Finish(const Head& head, size_t row, const Scores& scores, float* p,
     for (size_t j = 0; j < count; ++j) probabilities[keys[j]] = p[j];
   }
   if (is_nan) return entmax::Fill(out, of.value_width, kNaN);
-  MeanOfValues(head, p, keys, count, out);
+  MeanOfValues(attention, p, keys, count, out);
 }
 
 inline int Attention(const ee_attention* of, size_t begin, size_t end, float* out, float* probabilities) {
@@ -368,26 +374,26 @@ inline int Attention(const ee_attention* of, size_t begin, size_t end, float* ou
   for (Scores& each : found) each.data = scratch.Take(room);
   const float* packed_keys = nullptr;
   for (size_t row = begin; row < end;) {
-    const Head head = HeadOf(of, row / of->queries, out, probabilities);
+    const AttentionHead attention = AttentionHeadOf(of, row / of->queries, out, probabilities);
     const size_t first = row % of->queries, count = Less(of->queries - first, end - row);
     const bool use_panels = count >= kFewQueries;
-    if (use_panels && head.key != packed_keys) {  // attention heads that share keys follow each other
-      PackKeys(head.key, of->key_strides[2], of->keys, of->width, panels);
-      packed_keys = head.key;
+    if (use_panels && attention.key != packed_keys) {  // attention heads that share keys follow each other
+      PackKeys(attention.key, of->key_strides[2], of->keys, of->width, panels);
+      packed_keys = attention.key;
       if (of->keys * of->value_width <= kPrefetched) {
         for (size_t j = 0; j < of->keys; ++j)
-          PrefetchRow(head.value + j * of->value_strides[2], of->value_width);
+          PrefetchRow(attention.value + j * of->value_strides[2], of->value_width);
       }
     }
     for (size_t i = 0; i < count; i += kRows) {
       const size_t rows = Less(count - i, kRows);
       for (size_t j = 0; j < rows; ++j) found[j].Begin();
       if (use_panels) {
-        FindByPanels(head, first + i, rows, panels, queries, found);
+        FindByPanels(attention, first + i, rows, panels, queries, found);
       } else {
-        for (size_t j = 0; j < rows; ++j) FindByKeys(head, first + i + j, &found[j]);
+        for (size_t j = 0; j < rows; ++j) FindByKeys(attention, first + i + j, &found[j]);
       }
-      for (size_t j = 0; j < rows; ++j) Finish(head, first + i + j, found[j], p, keys);
+      for (size_t j = 0; j < rows; ++j) Finish(attention, first + i + j, found[j], p, keys);
     }
     row += count;
   }

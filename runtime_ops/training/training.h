@@ -121,9 +121,9 @@ typedef struct {
   const float* alphas;  // [H], or one for all attention heads
   size_t query_strides[3], key_strides[3], value_strides[3], mask_strides[3];
   size_t out_strides[3];  // of the output [B, H, T, e]
-  size_t heads, kv_heads, queries, keys, width, value_width;
+  size_t num_heads, num_kv_heads, queries, keys, width, value_width;
   float scale;
-  int32_t alpha_per_head;  // 1: alphas are [H]; 0: one
+  int32_t alpha_per_attention_head;  // 1: alphas are [H]; 0: one
 } ee_attention;
 
 // Writes out = sum_j p_j v_j with p = alpha-entmax(scale q k^T + mask) for rows begin .. end - 1 of the B H T

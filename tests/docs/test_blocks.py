@@ -26,6 +26,7 @@ WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.bl
 # Kinds of blocks that no page runs. The first have tests of their own, for the block of one page.
 OF_ONE_PAGE = {
     "cpp": CPP,
+    "html": NPM,
     "java": JAVA,
     "js": WEB,
     "js package": NPM,

@@ -54,12 +54,16 @@ def test_glossary_synonyms_name_their_terms() -> None:
     assert read_synonyms()["head"] == "output layer"
 
 
+# In attention, a head is no output layer.
+ATTENTION_HEADS = re.compile("attention[ _]?heads?|num_(kv_)?heads", re.IGNORECASE)
+
+
 def test_cpp_names_are_no_synonyms_of_glossary() -> None:
     synonyms = {word.capitalize() for word in read_synonyms() if word.isalpha()}
     found = {
         f"{path.name}: {word}"
         for path in tracked("runtime_ops/*.cc", "runtime_ops/*.h")
-        for word in re.findall("[A-Z]?[a-z]+", path.name + path.read_text(encoding="utf-8"))
+        for word in re.findall("[A-Z]?[a-z]+", path.name + ATTENTION_HEADS.sub("", path.read_text(encoding="utf-8")))
         if word.capitalize().removesuffix("s") in synonyms
     }
     assert found == set()
