@@ -142,7 +142,8 @@ void TestAgainstDefinition() {
           Context() = "keys " + std::to_string(sizes.keys) + ", alpha " + std::to_string(alpha) + ", mask " +
                       std::to_string(is_masked);
           Drawn drawn(sizes, scale, is_masked);
-          for (size_t number = 0; number < sizes.num_heads; ++number) drawn.alphas[number] = number == 1 ? 1.5F : alpha;
+          for (size_t number = 0; number < sizes.num_heads; ++number)
+            drawn.alphas[number] = number == 1 ? 1.5F : alpha;
           const ee_attention given = drawn.Arguments();
           CHECK(ee_training_attention(&given, 0, drawn.rows(), drawn.out.data(),
                                       drawn.probabilities.data()) == 0);
