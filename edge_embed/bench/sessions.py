@@ -12,7 +12,6 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from edge_embed.bench.uses import BenchUse
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.exporters.onnx.names import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET
 from edge_embed.runtime.library import get_library_path
@@ -27,18 +26,18 @@ Bind = Callable[[Feeds, int], BoundSession]
 def bind_nodes(
     nodes: Sequence[NodeProto],
     tensors: Mapping[str, NDArray[Any]],
-    use: BenchUse,
+    inputs: Mapping[str, tuple[type, int]],
     threads: int,
     *,
     functions: Sequence[onnx.FunctionProto] = (),
     library: bool = False,
 ) -> Bind:
-    """Open a session from the inputs of a use to the outputs of the last node; it is bound to inputs later."""
+    """Open a session from inputs, by type and rank, to the outputs of the last node; it is bound to inputs later."""
     external = {name: array for name, array in tensors.items() if array.nbytes > _INLINE_BYTES}
     graph = helper.make_graph(
         nodes,
         "bench",
-        [_value(name, kind, rank) for name, (kind, rank) in use.inputs.items()],
+        [_value(name, kind, rank) for name, (kind, rank) in inputs.items()],
         [onnx.ValueInfoProto(name=name) for name in nodes[-1].output],  # their types follow from the nodes
         [
             _stub(name, array) if name in external else numpy_helper.from_array(array, name)

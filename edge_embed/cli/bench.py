@@ -38,6 +38,7 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
         "bench --method dpq,tt --use rows --rows 100000 --dim 256 --batch 1,4096",
         "bench --use compress --method dpq --rows 27000 --dim 128",
         "bench --preset output-layer --plot plots",
+        "bench --use sparsemax,entmax15,attention",
         "bench chat-fp32 chat-int4 chat-small",
     ),
 )
@@ -48,8 +49,9 @@ def _list_option(name: str, text: str) -> Callable[[Command], Command]:
 @_list_option("method", f"{', '.join(_RANDOM)}; for compress also {', '.join(_COMPARED)}.")
 @_list_option(
     "use",
-    "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert, litert-bag. Alone: "
-    "compress, the compression of dense tables, of FILE (a model) or random ones.",
+    "rows, bag, logits, topk, kernel (no session), tflite-runtime, tflite-runtime-bag, litert, litert-bag. Without "
+    "tables: sparsemax, entmax15, entmax, topk_sparsemax, attention. Alone: compress, the compression of dense tables, "
+    "of FILE (a model) or random ones.",
 )
 @_list_option("rows", "Rows of random tables. [100000; 32768 for logits and topk; 27000 for compress]")
 @_list_option("dim", "Columns. [256; 128 for compress]")
@@ -89,6 +91,7 @@ def bench(
     A LIST is separated by commas. Every combination is measured. Folders of ONNX Runtime GenAI generate text; the first
     is the baseline.
     """
+    from edge_embed.bench.activation_grid import USES as ACTIVATIONS
     from edge_embed.bench.compress_grid import USE
     from edge_embed.importers.genai_folder import is_genai
 
@@ -108,6 +111,10 @@ def bench(
     of_file = [*load.given, *(["--module"] if modules else [])]
     if of_file and (file is None or USE not in uses):
         raise BadInputError(f"{', '.join(of_file)}: requires FILE and --use {USE}: give both, or leave it out")
+    if not set(ACTIVATIONS).isdisjoint(uses):
+        others = {"FILE": file, "preset": preset, "plot": plot, "force": force or None}
+        _activations(out, others, **given)
+        return
     if USE in uses:
         _compress(out, file, load, modules, **given | {"use": None, "preset": preset, "plot": plot})
         return
@@ -148,4 +155,15 @@ def _compress(out: Output, file: Path | None, load: Load, modules: tuple[str, ..
     subjects = None if file is None else subjects_of(load(file, modules), modules)
     with out.progress() as progress:
         report = bench_compress(grid, file, subjects, progress)
+    out.finish(report)
+
+
+def _activations(out: Output, others: dict[str, Any], **given: Any) -> None:
+    """Measure sparse activations."""
+    from edge_embed.bench.activation_grid import ActivationGrid
+    from edge_embed.bench.activations import bench_activations
+
+    grid = ActivationGrid.parse(**given, **others)
+    with out.progress() as progress:
+        report = bench_activations(grid, progress)
     out.finish(report)

@@ -39,7 +39,7 @@ def _node(
     return bind_nodes(
         [node, *after],
         tensors | absent,
-        use,
+        use.inputs,
         threads,
         functions=[
             *(called.function(count) for called, count in operator.called(len(tensors))),
@@ -61,17 +61,19 @@ def _portable(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 
 def _empty(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    return bind_nodes([helper.make_node("Identity", [next(iter(use.inputs))], ["result"])], {}, use, threads)
+    return bind_nodes([helper.make_node("Identity", [next(iter(use.inputs))], ["result"])], {}, use.inputs, threads)
 
 
 def _gather(table: BenchTable, use: BenchUse, threads: int) -> Bind:
-    return bind_nodes([helper.make_node("Gather", ["table", "ids"], ["result"])], {"table": table.dense}, use, threads)
+    return bind_nodes(
+        [helper.make_node("Gather", ["table", "ids"], ["result"])], {"table": table.dense}, use.inputs, threads
+    )
 
 
 def _gather_and_reduce(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     assert isinstance(use, Bag)
     nodes = dense_bag_nodes(use.mode, table.packed.embedding_dim)
-    return bind_nodes(nodes, {"table": table.dense}, use, threads)
+    return bind_nodes(nodes, {"table": table.dense}, use.inputs, threads)
 
 
 def _largest(use: BenchUse) -> list[NodeProto]:
@@ -88,7 +90,7 @@ def _logits_and_topk(table: BenchTable, use: BenchUse, threads: int) -> Bind:
 
 def _matmul(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     node = helper.make_node("MatMul", ["hidden", "table"], ["result"])
-    return bind_nodes([node, *_largest(use)], {"table": np.ascontiguousarray(table.dense.T)}, use, threads)
+    return bind_nodes([node, *_largest(use)], {"table": np.ascontiguousarray(table.dense.T)}, use.inputs, threads)
 
 
 def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -102,7 +104,7 @@ def _int8(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     tensors = {"weights": np.ascontiguousarray(quantised.T), "scales": scales}
     inputs = ["hidden", *tensors]
     node = helper.make_node("DynamicQuantizeMatMul", inputs, ["result"], domain="com.microsoft")
-    return bind_nodes([node, *_largest(use)], tensors, use, threads)
+    return bind_nodes([node, *_largest(use)], tensors, use.inputs, threads)
 
 
 def _int4(table: BenchTable, use: BenchUse, threads: int) -> Bind:
@@ -119,7 +121,7 @@ def _int4(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     attributes = {"K": dim, "N": n, "bits": 4, "block_size": _BLOCK, "accuracy_level": 4}
     inputs = ["hidden", *tensors]
     node = helper.make_node("MatMulNBits", inputs, ["result"], domain="com.microsoft", **attributes)
-    return bind_nodes([node, *_largest(use)], tensors, use, threads)
+    return bind_nodes([node, *_largest(use)], tensors, use.inputs, threads)
 
 
 CUSTOM = Peer("custom op", "the node with its kernel", _SESSION_USES, _node, by_empty_call=True)

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from torch import nn
 
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.layers.attention import use_sparse_attention
 from edge_embed.layers.bag import ANTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
@@ -139,6 +140,24 @@ class Suggestions(nn.Module):
         return self.output.topk(states[:, -1], 5)
 
 
+class Reader(nn.Module):
+    """A compressed table under attention whose alphas are learned, and under sparsemax attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = DPQEmbedding(600, 48, 16, 8, variant="vq", padding_idx=0)
+        first, second = (nn.TransformerEncoderLayer(48, 4, 64, batch_first=True) for _ in range(2))
+        self.layers = nn.ModuleList([first, second])
+        use_sparse_attention(first, "learned")
+        use_sparse_attention(second, "sparsemax")
+
+    def forward(self, ids):
+        states = self.words(ids)
+        for layer in self.layers:
+            states = layer(states, src_key_padding_mask=ids == 0)
+        return states
+
+
 IDS = torch.tensor([[17, 4, 256], [3, 0, 99]])
 MODELS = {
     "DPQ and GRU": (Tagger, (IDS,), "never"),
@@ -147,6 +166,7 @@ MODELS = {
     "float16 throughout": (Half, (IDS, torch.tensor(1.5, dtype=torch.float16)), "never"),
     "bags of ANT and a dense table": (Classifier, (IDS,), "never"),
     "TT, tied output layer, top-k": (Suggestions, (IDS,), "never"),
+    "sparse attention": (Reader, (IDS,), "never"),
 }
 
 
