@@ -41,9 +41,9 @@ def test_operator_library_of_another_version_is_refused(tmp_path):
     """Libraries may be copied into an app one by one, and structs differ between versions."""
     delegate = shutil.copy(get_delegate_path(), tmp_path)
     library = bytearray(edge_embed.get_library_path().read_bytes())
-    version = edge_embed.__version__.encode() + b"\0"
-    assert library.count(version) == 1
-    at = library.index(version)
+    words = b"edge-embed version "
+    assert library.count(words + edge_embed.__version__.encode() + b"\0") == 1
+    at = library.index(words) + len(words)
     library[at : at + 1] = b"9"
     (tmp_path / "libedge_embed_ops.so").write_bytes(library)
     done = subprocess.run([sys.executable, "-c", REFUSAL, delegate], text=True, capture_output=True, check=True)
