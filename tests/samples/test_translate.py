@@ -2,13 +2,16 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from multi30k.cached import Decoder, Encoder
+from multi30k.data import Corpus, Pairs
 from multi30k.model import Translator
-from multi30k.search import Array, translate
+from multi30k.search import Array, ExportedTranslator, translate
+from multi30k.task import TranslationTask
 from torch import nn
 
 import edge_embed
@@ -77,3 +80,25 @@ def test_beam_of_one_takes_most_probable_word_each_time(seed: int) -> None:
     while len(words) <= MOST and (word := int(model.chances(words).argmax())) != END:
         words += (word,)
     assert translate(model, np.zeros(2, int), BEGIN, END, 1, MOST) == list(words[1:])  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_exported_parts_translate_as_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    names = [f"w{at}" for at in range(40)]
+    vocabulary = {name: at for at, name in enumerate(["<pad>", "<unk>", "<s>", "</s>", *names])}
+    source = torch.randint(4, 44, (3, 5))
+    pairs = Pairs(source, source)
+    task = TranslationTask(Corpus(vocabulary, vocabulary, pairs, pairs, pairs, []))
+    model = task.model(lambda rows: edge_embed.DPQEmbedding(rows, 32, 16, 8, padding_idx=0)).eval()
+    edge_embed.use_sparse_attention(model, "learned")
+    with torch.no_grad():
+        expected = task.translated(model, source)
+        states = Encoder(model)(source)
+    files = tmp_path / "encoder.onnx", tmp_path / "decoder.onnx"
+    edge_embed.export(Encoder(model).eval(), "onnx", files[0], source)
+    edge_embed.export(Decoder(model).eval(), "onnx", files[1], (source, states, source[:, :1], torch.zeros(3, 2, 32)))
+    for portable in (False, True):
+        translator = ExportedTranslator(*files, portable)
+        found = [translate(translator, row.numpy(), BEGIN, END, 1, task.places - 1) for row in source]
+        assert [[list(vocabulary)[at] for at in words] for words in found] == expected
