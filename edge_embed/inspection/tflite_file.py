@@ -109,7 +109,16 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         vocabulary_size=num_tokens,
         metadata=strings,
         tflite=TfliteInfo(model.operators, names, {name: list(ports) for name, ports in model.signatures.items()}),
-        notes=[*([] if entries else ["no compressed table of edge-embed: a model made by another tool"]), *left],
+        notes=[
+            *(
+                []
+                if entries
+                else [
+                    "no compressed table of edge-embed: a model made by another tool, or with sparse activations alone"
+                ]
+            ),
+            *left,
+        ],
         differences=differences,
     )
 

@@ -9,6 +9,7 @@ Shapes: B sequences, T queries, S keys, embed_dim E, H attention heads of width 
 """
 
 import math
+from numbers import Real
 from typing import Any
 
 import torch
@@ -93,7 +94,7 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
                 raise BadInputError(f"{name}: got {size!r:.80}, expected an integer of at least 1")
         if embed_dim % num_heads:
             raise BadInputError(f"embed_dim: got {embed_dim}, expected a multiple of num_heads {num_heads}")
-        if not 0 <= dropout <= 1:
+        if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout <= 1:
             raise BadInputError(f"dropout: got {dropout!r:.80}, expected a probability from 0 to 1")
         super().__init__(
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
@@ -119,6 +120,9 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
             device="meta",
         )
         made.out_proj = dense.out_proj
+        if dense._parameters.keys() != made._parameters.keys():
+            got = f"parameters {', '.join(dense._parameters)}"
+            raise BadInputError(f"dense: got {got}, expected those of nn.MultiheadAttention: undo pruning or the like")
         for name, parameter in dense._parameters.items():
             made.register_parameter(name, parameter)
         like = dense.out_proj.weight
@@ -171,8 +175,9 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         named = dict(zip(widths, (query, key, value), strict=True))
         for name, each in named.items():
-            got = f"shape {list(each.shape)}" if isinstance(each, Tensor) else f"{each!r:.80}"
-            if not isinstance(each, Tensor) or each.is_nested or each.ndim not in (2, 3) or each.ndim != query.ndim:
+            is_dense = isinstance(each, Tensor) and not each.is_nested
+            got = f"shape {list(each.shape)}" if is_dense else f"{type(each).__name__} that is nested or no tensor"
+            if not is_dense or each.ndim not in (2, 3) or each.ndim != query.ndim:
                 raise BadInputError(
                     f"{name}: got {got}, expected a dense tensor [*, {widths[name]}] of 2 or 3 dimensions"
                 )
@@ -198,8 +203,8 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
             inputs = query, key, value
             q, k, v = (F.linear(*each) for each in zip(inputs, weights, biases, strict=True))
         if self.bias_k is not None and self.bias_v is not None:
-            k = torch.cat((k, self.bias_k.to(k.dtype).expand(len(k), 1, -1)), 1)
-            v = torch.cat((v, self.bias_v.to(v.dtype).expand(len(v), 1, -1)), 1)
+            k = torch.cat((k, self.bias_k.to(k.dtype).expand(k.shape[0], 1, -1)), 1)
+            v = torch.cat((v, self.bias_v.to(v.dtype).expand(v.shape[0], 1, -1)), 1)
         if self.add_zero_attn:
             k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
         q, k, v = (each.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2) for each in (q, k, v))

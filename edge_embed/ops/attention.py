@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from edge_embed.errors import BadInputError
 from edge_embed.ops import attention_kernels
 from edge_embed.ops.entmax import entmax, entmax_unchecked
 from edge_embed.ops.training_library import serves
@@ -38,12 +39,15 @@ def attention(
         query: [B, H, T, d].
         key: [B, G, S, d].
         value: [B, G, S, e].
-        alpha: from 1 (softmax) to 4, or a tensor of those of the attention heads [H], which is not checked.
+        alpha: from 1 (softmax) to 4, or a tensor of those of the attention heads [H], whose values are not checked.
         mask: 4-D, broadcasts to [B, H, T, S]: bool, where False excludes a key, or numbers to add to the scores.
         scale: factor of the scores; 1 / sqrt(d) by default.
         dropout: probability to set a probability to zero; the others grow.
         need_weights: whether to return the probabilities, after dropout.
     """
+    heads = query.shape[1]
+    if isinstance(alpha, Tensor) and (alpha.ndim != 1 or len(alpha) not in (1, heads)):
+        raise BadInputError(f"alpha: got shape {list(alpha.shape)}, expected [{heads}], one for each attention head")
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if not dropout and _kernels_serve(query, key, value, alpha, mask):
         alphas = alpha if isinstance(alpha, Tensor) else query.new_tensor([alpha])

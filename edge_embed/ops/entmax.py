@@ -164,7 +164,7 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
 
 
 def _finished(probabilities: Tensor, scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    if dim in (-1, scores.ndim - 1):  # no view, which torch would not let change in place
+    if scores.ndim and dim in (-1, scores.ndim - 1):  # no view, which torch would not let change in place
         return probabilities.to(dtype)
     placed = probabilities.movedim(-1, dim) if scores.ndim else probabilities.reshape(())
     return placed.to(dtype, memory_format=torch.contiguous_format, copy=True)

@@ -73,9 +73,17 @@ class AlphaTrajectories:
         self._recorded: list[dict[str, NDArray[np.float64]]] = []
 
     def record(self, step: int) -> None:
-        """Keep the present alphas."""
+        """Keep the present alphas.
+
+        Raises:
+            BadInputError: if the layers that learn alphas are no longer those of the first record.
+        """
+        found = learned_alphas(self._model)
+        if self._recorded and found.keys() != self._recorded[0].keys():
+            expected = f"those of the first record, {list(self._recorded[0])}"
+            raise BadInputError(f"model: got learned alphas of {list(found)!r:.200}, expected {expected:.200}")
         self.steps.append(step)
-        self._recorded.append(learned_alphas(self._model))
+        self._recorded.append(found)
 
     @property
     def alphas(self) -> dict[str, NDArray[np.float64]]:
@@ -103,7 +111,7 @@ def recorded_attention(model: nn.Module) -> Iterator[dict[str, list[NDArray[np.f
     for name, layer in layers.items():
         recorder = _Recorder(found[name])
         hooks.append(layer.register_forward_pre_hook(recorder.before, with_kwargs=True))
-        hooks.append(layer.register_forward_hook(recorder.after))
+        hooks.append(layer.register_forward_hook(recorder.after, prepend=True))  # ends what began last
     try:
         yield found
     finally:
@@ -169,6 +177,8 @@ def position_scores(attention: ArrayLike, offset: int = -1) -> NDArray[np.float6
     """
     p = _self_attention(attention)
     length = p.shape[-1]
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise BadInputError(f"offset: got {offset!r:.80}, expected an integer")
     if abs(offset) >= length:
         raise BadInputError(f"offset: got {offset}, expected less than the {length} positions of the attention")
     queries = np.arange(max(0, -offset), length - max(0, offset))
@@ -213,10 +223,23 @@ def _best(scores: Mapping[str, NDArray[np.float64]], at_least: float) -> list[Fo
     return sorted(found, key=lambda head: -head.score)
 
 
+def as_numbers(attention: ArrayLike) -> NDArray[np.float64]:
+    """Return probabilities as float64, from a tensor of any device and dtype too.
+
+    Raises:
+        BadInputError: for anything but numbers.
+    """
+    given = attention.detach().double().cpu() if isinstance(attention, torch.Tensor) else attention
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise BadInputError(f"attention: got {attention!r:.80}, expected an array of probabilities") from None
+
+
 def _checked(attention: ArrayLike) -> NDArray[np.float64]:
-    p = np.asarray(attention.detach().float().cpu() if isinstance(attention, torch.Tensor) else attention, np.float64)
-    if p.ndim != 4 or not (p >= 0).all():
-        problem = f"shape {list(p.shape)}" if p.ndim != 4 else "negative numbers or NaN"
+    p = as_numbers(attention)
+    if p.ndim != 4 or not ((p >= 0) & (p < np.inf)).all():
+        problem = f"shape {list(p.shape)}" if p.ndim != 4 else "negative numbers, infinity or NaN"
         raise BadInputError(f"attention: got {problem}, expected probabilities [B, H, T, S]")
     return p
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath
-from edge_embed.study.attention import AlphaTrajectories
+from edge_embed.study.attention import AlphaTrajectories, as_numbers
 from edge_embed.study.plot import _figure, _write
 
 
@@ -105,7 +105,7 @@ def draw_maps(
             exists.
         OutputError: if ``path`` cannot be written.
     """
-    p = np.asarray(attention, np.float64)
+    p = as_numbers(attention)
     if p.ndim != 3:
         raise BadInputError(f"attention: got shape {list(p.shape)}, expected [H, T, S] of one sequence")
     keys = queries if keys is None and p.shape[1] == p.shape[2] else keys
@@ -117,7 +117,7 @@ def draw_maps(
         panel.imshow(np.ma.masked_equal(p[head], 0), interpolation="nearest", vmin=0, vmax=1)
         panel.set(title=f"attention head {head}")
         if keys is not None:
-            panel.set_xticks(range(len(keys)), keys, rotation=90)
+            panel.set_xticks(range(len(keys)), keys, rotation=90, parse_math=False)
         if queries is not None:
-            panel.set_yticks(range(len(queries)), queries)
+            panel.set_yticks(range(len(queries)), queries, parse_math=False)
     _write(figure, path, force)

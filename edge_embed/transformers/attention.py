@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, one_line
 from edge_embed.files import StrPath
 from edge_embed.ops.attention import attention
 from edge_embed.ops.entmax import check_alpha
@@ -39,7 +39,7 @@ def register_attention(alpha: float) -> str:
         BadInputError: for another alpha.
     """
     check_alpha(alpha)
-    name = f"entmax-{float(alpha):g}"
+    name = f"entmax-{float(alpha)!r}"
     _register(name, partial(_attend, float(alpha)))
     return name
 
@@ -87,8 +87,11 @@ def load_alphas(model: PreTrainedModel, folder: StrPath) -> list[str]:
     """
     found: dict[str, Tensor] = {}
     for path in sorted(Path(folder).glob("*.safetensors")):
-        with safe_open(path, "pt") as file:
-            found |= {key: file.get_tensor(key) for key in file.keys() if key.endswith(f".{PARAMETER}")}  # noqa: SIM118
+        try:
+            with safe_open(path, "pt") as file:
+                found |= {key: file.get_tensor(key) for key in file.keys() if key.endswith(f".{PARAMETER}")}  # noqa: SIM118
+        except SafetensorError as error:
+            raise BadInputError(f"{path}: got a damaged file ({one_line(error)}): save the model again") from error
     if not found:
         raise BadInputError(
             f"{folder}: got no tensors named *.{PARAMETER}, expected a folder of a model with learned alphas"
@@ -99,14 +102,24 @@ def load_alphas(model: PreTrainedModel, folder: StrPath) -> list[str]:
     for key, logit in found.items():
         name = key.removesuffix(f".{PARAMETER}")
         name = next((each for each in (name, name.removeprefix(prefix), prefix + name) if each in modules), "")
-        if not name or logit.ndim != 1:
-            raise BadInputError(f"{folder}: got {key} {list(logit.shape)}, expected alphas of a module of the model")
+        if not name or logit.ndim != 1 or len(logit) != _num_heads(modules[name], logit):
+            expected = "expected alphas of a module of the model, one for each of its attention heads"
+            raise BadInputError(f"{folder}: got {key} {list(logit.shape)}, {expected}")
         placed[name] = logit
     for name, logit in placed.items():
         like = next(modules[name].parameters())
         modules[name].register_parameter(PARAMETER, nn.Parameter(logit.to(like.device, like.dtype)))
     model.set_attn_implementation(LEARNED)
     return list(placed)
+
+
+def _num_heads(module: nn.Module, logit: Tensor) -> int:
+    """Return the number of attention heads of a module; that of the alphas if it does not tell."""
+    for place in (module, getattr(module, "config", None)):
+        for name in ("num_heads", "num_attention_heads"):
+            if isinstance(number := getattr(place, name, None), int):
+                return number
+    return len(logit)
 
 
 def _heads_of(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) -> dict[str, int]:

@@ -74,6 +74,7 @@ OrtStatus* ReadAlpha(const EntmaxKernel& kernel, const OrtKernelContext* context
             << ", expected an alpha that broadcasts to the scores, with 1 as the last dimension: reshape it";
     return Fail(kernel.node, message);
   }
+  if (rows == 0) return nullptr;
   of->alpha_per_row = alpha.count == 1 ? 0 : 1;
   const size_t count = alpha.count == 1 ? 1 : rows;
   if (OrtStatus* status = buffer->Allocate(kernel.node, Size(count), sizeof(float))) return status;

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
 
 import edge_embed
 from edge_embed import SparseMultiheadAttention, use_sparse_attention
@@ -176,6 +177,49 @@ def test_attention_is_exported_with_dynamic_lengths():
     program = torch.export.export(ours, (x, x, x), dynamic_shapes=({1: length},) * 3, strict=False)
     longer = random(2, 9, E)
     torch.testing.assert_close(program.module()(*[longer] * 3), ours(*[longer] * 3), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("option", ["add_bias_kv", "add_zero_attn"])
+def test_batch_of_attention_with_added_keys_is_dynamic(option):
+    module = pair("entmax15", batch_first=True, **{option: True})[1]
+    batch = torch.export.Dim("batch", min=1, max=9)
+    x = random(2, T, E)
+    program = torch.export.export(
+        module, (x, x, x), dynamic_shapes={name: {0: batch} for name in ("query", "key", "value")}
+    )
+    more = random(5, T, E)
+    torch.testing.assert_close(program.module()(more, more, more)[0], module(more, more, more)[0], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("needs_gradients", [True, False])
+@pytest.mark.parametrize("shape", [(2,), (3,), (4, 1), (0,)], ids=str)
+def test_alphas_of_other_attention_heads_are_refused(needs_gradients, shape):
+    query = random(1, 4, T, E).requires_grad_(needs_gradients)
+    with pytest.raises(BadInputError, match=r"alpha: got shape .*, expected \[4\], one for each attention head"):
+        attention(query, query, query, torch.full(shape, 1.3))
+
+
+def test_pruned_attention_is_refused_with_a_remedy():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(E, H, 16, batch_first=True), 1)
+    dense = encoder.layers[0].self_attn
+    prune.l1_unstructured(dense, "in_proj_weight", 0.5)
+    with pytest.raises(BadInputError, match=r"dense: got parameters .*in_proj_weight_orig.*: undo pruning"):
+        use_sparse_attention(encoder)
+    assert encoder.layers[0].self_attn is dense
+    prune.remove(dense, "in_proj_weight")
+    assert use_sparse_attention(encoder) == ["layers.0.self_attn"]
+
+
+def test_nested_tensor_is_refused_by_name():
+    nested = torch.nested.nested_tensor([random(2, E), random(3, E)])
+    with pytest.raises(BadInputError, match="query: got Tensor that is nested or no tensor"):
+        SparseMultiheadAttention(E, H, batch_first=True)(nested, nested, nested)
+
+
+@pytest.mark.parametrize("dropout", ["a", None, True, -0.1, float("nan")])
+def test_dropout_that_is_no_probability_is_refused(dropout):
+    with pytest.raises(BadInputError, match=r"dropout: got .*, expected a probability"):
+        SparseMultiheadAttention(E, H, dropout=dropout)
 
 
 def test_compiled_attention_equals_eager():

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 
 import entmax as package
 import pytest
@@ -110,6 +111,12 @@ class TestValues:
         found = entmax(scores, torch.tensor(alphas)[:, None, None])
         for head, alpha in enumerate(alphas):
             torch.testing.assert_close(found[:, head], entmax(scores[:, head], alpha), rtol=0, atol=1e-6)
+
+    @pytest.mark.parametrize("dim", [0, -1])
+    def test_score_without_dimension_keeps_its_shape(self, dim):
+        for function in (sparsemax, entmax15, entmax, partial(topk_sparsemax, k=1)):
+            found = function(torch.tensor(3.0), dim=dim)
+            assert (found.shape, float(found)) == ((), 1)
 
     @pytest.mark.parametrize("dim", [0, 1, -2, -3])
     def test_dimension_is_that_of_moved_scores(self, dim):

@@ -105,6 +105,17 @@ def test_alpha_of_each_attention_head_broadcasts(library):
         assert not is_nan[:, ::2].any()
 
 
+@pytest.mark.parametrize("library", [True, False], ids=["kernel", "body"])
+@pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5), (2, 3, 4, 0)], ids=str)
+def test_empty_scores_take_alphas_of_every_rank(library, shape):
+    for of_alpha in ((1,), (1, 1), (1, 1, 1), (3, 1, 1), (1, 1, 1, 1)):
+        if len(of_alpha) == 3 and of_alpha[0] != 1 and shape[1] == 0:
+            continue  # three alphas for no attention head
+        session = opened(model("Entmax", rank=4, alpha_rank=len(of_alpha)), library)
+        found = run(session, np.zeros(shape, np.float32), np.full(of_alpha, 1.5, np.float32))
+        assert found.shape == shape
+
+
 def test_kernel_of_large_alpha_is_exact():
     session = opened(model("Entmax"), library=True)
     scores = (0.01 * np.random.default_rng(2).standard_normal((5, 300))).astype(np.float32)

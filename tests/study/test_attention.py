@@ -164,7 +164,7 @@ def test_plots_are_svg_with_their_titles(tmp_path, trajectories):
             lambda: study.density(np.zeros((2, 2))),
             r"attention: got shape \[2, 2\], expected probabilities \[B, H, T, S\]",
         ),
-        (lambda: study.diversity(np.full((1, 1, 1, 1), np.nan)), "attention: got negative numbers or NaN"),
+        (lambda: study.diversity(np.full((1, 1, 1, 1), np.nan)), "attention: got negative numbers, infinity or NaN"),
         (
             lambda: study.density(one_hot([0], 3), np.ones(2, bool)),
             r"mask: got bool \[2\], expected bool that broadcasts",
@@ -191,3 +191,46 @@ def test_plots_are_svg_with_their_titles(tmp_path, trajectories):
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(BadInputError, match=message):
         call()
+
+
+def test_recording_inside_another_records_in_both():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 3, 8)
+    with study.recorded_attention(layer) as outer, study.recorded_attention(layer) as inner:
+        out, weights = layer(x, x, x, need_weights=False)
+    assert weights is None
+    np.testing.assert_array_equal(outer[""][0], inner[""][0])
+    torch.testing.assert_close(out, layer(x, x, x)[0])
+
+
+def test_tokens_with_dollars_are_drawn_as_they_are(tmp_path):
+    tokens = ["$$", "$x^{$", "$5$"]
+    plot.draw_maps(
+        torch.full((2, 3, 3), 1 / 3, dtype=torch.bfloat16, requires_grad=True), tmp_path / "m.svg", queries=tokens
+    )
+    texts = {each.text for each in ElementTree.parse(tmp_path / "m.svg").iter() if each.text}
+    assert set(tokens) <= texts
+
+
+def test_trajectories_name_layers_that_changed():
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 1)
+    edge_embed.use_sparse_attention(model, "learned")
+    changed = study.AlphaTrajectories(model)
+    changed.record(0)
+    edge_embed.use_sparse_attention(model, "entmax15")
+    with pytest.raises(BadInputError, match=r"model: got learned alphas of \[\], expected those of the first record"):
+        changed.record(1)
+    assert next(iter(changed.alphas.values())).shape == (1, 2)
+
+
+@pytest.mark.parametrize("offset", [1.5, "a", None, True])
+def test_offset_that_is_no_integer_is_named(offset):
+    with pytest.raises(BadInputError, match=r"offset: got .*, expected an integer"):
+        study.position_scores(np.full((1, 1, 3, 3), 1 / 3), offset)
+
+
+@pytest.mark.parametrize("attention", ["abc", [[1], [1, 2]], None, np.full((1, 1, 2, 2), np.inf)])
+def test_attention_that_is_no_probabilities_is_named(attention):
+    with pytest.raises(BadInputError, match="attention: got "):
+        study.density(attention)

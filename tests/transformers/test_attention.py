@@ -107,6 +107,23 @@ def test_model_with_sparse_attention_is_exported_by_torch():
     torch.testing.assert_close(found[PADDED == 1], expected[PADDED == 1], atol=1e-4, rtol=1e-4)
 
 
+def test_names_of_near_alphas_differ():
+    names = {sparse.register_attention(alpha) for alpha in (1.1234567, 1.12345678, 1.25, 2)}
+    assert len(names) == 4
+    assert {"entmax-1.25", "entmax-2.0"} < names
+
+
+def test_alphas_of_a_model_with_other_attention_heads_are_refused(tmp_path):
+    small = transformers.BertModel(transformers.BertConfig(**SIZES | {"num_attention_heads": 2}, intermediate_size=32))
+    sparse.learn_alphas(small)
+    small.save_pretrained(tmp_path)
+    with pytest.raises(BadInputError, match=r"alpha_logit \[2\], expected .*one for each of its attention heads"):
+        sparse.load_alphas(bert(), tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(BadInputError, match="got a damaged file"):
+        sparse.load_alphas(small, tmp_path)
+
+
 def test_wrong_alphas_models_and_folders_are_named(tmp_path):
     with pytest.raises(BadInputError, match=r"alpha: got 0\.5, expected a number from 1"):
         sparse.register_attention(0.5)

@@ -29,7 +29,10 @@ def _lower(scores: Tensor) -> Tensor:
 
 
 def _shares(parts: Tensor, scores: Tensor) -> Tensor:
-    return (parts / parts.sum(-1, keepdim=True)).to(scores.dtype)
+    # Some kernels of TFLite drop NaN from maxima, so it is looked for.
+    has_nan = scores.isnan().float().sum(-1, keepdim=True) > 0
+    shares = parts / parts.sum(-1, keepdim=True)
+    return torch.where(has_nan, torch.nan, shares).to(scores.dtype)
 
 
 def _positive(difference: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ void AlphaOfRows(const void* from, const Shape& alpha, const Shape& scores, size
       const auto own = static_cast<size_t>(alpha.dims[alpha.rank - back]);
       if (own != 1) index += left % size * step;
       step *= own;
-      left /= size;
+      if (size != 0) left /= size;  // the one alpha of no rows
     }
     to[row] = Load<float>(from, index);
   }

@@ -1,5 +1,6 @@
 """Sparse activations by builtin operators: the functions that the converter translates, and a file in LiteRT."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -7,6 +8,7 @@ from torch import nn
 import edge_embed
 from edge_embed.exporters.tflite.entmax import REPLACEMENTS, alpha_entmax, entmax15, sparsemax, topk_sparsemax
 from edge_embed.ops import entmax
+from edge_embed.targets.tflite.litert import LiteRtModel
 
 INF, NAN = torch.inf, torch.nan
 PAIRS = {
@@ -42,3 +44,19 @@ def test_file_with_activations_alone_runs_in_litert(tmp_path):
     edge_embed.save(model, tmp_path / "model.pt", torch.randn(3, 6))
     edge_embed.export(tmp_path / "model.pt", "tflite", tmp_path / "model.tflite")
     assert edge_embed.validate(tmp_path / "model.pt", tmp_path / "model.tflite").exit_code == 0
+
+
+@pytest.mark.slow
+def test_rows_with_nan_stay_nan_in_litert(tmp_path):
+    """XNNPACK and the reference kernels lose NaN in maxima, wherever it is."""
+
+    class Every(nn.Module):
+        def forward(self, scores: torch.Tensor) -> list[torch.Tensor]:
+            mixed = entmax.entmax(scores, 1.3), entmax.topk_sparsemax(scores, 2)
+            return [entmax.sparsemax(scores), entmax.entmax15(scores), *mixed]
+
+    rows = torch.tensor([[NAN, 0, 1, -INF], [0, 1, 2, NAN], [0, NAN, 1, 2], [0, 1, 2, 3]])
+    edge_embed.export(Every(), "tflite", tmp_path / "model.tflite", rows)
+    for found in LiteRtModel(tmp_path / "model.tflite").call({"scores": rows.numpy()}):
+        assert np.isnan(found).all(1).tolist() == [True, True, True, False]
+        assert found[3].sum() == pytest.approx(1, abs=1e-5)
