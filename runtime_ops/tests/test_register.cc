@@ -114,6 +114,14 @@ void CheckOps(const std::vector<const OrtCustomOp*>& ops) {
       "TTLogits h ? ? [] [] [] [] -> h",
       "TTTopK f ? ? ? [] [] [] [] -> f l",
       "TTTopK h ? ? ? [] [] [] [] -> h l",
+      "Sparsemax f -> f",
+      "Sparsemax h -> h",
+      "Entmax15 f -> f",
+      "Entmax15 h -> h",
+      "Entmax f ? -> f",
+      "Entmax h ? -> h",
+      "TopKSparsemax f -> f",
+      "TopKSparsemax h -> h",
   };
   size_t i = 0;
   for (const char* line : expected) {
