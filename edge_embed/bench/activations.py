@@ -6,8 +6,8 @@
 Queries of attention are scaled until 90 % of the probabilities are zero.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edge_embed.bench.activation_grid import ATTENTION, ActivationGrid
+from edge_embed.bench.figures import cpu_clock, figure_of
 from edge_embed.bench.peers.peer import Answering, Bind, FunctionCalls
 from edge_embed.bench.run import Progress, load, torch_threads, versions
 from edge_embed.bench.sessions import bind_nodes
@@ -32,7 +33,7 @@ from edge_embed.packed.manifest import FORMAT_VERSION
 from edge_embed.report.results.bench import Figure
 from edge_embed.report.results.bench_activations import ActivationBench, ActivationMeasurement
 from edge_embed.validation.machine import machine
-from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
+from edge_embed.validation.timing import Feeds, time_rounds
 
 _ALPHA = 1.3  # of entmax: like a learned one, it has no exact path
 _ALPHAS = {"sparsemax": 2.0, "entmax15": 1.5, "entmax": _ALPHA}
@@ -217,9 +218,12 @@ def _measured(
             raise ParityError(
                 f"{subject.activation}: {name}: got error {error:.0e}, expected at most {_TOLERANCE:.0e} of the largest"
             )
-    clock = time.thread_time_ns if threads == 1 else time.process_time_ns
-    times = time_rounds(bound, draw, rounds, _WARMUP, random, cpu_clock=clock)
-    ours, *peers = _figures(subject.contenders, times, errors, batch, random)
+    times = time_rounds(bound, draw, rounds, _WARMUP, random, cpu_clock=cpu_clock(threads))
+    of_ours = times[subject.contenders[0].name]
+    ours, *peers = (
+        figure_of(each.name, each.what, times[each.name], of_ours, batch, random, error=errors.get(each.name, math.nan))
+        for each in subject.contenders
+    )
     return float((probabilities == 0).double().mean()), ours, tuple(peers)
 
 
@@ -228,26 +232,3 @@ def _error(contender: Answering, feeds: Sequence[Feeds], expected: NDArray[np.fl
     contender.run()
     (got,) = contender.results()
     return float(np.abs(got - expected).max() / np.abs(expected).max())
-
-
-def _figures(
-    contenders: Sequence[_Contender],
-    times: Mapping[str, Times],
-    errors: Mapping[str, float],
-    batch: int,
-    random: np.random.Generator,
-) -> Iterator[Figure]:
-    ours = times[contenders[0].name]
-    for each in contenders:
-        own, is_peer = times[each.name], each is not contenders[0]
-        cpu = float(np.median(own.cpu))
-        yield Figure(
-            name=each.name,
-            what=each.what,
-            cpu_microseconds=1e6 * cpu,
-            wall_microseconds=1e6 * float(np.median(own.wall)),
-            nanoseconds_per_item=1e9 * cpu / batch,
-            cpu_ratio=ratio_of(own.cpu, ours.cpu, random) if is_peer else None,
-            wall_ratio=ratio_of(own.wall, ours.wall, random) if is_peer else None,
-            error=errors.get(each.name),
-        )

@@ -1,7 +1,6 @@
 """Benchmark `edge-embed bench FOLDER FOLDER ...`: generation with folders of ONNX Runtime GenAI, in rounds."""
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_embed.bench.figures import cpu_clock
 from edge_embed.bench.generation import PROMPT, Decoder, FirstToken, NewTokens
 from edge_embed.bench.prompts import prompt_feeds
 from edge_embed.bench.run import Progress, load, versions
@@ -121,7 +121,7 @@ def bench_folders(
         for session in sessions:
             opened[session.name] = Decoder(session.folder, session.file.files, session.library, grid.threads, stack)
             progress("opened", len(opened), len(sessions))
-        clock = time.thread_time_ns if grid.threads == 1 else time.process_time_ns
+        clock = cpu_clock(grid.threads)
         total = 2 * (grid.rounds + _WARMUP)
         drawn = iter(range(total))
 

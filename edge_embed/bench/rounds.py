@@ -1,14 +1,13 @@
 """One use of one table for all contenders: results are compared, then all contenders run in rounds."""
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edge_embed.bench.caches import eviction_bytes, evictor
+from edge_embed.bench.figures import cpu_clock, figure_of, median
 from edge_embed.bench.grid import Grid
 from edge_embed.bench.least_work import work
 from edge_embed.bench.peers.listed import EMPTY, OURS, PEERS
@@ -20,7 +19,7 @@ from edge_embed.errors import EdgeEmbedError, ParityError
 from edge_embed.exporters.onnx.session_memory.method import session_bytes
 from edge_embed.report.results.bench import Figure, Measurement
 from edge_embed.validation.ids import Distribution
-from edge_embed.validation.timing import Feeds, Times, ratio_of, time_rounds
+from edge_embed.validation.timing import Feeds, Times, time_rounds
 
 _WARMUP = 2
 # Relative to the largest number: float32 sums of a thousand terms differ by this, and float16 by its rounding.
@@ -75,7 +74,7 @@ class Contest:
             else self._figure(peer, times, errors[peer.name], batch)
             for peer in self._peers
         ]
-        least, seconds = work(packed, use, batch), _median(times[self._ours.name].cpu)
+        least, seconds = work(packed, use, batch), median(times[self._ours.name].cpu)
         return Measurement(
             table=self._table.name,
             method=packed.method,
@@ -104,8 +103,7 @@ class Contest:
         if self._use.elsewhere:
             CLOCKS.evict = eviction_bytes() if cache == "cold" else 0
             return {"cpu_clock": lambda: CLOCKS.cpu, "wall_clock": lambda: CLOCKS.wall}
-        cpu_clock = time.thread_time_ns if self._threads == 1 else time.process_time_ns
-        return {"cpu_clock": cpu_clock, "before": evictor(cache)}
+        return {"cpu_clock": cpu_clock(self._threads), "before": evictor(cache)}
 
     def _checked(
         self, bound: Mapping[str, Answering], feeds: Sequence[Feeds]
@@ -127,23 +125,6 @@ class Contest:
         return errors, reasons
 
     def _figure(self, peer: Peer, times: Mapping[str, Times], error: float, batch: int) -> Figure:
+        empty = median(times[self._empty.name].cpu) if peer.by_empty_call else None
         own, ours = times[peer.name], times[self._ours.name]
-        cpu = _median(own.cpu)
-        empty = _median(times[self._empty.name].cpu) if peer.by_empty_call else None
-        is_peer = peer is not self._ours
-        return Figure(
-            name=peer.name,
-            what=peer.what,
-            cpu_microseconds=1e6 * cpu,
-            wall_microseconds=1e6 * _median(own.wall),
-            nanoseconds_per_item=1e9 * cpu / batch,
-            empty_call_microseconds=None if empty is None else 1e6 * empty,
-            empty_call_share=None if empty is None else empty / cpu,
-            cpu_ratio=ratio_of(own.cpu, ours.cpu, self._random) if is_peer else None,
-            wall_ratio=ratio_of(own.wall, ours.wall, self._random) if is_peer else None,
-            error=error if math.isfinite(error) else None,
-        )
-
-
-def _median(seconds: NDArray[np.float64]) -> float:
-    return max(float(np.median(seconds)), 1e-9)  # a clock may stand still
+        return figure_of(peer.name, peer.what, own, ours, batch, self._random, error=error, empty=empty)

@@ -24,6 +24,7 @@ from edge_embed.packed.manifest import TableEntry, parse_manifest
 
 # Many offsets may point to the same bytes. Small files share names and sizes; this limits how often.
 _SHARED = 4
+_NO_TABLE = "no compressed table of edge-embed: a model made by another tool, or with sparse activations alone"
 
 
 @dataclass(frozen=True)
@@ -109,16 +110,7 @@ def inspect_tflite(path: Path, verify: bool) -> FileReport:
         vocabulary_size=num_tokens,
         metadata=strings,
         tflite=TfliteInfo(model.operators, names, {name: list(ports) for name, ports in model.signatures.items()}),
-        notes=[
-            *(
-                []
-                if entries
-                else [
-                    "no compressed table of edge-embed: a model made by another tool, or with sparse activations alone"
-                ]
-            ),
-            *left,
-        ],
+        notes=[*([] if entries else [_NO_TABLE]), *left],
         differences=differences,
     )
 

@@ -22,7 +22,7 @@ class _Attention(ctypes.Structure):
     _fields_ = (
         *((name, _POINTER) for name in ("query", "key", "value", "mask", "alphas")),
         *((f"{name}_strides", _STRIDES) for name in ("query", "key", "value", "mask", "out")),
-        *((name, _SIZE) for name in ("heads", "kv_heads", "queries", "keys", "width", "value_width")),
+        *((name, _SIZE) for name in ("num_heads", "num_kv_heads", "queries", "keys", "width", "value_width")),
         ("scale", ctypes.c_float),
         ("alpha_per_attention_head", ctypes.c_int32),
     )

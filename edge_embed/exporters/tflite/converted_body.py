@@ -109,8 +109,9 @@ def _check_dense_tables(body: ProgramModule) -> None:
 def _replace_operators(body: ProgramModule, id_check: IdCheck | None) -> None:
     """Unroll recurrent layers, as every length is fixed here, express sparse activations and bags, and check ids."""
     plain = {operator: getattr(torch.ops.aten, name).input for name, operator in recurrent.OPERATORS.items()}
+    replacements = plain | REPLACEMENTS | dense_lookups(id_check)
     for node in body.graph.nodes:
-        node.target = (plain | REPLACEMENTS | dense_lookups(id_check)).get(node.target, node.target)
+        node.target = replacements.get(node.target, node.target)
 
 
 def _load_converter() -> Any:

@@ -28,9 +28,9 @@ def _lower(scores: Tensor) -> Tensor:
     return wide - wide.amax(-1, keepdim=True)  # [*, n]; NaN for plus infinity and rows without a finite score
 
 
-def _shares(parts: Tensor, scores: Tensor) -> Tensor:
-    # Some kernels of TFLite drop NaN from maxima, so it is looked for.
-    has_nan = scores.isnan().float().sum(-1, keepdim=True) > 0
+def _shares(parts: Tensor, lower: Tensor, scores: Tensor) -> Tensor:
+    # Some kernels of TFLite drop NaN from maxima and comparisons, so it is looked for.
+    has_nan = lower.isnan().float().sum(-1, keepdim=True) > 0
     shares = parts / parts.sum(-1, keepdim=True)
     return torch.where(has_nan, torch.nan, shares).to(scores.dtype)
 
@@ -42,7 +42,7 @@ def _positive(difference: Tensor) -> Tensor:
 def sparsemax(scores: Tensor) -> Tensor:
     """Return sparsemax by Newton's steps."""
     lower = _lower(scores)
-    return _shares(_positive(lower - _tau_of_sparsemax(lower)), scores)
+    return _shares(_positive(lower - _tau_of_sparsemax(lower)), lower, scores)
 
 
 def topk_sparsemax(scores: Tensor, k: int) -> Tensor:
@@ -53,8 +53,7 @@ def topk_sparsemax(scores: Tensor, k: int) -> Tensor:
         is_largest = left == left.amax(-1, keepdim=True)
         is_first = is_largest & (is_largest.float().cumsum(-1) == 1)
         left, top = torch.where(is_first, -torch.inf, left), torch.where(is_first, lower, top)
-    nothing = 0 * torch.where(lower < -1, 0.0, lower).sum(-1, keepdim=True)  # 0, or NaN as an element
-    return _shares(_positive(top - _tau_of_sparsemax(top)) + nothing, scores)
+    return _shares(_positive(top - _tau_of_sparsemax(top)), lower, scores)
 
 
 def _tau_of_sparsemax(lower: Tensor) -> Tensor:
@@ -73,7 +72,7 @@ def entmax15(scores: Tensor) -> Tensor:
         above = _positive(half - tau)
         root = above.square().sum(-1, keepdim=True).sqrt()
         tau = tau + (root - 1) * root / above.sum(-1, keepdim=True)
-    return _shares(_positive(half - tau).square(), scores)
+    return _shares(_positive(half - tau).square(), half, scores)
 
 
 def alpha_entmax(scores: Tensor, alpha: Tensor) -> Tensor:
@@ -89,7 +88,7 @@ def alpha_entmax(scores: Tensor, alpha: Tensor) -> Tensor:
         middle = mu + width
         parts = _power(c * (lower + middle), c)
         mu = torch.where(parts.sum(-1, keepdim=True) < 1, middle, mu)
-    return _shares(parts, scores)
+    return _shares(parts, lower, scores)
 
 
 def _power(x: Tensor, c: Tensor) -> Tensor:

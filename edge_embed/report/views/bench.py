@@ -8,6 +8,7 @@ from rich.text import Text
 
 from edge_embed.report.results.bench import BenchReport, Figure, Measurement, Roofs
 from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.words import interval
 
 
 def render(report: BenchReport) -> RenderableType:
@@ -52,8 +53,7 @@ def _table(found: list[Measurement]) -> RenderableType:
 def _cells(figure: Figure, threads: int) -> list[str]:
     share = "" if figure.empty_call_share is None else f"{figure.empty_call_share:.0%}"
     error = "" if figure.error is None else f"{figure.error:.0e}"
-    ratio = figure.ratio(threads)
-    shown = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    shown = interval(figure.ratio(threads))
     numbers = (figure.cpu_microseconds, figure.wall_microseconds, figure.nanoseconds_per_item)
     return [figure.name, *("" if number is None else f"{number:,.1f}" for number in numbers), share, error, shown]
 

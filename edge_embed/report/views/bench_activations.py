@@ -9,6 +9,7 @@ from rich.text import Text
 from edge_embed.report.results.bench import Figure
 from edge_embed.report.results.bench_activations import ActivationBench, ActivationMeasurement
 from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.words import interval
 
 
 def render(report: ActivationBench) -> RenderableType:
@@ -41,6 +42,5 @@ def _table(found: list[ActivationMeasurement]) -> RenderableType:
 
 def _cells(figure: Figure, threads: int) -> list[str]:
     error = "" if figure.error is None else f"{figure.error:.0e}"
-    ratio = figure.ratio(threads)
-    shown = "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    shown = interval(figure.ratio(threads))
     return [figure.name, f"{figure.cpu_microseconds:,.1f}", f"{figure.wall_microseconds:,.1f}", error, shown]

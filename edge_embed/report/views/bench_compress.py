@@ -9,6 +9,7 @@ from rich.text import Text
 
 from edge_embed.report.results.bench_compress import CompressBench, Compressed, CompressMeasurement
 from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.words import interval
 
 
 def render(report: CompressBench) -> RenderableType:
@@ -49,5 +50,4 @@ def _cells(made: Compressed, threads: int) -> Iterator[str]:
     numbers = (made.cpu_seconds, made.wall_seconds, made.packed_bytes, made.mean_cosine, made.relative_error)
     for number, form in zip(numbers, (".3f", ".3f", ",", ".4f", ".4f"), strict=True):
         yield "" if number is None else format(number, form)
-    ratio = made.ratio(threads)
-    yield "" if ratio is None else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    yield interval(made.ratio(threads))

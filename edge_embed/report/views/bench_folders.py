@@ -7,8 +7,8 @@ from rich.table import Column
 from rich.text import Text
 
 from edge_embed.report.results.bench_folders import FolderBench, FolderSession
-from edge_embed.report.results.interval import Interval
 from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.words import interval
 
 
 def render(report: FolderBench) -> RenderableType:
@@ -30,8 +30,8 @@ def render(report: FolderBench) -> RenderableType:
 
 def _cells(one: FolderSession, threads: int) -> Iterator[str]:
     seconds, ratio = one.token.reported(threads)
-    yield _interval(seconds, 1e3)
-    yield "" if ratio is None else _interval(ratio)
+    yield interval(seconds, 1e3)
+    yield "" if ratio is None else interval(ratio)
     first, first_ratio = one.first_token.reported(threads)
     yield _with_ratio(1e3 * first.median, None if first_ratio is None else first_ratio.median)
     memory = one.memory
@@ -41,7 +41,3 @@ def _cells(one: FolderSession, threads: int) -> Iterator[str]:
 
 def _with_ratio(number: float, ratio: float | None) -> str:
     return f"{number:,.1f}" if ratio is None else f"{number:,.1f} ({ratio:.2f})"
-
-
-def _interval(found: Interval, factor: float = 1.0) -> str:
-    return f"{factor * found.median:.2f} ({factor * found.low:.2f} to {factor * found.high:.2f})"

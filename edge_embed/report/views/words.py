@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from edge_embed.report.results.interval import Interval
 from edge_embed.report.results.validation import Status
 
 Line = tuple[Status, str, str, str]  # arguments of `line`
@@ -30,6 +31,13 @@ def folded_lines(found: Sequence[Line], verbose: bool) -> list[Text]:
 def plain(text: str) -> str:
     """Replace characters that could control a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def interval(found: Interval | None, factor: float = 1.0) -> str:
+    """Return ``median (low to high)``, each times a factor; empty without an interval."""
+    if found is None:
+        return ""
+    return f"{factor * found.median:.2f} ({factor * found.low:.2f} to {factor * found.high:.2f})"
 
 
 def cell(text: str) -> Text:
