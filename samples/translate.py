@@ -52,7 +52,7 @@ def main(data: Path, quick: bool, seed: int, output: Path) -> None:
         _exported(Encoder(model), (source,), output / "encoder"),
         _exported(Decoder(model), (source, states, target[:, :1], *past), output / "decoder"),
     )
-    print(f"{'greedy, in PyTorch':28} BLEU {task.further(model)['BLEU']:.2f}")
+    print(f"{'greedy, in PyTorch':28} BLEU {task.bleu(model):.2f}")
     for name, beam, portable in (
         ("greedy, files", 1, False),
         ("greedy, files, no library", 1, True),

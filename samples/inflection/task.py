@@ -14,9 +14,11 @@ class InflectionTask(TranslationTask):
     places = 48
 
     def further(self, model: Translator) -> Mapping[str, float]:
+        """Return the accuracy and the density of attention."""
+        return {"accuracy": self.accuracy(model), "density": self.density(model)}
+
+    def accuracy(self, model: Translator) -> float:
         """Return the percentage of words of the test part whose greedy form has no wrong letter."""
         forms = self.translated(model, self.corpus.test.source)
-        right = [
-            "".join(letters) == reference for letters, reference in zip(forms, self.corpus.references, strict=True)
-        ]
-        return {"accuracy": 100 * float(np.mean(right))}
+        pairs = zip(forms, self.corpus.references, strict=True)
+        return 100 * float(np.mean(["".join(letters) == reference for letters, reference in pairs]))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 
 import sacrebleu
 import torch
@@ -12,9 +13,11 @@ from torch.nn import functional
 from training import Batch, Part, Task
 
 from multi30k.data import BEGIN, END, Corpus, Pairs
+from multi30k.density import densities
 from multi30k.model import PLACES, Translator
 
 _BATCH = 64
+_MEASURED = 500  # sentences
 
 
 class TranslationTask(Task[Translator]):
@@ -71,9 +74,18 @@ class TranslationTask(Task[Translator]):
         return math.exp(total / words)
 
     def further(self, model: Translator) -> Mapping[str, float]:
+        """Return BLEU and the density of attention."""
+        return {"BLEU": self.bleu(model), "density": self.density(model)}
+
+    def bleu(self, model: Translator) -> float:
         """Return BLEU of greedy translations of the test part; the texts are already split into words."""
         texts = [" ".join(words) for words in self.translated(model, self.corpus.test.source)]
-        return {"BLEU": sacrebleu.corpus_bleu(texts, [self.corpus.references], tokenize="none", force=True).score}
+        return float(sacrebleu.corpus_bleu(texts, [self.corpus.references], tokenize="none", force=True).score)
+
+    def density(self, model: Translator) -> float:
+        """Return the mean density of all layers in percent, over the first sentences of the test part."""
+        source, target = _cut(self.corpus.test[:_MEASURED])
+        return fmean(densities(model, source, target[:, :-1]).values())
 
     def translated(self, model: Translator, source: Tensor) -> list[list[str]]:
         """Return the words of greedy translations of integers [sentences, words]."""

@@ -51,4 +51,4 @@ def test_form_with_one_wrong_letter_is_wrong() -> None:
     words = torch.tensor([[4, 5, 4], [4, 5, 0], [5, 0, 0], [4, 4, 5]])
     pairs = Pairs(words, words)
     task = InflectionTask(Corpus(vocabulary, vocabulary, pairs, pairs, pairs, ["aba", "ab", "a", "aabb"]))
-    assert task.further(Copy())["accuracy"] == 50  # type: ignore[arg-type]
+    assert task.accuracy(Copy()) == 50  # type: ignore[arg-type]

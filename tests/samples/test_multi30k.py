@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 from multi30k.data import Corpus, Pairs, read
+from multi30k.density import densities
 from multi30k.model import PLACES, WIDTH, Translator
 from multi30k.task import TranslationTask
 from torch import Tensor, nn
 from torch.nn import functional
+
+import edge_embed
 
 SIZES = {"source": 9, "target": 7}
 
@@ -72,6 +75,26 @@ class Even(nn.Module):
         return torch.zeros(*target.shape, SIZES["target"])
 
 
+class TestDensity:
+    def test_density_counts_allowed_keys_of_words(self, model: Translator) -> None:
+        """Softmax uses all of them; of padded words and later ones no layer uses any."""
+        source, target = torch.tensor([[3, 4, 0, 0], [3, 4, 5, 6]]), torch.tensor([[2, 3, 4], [2, 3, 0]])
+        found = densities(model, source, target)
+        assert list(found) == [
+            "encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.multihead_attn",
+        ]  # fmt: skip
+        assert list(found.values()) == pytest.approx([100] * 3)
+
+    def test_density_of_one_key_is_its_share(self, model: Translator) -> None:
+        edge_embed.use_sparse_attention(model, "sparsemax")
+        with torch.no_grad():
+            for layer in (*model.encoder.layers, *model.decoder.layers):
+                layer.self_attn.in_proj_weight.mul_(300)  # one key takes all
+        found = densities(model, torch.tensor([[3, 4, 5, 6]]), torch.tensor([[2, 3, 4, 0]]))
+        assert found["encoder.layers.0.self_attn"] == pytest.approx(100 / 4)
+        assert found["decoder.layers.0.self_attn"] == pytest.approx(100 * (1 + 1 / 2 + 1 / 3) / 3)
+
+
 class TestTask:
     @pytest.fixture
     def task(self) -> TranslationTask:
@@ -124,7 +147,7 @@ class TestTranslations:
 
     def bleu(self, pairs: Pairs, references: list[str], model: nn.Module) -> float:
         task = TranslationTask(Corpus({}, VOCABULARY, pairs, pairs, pairs, references))
-        return task.further(model)["BLEU"]  # type: ignore[arg-type]
+        return task.bleu(model)  # type: ignore[arg-type]
 
     def test_translations_that_are_right_have_bleu_100(self, pairs: Pairs) -> None:
         assert self.bleu(pairs, ["ein hund läuft schnell", "ein hund läuft"], Dictionary()) == pytest.approx(100)
