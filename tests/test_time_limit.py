@@ -128,6 +128,7 @@ def test_targets_in_process_are_ended_over_time_limit(files, tmp_path, target, w
     assert step.read_text() == f"{what}\n0.5"
 
 
+@pytest.mark.slow
 def test_validate_without_time_limit_sets_no_timer(files):
     """A timer would end the process, which belongs to the user."""
     assert edge_embed.validate(files / "model.pt", files / "sound.onnx").passed

@@ -20,6 +20,7 @@ def layer() -> edge_embed.DPQEmbedding:
 IDS = torch.tensor([[1, 2, 3]])
 
 
+@pytest.mark.slow
 def test_module_exports_and_validates_without_file(layer: edge_embed.DPQEmbedding, tmp_path: Path) -> None:
     edge_embed.export(layer, "onnx", tmp_path / "out.onnx", IDS)
     report = edge_embed.validate(layer, tmp_path / "out.onnx", IDS)

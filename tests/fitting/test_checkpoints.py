@@ -126,6 +126,7 @@ def test_folder_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["auto", "tt"])
+@pytest.mark.slow
 def test_success_leaves_files_of_others_in_folder(method: str, tmp_path: Path) -> None:
     (tmp_path / "own.txt").touch()
     model = nn.Sequential(nn.Embedding.from_pretrained(WEIGHT))

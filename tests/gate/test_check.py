@@ -307,6 +307,7 @@ class TestMetric:
         (project.folder / "metrics_of_test.py").write_text(METRICS)
         monkeypatch.chdir(project.folder)
 
+    @pytest.mark.slow
     def test_metric_is_compared_with_training_form_base_and_baseline(self, project: Project) -> None:
         project.write_budget('[metric]\nfunction = "metrics_of_test:score"\ndrop = 1e-4')
         baseline = project.folder / "baseline.json"
@@ -427,6 +428,7 @@ def test_latency_without_library_is_not_run_and_never_passes(
         assert found[name]["detail"]
 
 
+@pytest.mark.slow
 def test_json_report_has_no_nan_and_names_its_environment(project: Project) -> None:
     report = edge_embed.check(budget=project.budget, base=project.exported)
     text = json.dumps(report.to_json(), allow_nan=False)

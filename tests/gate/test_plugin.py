@@ -43,6 +43,7 @@ def test_failures_are_reported_without_traceback(project: Project, run_pytest: R
     assert "def test_model" not in done.stdout.str()
 
 
+@pytest.mark.slow
 def test_baseline_is_made_kept_and_replaced_on_demand(project: Project, run_pytest: Run) -> None:
     project.write_budget('baseline = "baseline.json"')
     baseline = project.folder / "baseline.json"

@@ -150,6 +150,7 @@ def test_model_is_measured_beside_its_base(project: Path) -> None:
         assert 0 < one.cpu.low <= one.cpu.median <= one.cpu.high
 
 
+@pytest.mark.slow
 def test_file_refused_by_delegate_only_fails_parity_beside_base(project: Path) -> None:
     path = project / EXPORTED
     shutil.copy(path, project / "base.tflite")
@@ -247,6 +248,7 @@ class Placed(nn.Module):
         return self.words(ids) + self.places[: ids.shape[1]]
 
 
+@pytest.mark.slow
 def test_metric_runs_every_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     monkeypatch.chdir(tmp_path)

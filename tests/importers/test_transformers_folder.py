@@ -172,6 +172,7 @@ def test_input_option_for_folder_is_refused(folder: Path) -> None:
         load_foreign(folder, inputs=[ProgramInput("ids", torch.int64, ("batch",))])
 
 
+@pytest.mark.slow
 def test_inspect_lists_tables_with_bytes_in_folder(tmp_path: Path) -> None:
     bert().to(torch.bfloat16).save_pretrained(tmp_path)
     report = inspect_file(tmp_path)
@@ -326,6 +327,7 @@ def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[
     assert "export --tokenizer tokenizer.json" in left_out.reason
 
 
+@pytest.mark.slow
 def test_pooling_after_model_is_listed_as_left_out(folder: Path, tmp_path: Path) -> None:
     path = changed(folder, tmp_path / "model")
     kinds = ["models.Transformer", "models.Pooling", "models.Normalize"]

@@ -298,6 +298,7 @@ def test_dimension_names_of_user_are_kept(tmp_path: Path) -> None:
     assert [item.shape for item in program.inputs] == [("texts", "words"), ("texts",)]
 
 
+@pytest.mark.slow
 def test_frozen_parameters_use_no_fused_path(tmp_path: Path) -> None:
     model = CASES["transformer"]().requires_grad_(False)
     with torch.no_grad():

@@ -42,6 +42,7 @@ def shapes(model: nn.Module, **inputs: torch.Tensor) -> list[list[object]]:
     return [[None if isinstance(size, torch.SymInt) else size for size in output.shape] for output in outputs]
 
 
+@pytest.mark.slow
 def test_output_of_batch_of_one_has_dynamic_batch():
     assert shapes(Positions(), ids=IDS) == [[None, None, 8]]
 

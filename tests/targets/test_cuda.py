@@ -13,6 +13,7 @@ NO_GPU = "CUDAExecutionProvider"
 
 
 @pytest.mark.parametrize("name", ["onnxruntime-cuda", "onnxruntime-cuda:library"])
+@pytest.mark.slow
 def test_gpu_target_without_package_is_not_run(tagger, monkeypatch, name):
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     (lack,) = make_target(name).lacks()

@@ -109,6 +109,7 @@ def test_allowed_error_is_below_2_to_minus_11(files, tmp_path):
         assert {"portable body", "custom op"} <= failed
 
 
+@pytest.mark.slow
 def test_bag_mode_that_differs_is_found(files, tmp_path):
     exported = copy_of(files["ANT"], tmp_path)
 
@@ -126,6 +127,7 @@ def test_bag_mode_that_differs_is_found(files, tmp_path):
     assert "model: custom op" in text
 
 
+@pytest.mark.slow
 def test_output_layer_of_another_table_is_found(files, tmp_path):
     exported = copy_of(files["TT"], tmp_path)
 
@@ -218,6 +220,7 @@ def narrow_weights(tmp_path_factory):
 
 
 @pytest.mark.parametrize("weight_type", ["float16", "int8"])
+@pytest.mark.slow
 def test_narrow_weights_of_ant_pass_on_every_path(weight_type, narrow_weights):
     exported, report = narrow_weights
     assert exported.lowered.tables[f"models.{weight_type}.words"].weights.dtype == weight_type

@@ -38,6 +38,7 @@ class Beside(nn.Module):
         return torch.cat([self.words(ids), self.mean(tags), self.sum(tags, per_sample_weights=weights)], 1)
 
 
+@pytest.mark.slow
 def test_dense_bags_beside_compressed_table_export_and_validate(tmp_path) -> None:
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     given = torch.tensor([1, 2]), torch.tensor([[5, 0, 7], [1, 2, 19]]), torch.rand(2, 3)

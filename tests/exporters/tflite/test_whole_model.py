@@ -147,6 +147,7 @@ def test_outputs_match_those_of_model(files, run_file, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_ids_out_of_range_are_refused(files, run_file, name):
     _, saved, path, report = files(name)
     program, sizes = load(saved), next(iter(report.signatures.values()))

@@ -99,6 +99,7 @@ def test_text_ending_like_an_added_token_matches_library(
 
 
 class TestWholeModel:
+    @pytest.mark.slow
     def test_outputs_from_texts_match_outputs_from_ids(self, saved: Saved, tmp_path: Path) -> None:
         torch.manual_seed(0)
         model, texts = Mean(), ["Ünïcode [MASK] text", "", "a"]
@@ -119,6 +120,7 @@ class TestWholeModel:
             files.append(export(model, MEAN_EXAMPLE, saved("words and signs"), tmp_path / name).read_bytes())
         assert files[0] == files[1]
 
+    @pytest.mark.slow
     def test_external_data_works_behind_tokenizer(self, saved: Saved, tmp_path: Path) -> None:
         model = Mean()
         path = export(model, MEAN_EXAMPLE, saved("BPE"), tmp_path, external_data="always")
@@ -127,6 +129,7 @@ class TestWholeModel:
         options = ValidationOptions(iterations=0, tokenizer=saved("BPE"))
         assert edge_embed.validate(program, path, options=options).passed
 
+    @pytest.mark.slow
     def test_bag_behind_tokenizer_takes_ids_and_offsets(self, saved: Saved, tmp_path: Path) -> None:
         class Bags(nn.Module):
             def __init__(self) -> None:
