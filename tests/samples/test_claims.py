@@ -416,7 +416,9 @@ def test_quick_run_reaches_scores_above_chance(name: str, dense: float, worst: f
     scores = {row["method"]: sign * row["score"]["mean"] for row in results["methods"]}
     assert scores["dense"] > sign * dense
     assert min(scores.values()) > sign * worst, scores
-    assert all(row["ratio"] > 2 and row["cut down"] for row in results["methods"][1:]), results["methods"]
+    dense_tables = {"dense", "entmax15 attention", "learned attention"}
+    smaller = [row for row in results["methods"] if row["method"] not in dense_tables]
+    assert all(row["ratio"] > 2 and row["cut down"] for row in smaller), results["methods"]
 
 
 @pytest.mark.parametrize("name", claims._NAMES)
