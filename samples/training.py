@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -23,6 +23,7 @@ from edge_embed.layers.regularization import regularization_loss
 Part = Literal["validation", "test"]
 Batch = tuple[Tensor, ...]
 Model = TypeVar("Model", bound=nn.Module)
+Observer = Callable[[nn.Module], None]
 
 # With Adam's own 1e-8 the first threshold would empty every row of ANT's transform that has not occurred yet.
 _ANT_EPS = 1e-4
@@ -104,8 +105,11 @@ def compare(task: Task[Model], recipes: Mapping[str, Recipe], options: Options) 
     return comparison.results
 
 
-def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
-    """Return a trained model in eval mode, of the epoch with the best validation score."""
+def train(task: Task[Model], recipe: Recipe, name: str, epochs: int, observe: Observer = lambda model: None) -> Model:
+    """Return a trained model in eval mode, of the epoch with the best validation score.
+
+    ``observe`` is called after each step.
+    """
     model = recipe.model_of(task)
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
@@ -114,7 +118,7 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     with _bar() as bar:
         progress = bar.add_task(name, total=epochs, note="")
         for _ in range(epochs):
-            _epoch(task, model, optimizer, rates)
+            _epoch(task, model, optimizer, rates, observe)
             score = evaluate(task, model, "validation")
             if (rank := score if task.higher_is_better else -score) > best:
                 best, kept = rank, copy.deepcopy(model.state_dict())
@@ -123,11 +127,14 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int) -> Model:
     return model.eval()
 
 
-def _epoch(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, rates: LinearLR) -> None:
+def _epoch(
+    task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, rates: LinearLR, observe: Observer
+) -> None:
     model.train()
     for batch in task.batches():
         step(task, model, optimizer, batch)
         rates.step()
+        observe(model)
 
 
 def step(task: Task[Model], model: Model, optimizer: torch.optim.Optimizer, batch: Batch) -> None:

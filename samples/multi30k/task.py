@@ -84,8 +84,12 @@ class TranslationTask(Task[Translator]):
 
     def density(self, model: Translator) -> float:
         """Return the mean density of all layers in percent, over the first sentences of the test part."""
+        return fmean(densities(model, *self.measured()).values())
+
+    def measured(self) -> tuple[Tensor, Tensor]:
+        """Return the sentences whose attention is measured, and their translations without the last word."""
         source, target = _cut(self.corpus.test[:_MEASURED])
-        return fmean(densities(model, source, target[:, :-1]).values())
+        return source, target[:, :-1]
 
     def translated(self, model: Translator, source: Tensor) -> list[list[str]]:
         """Return the words of greedy translations of integers [sentences, words]."""
