@@ -21,7 +21,7 @@ def make_task(options: Options) -> Callable[[], InflectionTask]:
     return lambda: InflectionTask(corpus)
 
 
-_SOFTMAX = rates(dense(_WIDTH), 12, 2e-3, decay=True)
+_SOFTMAX = rates(dense(_WIDTH), 6, 2e-3, decay=True)
 
 CANDIDATES: Candidates = {
     "dense": _SOFTMAX,
