@@ -181,7 +181,7 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         named = dict(zip(widths, (query, key, value), strict=True))
         for name, each in named.items():
             is_dense = isinstance(each, Tensor) and not each.is_nested and each.layout == torch.strided
-            got = f"shape {list(each.shape)}" if is_dense else f"{type(each).__name__} that is nested, sparse or no tensor"
+            got = f"shape {list(each.shape)}" if is_dense else f"a {type(each).__name__} that is no dense tensor"
             if not is_dense or each.ndim not in (2, 3) or each.ndim != query.ndim:
                 raise BadInputError(
                     f"{name}: got {got}, expected a dense tensor [*, {widths[name]}] of 2 or 3 dimensions"
@@ -190,7 +190,7 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
                 raise BadInputError(f"{name}: got {got}, expected {widths[name]} as the last dimension")
             like = self.out_proj.weight.dtype
             if not each.is_floating_point() or (each.dtype != like and not is_in_autocast(each.device.type)):
-                raise BadInputError(f"{name}: got {each.dtype}, expected {like} as the parameters: convert it with .to()")
+                raise BadInputError(f"{name}: got {each.dtype}, expected {like} as the parameters: convert it")
         if key.shape[:-1] != value.shape[:-1]:
             got = f"key {list(key.shape)} and value {list(value.shape)}"
             raise BadInputError(f"value: got {got}, expected equal dimensions but the last one")

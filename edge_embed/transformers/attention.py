@@ -200,7 +200,7 @@ def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
 
 def _are_captured() -> bool:
     """Return whether the model collects probabilities; some models, such as GPT-2, pass no option that says so."""
-    collected = output_capturing._active_collector.get()
+    collected: Any = output_capturing._active_collector.get()  # type: ignore[no-untyped-call]
     return collected is not None and any(key.endswith("attentions") for key in collected)
 
 

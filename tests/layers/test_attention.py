@@ -217,7 +217,7 @@ def test_module_of_another_kind_is_refused():
 
 def test_nested_tensor_is_refused_by_name():
     nested = torch.nested.nested_tensor([random(2, E), random(3, E)])
-    with pytest.raises(BadInputError, match="query: got Tensor that is nested, sparse or no tensor"):
+    with pytest.raises(BadInputError, match="query: got a Tensor that is no dense tensor"):
         SparseMultiheadAttention(E, H, batch_first=True)(nested, nested, nested)
 
 
@@ -320,7 +320,7 @@ X = torch.zeros(2, T, E)
         ({"dtype": torch.int8}, None, "dtype: got torch.int8, expected a floating-point dtype"),
         ({}, {"value": X.double()}, "value: got torch.float64, expected torch.float32 as the parameters"),
         ({}, {"query": X.long()}, "query: got torch.int64, expected torch.float32 as the parameters"),
-        ({}, {"key": X.to_sparse()}, "key: got Tensor that is nested, sparse or no tensor, expected a dense tensor"),
+        ({}, {"key": X.to_sparse()}, "key: got a Tensor that is no dense tensor, expected a dense tensor"),
         ({}, {"key_padding_mask": torch.zeros(T)}, r"key_padding_mask: got shape \[5\], expected \[2, 5\]"),
     ],
 )
