@@ -78,9 +78,7 @@ def _counted(scores: Tensor, target: Tensor, ignore_index: int) -> Tensor:
         raise BadInputError(f"scores: got {got}, expected a dense tensor [*, n]")
     if not scores.is_floating_point() or scores.itemsize < 2 or not scores.ndim or not scores.shape[-1]:
         got = f"a tensor of {scores.dtype} {list(scores.shape)}"
-        raise BadInputError(
-            f"scores: got {got}, expected a floating-point tensor [*, n] of 16 bits or more, with n of at least 1"
-        )
+        raise BadInputError(f"scores: got {got}, expected 16-bit or wider floats [*, n], n of at least 1")
     rows = list(scores.shape[:-1])
     if not isinstance(target, Tensor) or target.dtype != torch.int64 or list(target.shape) != rows:
         got = f"a tensor of {target.dtype} {list(target.shape)}" if isinstance(target, Tensor) else f"{target!r:.80}"
