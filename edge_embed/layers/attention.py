@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from edge_embed.errors import BadInputError
 from edge_embed.layers.activations import Entmax
 from edge_embed.ops.attention import attention
+from edge_embed.ops.logits import is_in_autocast
 
 Activation = str | float | Entmax
 
@@ -96,6 +97,8 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
             raise BadInputError(f"embed_dim: got {embed_dim}, expected a multiple of num_heads {num_heads}")
         if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout <= 1:
             raise BadInputError(f"dropout: got {dropout!r:.80}, expected a probability from 0 to 1")
+        if dtype is not None and not dtype.is_floating_point:
+            raise BadInputError(f"dtype: got {dtype}, expected a floating-point dtype")
         super().__init__(
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
         )
@@ -107,6 +110,8 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         cls, dense: nn.MultiheadAttention, activation: Activation = "entmax15"
     ) -> "SparseMultiheadAttention":
         """Return attention with the parameters of an `nn.MultiheadAttention`, which both then share."""
+        if not isinstance(dense, nn.MultiheadAttention):
+            raise BadInputError(f"dense: got {type(dense).__name__}, expected nn.MultiheadAttention")
         made = cls(
             dense.embed_dim,
             dense.num_heads,
@@ -175,14 +180,17 @@ class SparseMultiheadAttention(nn.MultiheadAttention):
         widths = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         named = dict(zip(widths, (query, key, value), strict=True))
         for name, each in named.items():
-            is_dense = isinstance(each, Tensor) and not each.is_nested
-            got = f"shape {list(each.shape)}" if is_dense else f"{type(each).__name__} that is nested or no tensor"
+            is_dense = isinstance(each, Tensor) and not each.is_nested and each.layout == torch.strided
+            got = f"shape {list(each.shape)}" if is_dense else f"a {type(each).__name__} that is no dense tensor"
             if not is_dense or each.ndim not in (2, 3) or each.ndim != query.ndim:
                 raise BadInputError(
                     f"{name}: got {got}, expected a dense tensor [*, {widths[name]}] of 2 or 3 dimensions"
                 )
             if each.shape[-1] != widths[name]:
                 raise BadInputError(f"{name}: got {got}, expected {widths[name]} as the last dimension")
+            like = self.out_proj.weight.dtype
+            if not each.is_floating_point() or (each.dtype != like and not is_in_autocast(each.device.type)):
+                raise BadInputError(f"{name}: got {each.dtype}, expected {like} as the parameters: convert it")
         if key.shape[:-1] != value.shape[:-1]:
             got = f"key {list(key.shape)} and value {list(value.shape)}"
             raise BadInputError(f"value: got {got}, expected equal dimensions but the last one")

@@ -144,8 +144,8 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
 
     They are float32 or float64, or float16 for an opaque operator, which computes in float32 itself.
     """
-    if not isinstance(scores, Tensor) or scores.dtype not in _DTYPES or scores.layout != torch.strided:
-        got = f"a {scores.layout} tensor of {scores.dtype}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
+    if not isinstance(scores, Tensor) or scores.dtype not in _DTYPES or _kind(scores) != torch.strided:
+        got = f"a {_kind(scores)} tensor of {scores.dtype}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
         raise BadInputError(f"scores: got {got}, expected a dense tensor of float16, bfloat16, float32 or float64")
     ndim, place = max(scores.ndim, 1), _integer(dim)
     if place is None or not -ndim <= place < ndim:
@@ -161,6 +161,10 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, to
     elif is_opaque() and dtype == torch.float16:
         wide = scores
     return (wide.movedim(dim, -1) if wide.ndim else wide.reshape(1)), dtype
+
+
+def _kind(tensor: Tensor) -> object:
+    return "nested" if tensor.is_nested else tensor.layout
 
 
 def _finished(probabilities: Tensor, scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:

@@ -72,9 +72,13 @@ def _losses(scores: Tensor, classes: Tensor, alpha: float) -> Tensor:
 
 def _counted(scores: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Return which rows count, bool [*]; raise `BadInputError` for tensors that do not fit."""
-    if not isinstance(scores, Tensor) or not scores.is_floating_point() or not scores.ndim or not scores.shape[-1]:
-        got = f"a tensor of {scores.dtype} {list(scores.shape)}" if isinstance(scores, Tensor) else f"{scores!r:.80}"
-        raise BadInputError(f"scores: got {got}, expected a floating-point tensor [*, n] with n of at least 1")
+    is_array = isinstance(scores, Tensor) and scores.layout == torch.strided and not scores.is_nested
+    if not is_array:
+        got = "a sparse or nested tensor" if isinstance(scores, Tensor) else f"{scores!r:.80}"
+        raise BadInputError(f"scores: got {got}, expected a dense tensor [*, n]")
+    if not scores.is_floating_point() or scores.itemsize < 2 or not scores.ndim or not scores.shape[-1]:
+        got = f"a tensor of {scores.dtype} {list(scores.shape)}"
+        raise BadInputError(f"scores: got {got}, expected 16-bit or wider floats [*, n], n of at least 1")
     rows = list(scores.shape[:-1])
     if not isinstance(target, Tensor) or target.dtype != torch.int64 or list(target.shape) != rows:
         got = f"a tensor of {target.dtype} {list(target.shape)}" if isinstance(target, Tensor) else f"{target!r:.80}"

@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
+from transformers.utils import output_capturing
 
 from edge_embed.errors import BadInputError, one_line
 from edge_embed.files import StrPath
@@ -29,7 +30,7 @@ from edge_embed.ops.entmax import check_alpha
 LEARNED = "entmax"
 PARAMETER = "alpha_logit"
 _RECORDING = "edge_embed_recording"
-_UNSUPPORTED = ("softcap", "s_aux", "position_bias")  # what some models pass to change the scores
+_UNSUPPORTED = ("softcap", "s_aux")  # what some models pass to change the scores
 
 
 def register_attention(alpha: float) -> str:
@@ -135,7 +136,7 @@ def _heads_of(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) 
     try:
         model.set_attn_implementation(_RECORDING)
         with torch.no_grad():
-            model.train(False)(**(model.dummy_inputs if example_inputs is None else example_inputs))
+            _call_once(model.train(False), example_inputs)
     finally:
         model.set_attn_implementation(before)
         model.train(was_training)
@@ -144,6 +145,18 @@ def _heads_of(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) 
         got = f"{type(model).__name__}, which calls no attention of the interface"
         raise BadInputError(f"model: got {got}, expected one that set_attn_implementation can change")
     return names
+
+
+def _call_once(model: PreTrainedModel, example_inputs: Mapping[str, Any] | None) -> None:
+    try:
+        model(**(model.dummy_inputs if example_inputs is None else example_inputs))
+    except BadInputError:
+        raise
+    except Exception as error:  # whatever a model does with inputs that are not its own
+        got = "model.dummy_inputs" if example_inputs is None else f"inputs {', '.join(example_inputs)}"
+        remedy = "such as example_inputs={'pixel_values': images} for images"
+        message = f"example_inputs: got {got}, with which {type(model).__name__} fails ({one_line(error)})"
+        raise BadInputError(f"{message}, expected arguments of one call, {remedy}") from error
 
 
 def _attend(
@@ -156,9 +169,13 @@ def _attend(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend as the interface requires; query [B, H, T, d], key and value [B, G, S, d] -> [B, T, H, d]."""
+    """Attend as the interface requires; query [B, H, T, d], key and value [B, G, S, d] -> [B, T, H, d].
+
+    A position bias [*, H, T, S], such as that of T5, is added to the scores.
+    """
     for name in _UNSUPPORTED:
         if options.get(name) is not None:
             raise BadInputError(f"{type(module).__name__} passes {name}, which sparse attention does not support")
@@ -166,10 +183,25 @@ def _attend(
     is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if mask is None and is_causal and query.shape[2] > 1:
         mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()[None, None]
+    if position_bias is not None:
+        mask = _biased(position_bias, mask)
     alphas = _alphas_of(module) if alpha is None else alpha
-    need_weights = bool(options.get("output_attentions"))
+    need_weights = bool(options.get("output_attentions")) or _are_captured()
     out, weights = attention(query, key, value, alphas, mask, scale=scaling, dropout=dropout, need_weights=need_weights)
     return out.transpose(1, 2).contiguous(), weights
+
+
+def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Return numbers to add to the scores, [*, H, T, S]: a bias, and minus infinity where the mask excludes a key."""
+    if mask is None:
+        return bias
+    return bias.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else bias + mask
+
+
+def _are_captured() -> bool:
+    """Return whether the model collects probabilities; some models, such as GPT-2, pass no option that says so."""
+    collected: Any = output_capturing._active_collector.get()  # type: ignore[no-untyped-call]
+    return collected is not None and any(key.endswith("attentions") for key in collected)
 
 
 def _alphas_of(module: nn.Module) -> Tensor:

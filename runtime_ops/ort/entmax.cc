@@ -51,7 +51,7 @@ OrtStatus* FillTopKSparsemax(const OrtKernelInfo* info, const KernelBase& base, 
 }
 
 OrtStatus* CheckScores(const EntmaxKernel& kernel, const Tensor& scores) {
-  if (scores.rank > 0 && (scores.count == 0 || kernel.k <= scores.dims[scores.rank - 1])) return nullptr;
+  if (scores.rank > 0 && kernel.k <= scores.dims[scores.rank - 1]) return nullptr;
   Message message = Begin(kernel.node);
   message << "got scores of shape " << scores << ", expected ";
   if (scores.rank == 0) {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kSkipped = 77;  // for CTest
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr long kIterations = 20000;  // sanitizers are several times slower
+#if defined(__SANITIZE_ADDRESS__) || defined(EDGE_EMBED_EMULATED)
+constexpr long kIterations = 20000;  // these are several times slower
 #else
 constexpr long kIterations = 200000;
 #endif

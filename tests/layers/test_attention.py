@@ -210,9 +210,14 @@ def test_pruned_attention_is_refused_with_a_remedy():
     assert use_sparse_attention(encoder) == ["layers.0.self_attn"]
 
 
+def test_module_of_another_kind_is_refused():
+    with pytest.raises(BadInputError, match=r"dense: got Linear, expected nn\.MultiheadAttention"):
+        SparseMultiheadAttention.from_dense(nn.Linear(2, 2))
+
+
 def test_nested_tensor_is_refused_by_name():
     nested = torch.nested.nested_tensor([random(2, E), random(3, E)])
-    with pytest.raises(BadInputError, match="query: got Tensor that is nested or no tensor"):
+    with pytest.raises(BadInputError, match="query: got a Tensor that is no dense tensor"):
         SparseMultiheadAttention(E, H, batch_first=True)(nested, nested, nested)
 
 
@@ -312,6 +317,10 @@ X = torch.zeros(2, T, E)
             {"attn_mask": torch.zeros(T, T, dtype=torch.int64)},
             "attn_mask: got a tensor of torch.int64, expected a bool",
         ),
+        ({"dtype": torch.int8}, None, "dtype: got torch.int8, expected a floating-point dtype"),
+        ({}, {"value": X.double()}, "value: got torch.float64, expected torch.float32 as the parameters"),
+        ({}, {"query": X.long()}, "query: got torch.int64, expected torch.float32 as the parameters"),
+        ({}, {"key": X.to_sparse()}, "key: got a Tensor that is no dense tensor, expected a dense tensor"),
         ({}, {"key_padding_mask": torch.zeros(T)}, r"key_padding_mask: got shape \[5\], expected \[2, 5\]"),
     ],
 )

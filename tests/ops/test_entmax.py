@@ -318,6 +318,10 @@ BAD = (
         lambda: topk_sparsemax(torch.zeros(3), 0),
         "k: got 0, expected an integer from 1 to 3, the number of scores along dim -1",
     ),
+    (
+        lambda: sparsemax(torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])),
+        "scores: got a nested tensor of torch.float32, expected a dense tensor",
+    ),
     (lambda: topk_sparsemax(torch.zeros(3), 4), "k: got 4, expected an integer from 1 to 3"),
     (lambda: topk_sparsemax(torch.zeros(3), 1.5), "k: got 1.5, expected an integer from 1 to 3"),
 )

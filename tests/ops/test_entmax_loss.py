@@ -62,7 +62,15 @@ def test_loss_of_a_class_ahead_by_its_margin_is_0():
         ((torch.zeros(2, 3), torch.tensor([0, -1])), "target: got class -1, expected 0 to 2, or -100"),
         (
             (torch.zeros(2, 3).long(), torch.tensor([0, 1])),
-            "scores: got a tensor of torch.int64 .* expected a floating",
+            "scores: got a tensor of torch.int64 .* expected 16-bit or wider floats",
+        ),
+        (
+            (torch.zeros(2, 3).to_sparse(), torch.tensor([0, 1])),
+            "scores: got a sparse or nested tensor, expected a dense",
+        ),
+        (
+            (torch.zeros(2, 3).to(torch.float8_e4m3fn), torch.tensor([0, 1])),
+            "scores: got a tensor of torch.float8_e4m3fn .* expected 16-bit or wider floats",
         ),
         ((torch.zeros(2, 3), torch.tensor([0, 1]), 0.5), "alpha: got 0.5, expected a number from 1"),
         ((torch.zeros(2, 3), torch.tensor([0, 1]), 1.5, -100, "most"), "reduction: got 'most', expected one of mean"),

@@ -5,16 +5,22 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from ort_nodes import TABLES, assert_close, open_session, run
+from sparse_activations import export_activations
 from tflite_models import rows_model
 
 from edge_embed.cli import main
+from edge_embed.targets.arm64 import Arm64, Emulated, make_root
+from edge_embed.targets.arm64_files import arm64_files
 from edge_embed.targets.build import cmake_program
+from edge_embed.targets.runner import RunnerModel
+from edge_embed.targets.target import RunOptions
 
 pytestmark = [
     pytest.mark.slow,
@@ -84,6 +90,22 @@ def test_linux_library_runs_in_onnx_runtime(packaged, method):
     assert_close(run(session, ids), np.float32, table.rows64[ids], table.magnitudes[ids])
     with pytest.raises(Exception, match=r"got id 50 at position 0 .*expected 0 <= id < 50"):
         run(session, np.array([[50]]))
+
+
+def test_linux_libraries_run_sparse_activations_in_onnx_runtime(packaged, tmp_path):
+    """The library of this machine, and the NEON kernels of that for arm64 under QEMU."""
+    inputs, expected = export_activations(tmp_path / "model.onnx")
+    session = open_session(tmp_path / "model.onnx", library=packaged("linux-x64").folder / "lib/libedge_embed_ops.so")
+    np.testing.assert_allclose(run(session, *inputs.values()), expected, rtol=0, atol=1e-6)
+    if lacks := Arm64().lacks():
+        pytest.skip("; ".join(f"{problem.what}: {problem.remedy}" for problem in lacks))
+    library = packaged("linux-arm64").folder / "lib" / "libedge_embed_ops.so"
+    files, options = replace(arm64_files(300), libraries=[library]), RunOptions(time_limit=300)
+    root = tmp_path / "root"
+    root.mkdir()
+    place = Emulated(files, tmp_path / "model.onnx", "max", make_root(root, "max"), counts=False)
+    ((found,),) = RunnerModel(["out0"], place).run([inputs], options).outputs
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_linux_delegate_runs_in_litert(packaged, tmp_path):

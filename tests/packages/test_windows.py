@@ -6,8 +6,10 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from ort_nodes import TABLES, Table, open_session, run_all
+from sparse_activations import export_activations
 from windows_runs import Job, run_jobs
 
 pytestmark = pytest.mark.slow
@@ -75,6 +77,8 @@ def test_windows_library_runs_in_onnx_runtime_with_each_instruction_set(packaged
     subprocess.run([zig, "cc", "-target", "x86_64-windows-gnu", "-O1", *options, source, "-o", program], check=True)
     tables = {method: TABLES[method]() for method in TABLES}
     jobs = [job for method, table in tables.items() for job in jobs_of(method, table)]
+    scores, probabilities = export_activations(tmp_path / "activations.onnx")
+    jobs.append(Job("activations", onnx.load(tmp_path / "activations.onnx"), scores))
     library = packaged("windows").folder / "bin" / "edge_embed_ops.dll"
     found = instruction_sets(packaged("windows"))
     assert found
@@ -90,5 +94,7 @@ def test_windows_library_runs_in_onnx_runtime_with_each_instruction_set(packaged
             expected = run_all(open_session(job.model), *job.inputs.values())
             for mine, other in zip(got, expected, strict=True):
                 np.testing.assert_allclose(mine, other.ravel(), rtol=1e-5, atol=1e-5, err_msg=f"{isa} {job.name}")
+            if job.name == "activations":
+                np.testing.assert_allclose(got[0], probabilities.ravel(), rtol=0, atol=1e-6, err_msg=isa)
             if job.name == "dpq_rows":
                 assert got[0].tobytes() == expected[0].tobytes()

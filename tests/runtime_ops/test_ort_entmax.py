@@ -147,6 +147,8 @@ def test_threads_change_no_bit(op_type):
     [
         ("Sparsemax", (), None, "got scores of shape .*, expected at least one dimension: reshape them"),
         ("TopKSparsemax", (2, 2), None, r"got scores of shape \[2, 2\], expected at least k=3 in the last dimension"),
+        ("TopKSparsemax", (2, 0), None, r"got scores of shape \[2, 0\], expected at least k=3"),
+        ("TopKSparsemax", (0, 2), None, r"got scores of shape \[0, 2\], expected at least k=3"),
         ("Entmax", (2, 5), (5,), r"got alpha of shape \[5\] and scores of shape \[2, 5\], expected an alpha that bro"),
         ("Entmax", (2, 5), (3, 1), r"got alpha of shape \[3, 1\] and scores"),
         ("Entmax", (2, 5), (0,), r"got alpha of shape \[0\] and scores"),

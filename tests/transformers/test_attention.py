@@ -36,6 +36,23 @@ def mistral():
     return transformers.MistralForCausalLM(config).eval()
 
 
+def t5():
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(vocab_size=40, **sizes)).eval()
+
+
+def bart():
+    parts = ("encoder", "decoder")
+    sizes = {f"{part}_{name}": size for part in parts for name, size in (("layers", 2), ("attention_heads", 4))}
+    sizes |= {f"{part}_ffn_dim": 32 for part in parts}
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(vocab_size=40, d_model=16, **sizes)).eval()
+
+
+def vit():
+    config = transformers.ViTConfig(**SIZES | {"vocab_size": None}, intermediate_size=32, image_size=8, patch_size=4)
+    return transformers.ViTModel(config).eval()
+
+
 def first(output):
     return output[0]
 
@@ -105,6 +122,46 @@ def test_model_with_sparse_attention_is_exported_by_torch():
         expected = first(model(IDS, attention_mask=PADDED))
         found = program.module()(input_ids=IDS, attention_mask=PADDED)[0]
     torch.testing.assert_close(found[PADDED == 1], expected[PADDED == 1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mask", [None, PADDED])
+@pytest.mark.parametrize("build", [t5, bart])
+def test_decoder_with_context_attention_equals_eager_attention(build, mask):
+    """T5 adds position biases to the scores."""
+    torch.manual_seed(0)
+    model = build()
+    inputs = {"input_ids": IDS, "attention_mask": mask, "decoder_input_ids": IDS[:, :4]}
+    model.set_attn_implementation("eager")
+    expected = first(model(**inputs))
+    model.set_attn_implementation(sparse.register_attention(1))
+    torch.testing.assert_close(first(model(**inputs)), expected, atol=1e-5, rtol=1e-4)
+    assert len(sparse.learn_alphas(model)) == 6
+    ids = [model.generate(IDS, max_new_tokens=4, do_sample=False, use_cache=use) for use in (True, False)]
+    assert torch.equal(*ids)
+    first(model(**inputs)).square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters() if "bias" in name}
+    assert all(gradient.abs().sum() > 0 for name, gradient in gradients.items() if "relative_attention" in name)
+
+
+def test_attention_of_images_equals_eager_attention():
+    torch.manual_seed(0)
+    model, images = vit(), torch.randn(2, 3, 8, 8)
+    model.set_attn_implementation("eager")
+    expected = first(model(images))
+    model.set_attn_implementation(sparse.register_attention(1))
+    torch.testing.assert_close(first(model(images)), expected, atol=1e-5, rtol=1e-4)
+    with pytest.raises(BadInputError, match=r"example_inputs: got model\.dummy_inputs, with which ViTModel fails"):
+        sparse.learn_alphas(model)
+    assert len(sparse.learn_alphas(model, example_inputs={"pixel_values": images})) == 2
+
+
+@pytest.mark.parametrize("build", [gpt2, llama, bert])
+def test_probabilities_are_returned_on_request(build):
+    model = build()
+    model.set_attn_implementation("sparsemax")
+    found = model(IDS, output_attentions=True).attentions
+    assert [each.shape for each in found] == [(2, 4, 9, 9)] * 2
+    torch.testing.assert_close(found[0].sum(-1), torch.ones(2, 4, 9))
 
 
 def test_names_of_near_alphas_differ():

@@ -68,6 +68,7 @@ process.exit(); // threads of the engine would keep it alive
         ("rows", 2, ["words", "dpq", 600, 48], ["rest"]),
         ("bags", 1, ["words", "ant", 300, 24], ["before", "rest"]),
         ("suggestions", 3, ["words", "tt", 300, 32], ["rest", "after"]),
+        ("highlights", 4, ["words", "dpq", 600, 48], ["rest"]),
     ],
 )
 def test_session_has_the_outputs_of_the_whole_model(run_node, exported, name, outputs, table, parts):

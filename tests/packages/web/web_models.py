@@ -7,11 +7,13 @@ import torch
 from torch import nn
 
 from edge_embed.exporters.onnx.export import export_onnx
+from edge_embed.layers.activations import Entmax
 from edge_embed.layers.bag import ANTEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
+from edge_embed.ops.entmax import entmax15, sparsemax, topk_sparsemax
 from edge_embed.program.capture import write_archive
 from edge_embed.program.reader import read_program
 
@@ -58,7 +60,27 @@ class Suggestions(nn.Module):
         return self.output(states), self.output.topk(states, 5)
 
 
-MODELS = {"rows": (Rows, "always"), "bags": (Bags, "never"), "suggestions": (Suggestions, "never")}
+class Highlights(nn.Module):
+    """Rows under sparse activations, one of which has learned alphas."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = DPQEmbedding(600, 48, 16, 8, variant="vq", padding_idx=0)
+        self.learned = Entmax(num_heads=4)
+        with torch.no_grad():
+            self.learned.alpha_logit.copy_(torch.linspace(-3, 3, 4))
+
+    def forward(self, ids):
+        scores = self.words(ids).unflatten(-1, (4, 12)).transpose(1, 2)
+        return self.learned(scores), entmax15(scores), sparsemax(scores), topk_sparsemax(scores, 3)
+
+
+MODELS = {
+    "rows": (Rows, "always"),
+    "bags": (Bags, "never"),
+    "suggestions": (Suggestions, "never"),
+    "highlights": (Highlights, "never"),
+}
 
 
 def main(folder: Path) -> None:
