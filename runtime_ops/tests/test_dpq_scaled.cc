@@ -3,6 +3,8 @@
 #include "tests/dpq_scaled_case.h"
 #include "tests/use_checks.h"
 
+#include <algorithm>
+
 #include "kernels/topk.h"
 
 namespace edge_embed::testing {

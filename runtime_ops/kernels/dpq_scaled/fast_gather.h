@@ -2,7 +2,7 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 
-#include "kernels/dpq_scaled/fast_rows.h"
+#include "kernels/dpq_scaled/fast_window.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
@@ -12,19 +12,10 @@ inline Size GatherScratch(const Table& table) {
 }
 
 // Writes `count` rows one after another.
-__attribute__((noinline)) inline void WriteRows(const Table& table, RowMaker* maker, const size_t* ids,
-                                                const float* scales, size_t count, float* made, ee_type type,
-                                                unsigned char* out) {
+__attribute__((noinline)) inline void WriteRows(RowMaker* maker, const size_t* ids, const float* scales,
+                                                size_t count, float* made, ee_type type, unsigned char* out) {
   const size_t row_bytes = maker->columns() * SizeOf(type);
-  const bool direct = maker->decoder().fits() && type == EE_FLOAT32;
-  for (size_t i = 0; direct && i < count; ++i, out += row_bytes) {
-    if (static_cast<int64_t>(ids[i]) == table.padding_idx) {
-      __builtin_memset(out, 0, row_bytes);
-    } else {
-      WriteIntegers(maker->decoder(), maker->codes().At(ids[i]), scales[i], maker->columns(), out);
-    }
-  }
-  for (size_t i = 0; !direct && i < count; i += kMadeAtOnce) {
+  for (size_t i = 0; i < count; i += kMadeAtOnce) {
     const size_t left = count - i, some = left < kMadeAtOnce ? left : kMadeAtOnce;
     auto* const from = reinterpret_cast<unsigned char*>(made);
     if (type == EE_FLOAT32) {
@@ -38,6 +29,38 @@ __attribute__((noinline)) inline void WriteRows(const Table& table, RowMaker* ma
   }
 }
 
+// The rows of a window.
+__attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window,
+                                                  unsigned char* out) {
+  const size_t columns = maker.columns();
+  WithNumbers(maker.decoder(), [&](const auto& numbers) __attribute__((always_inline)) {
+    unsigned char* to = out;
+    for (size_t i = 0; i < window.count; ++i, to += columns * sizeof(float)) {
+      if (window.counted[i] != 0) {
+        WriteNumbers(numbers, window.codes[i], window.scales[i], columns, to);
+      } else {
+        __builtin_memset(to, 0, columns * sizeof(float));
+      }
+    }
+  });
+}
+
+// Rows of small numbers, directly to their place.
+inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin,
+                               size_t end, unsigned char* out, size_t* bad_position) {
+  Window window;
+  for (size_t first = begin; first < end; first += window.count) {
+    TakeWindow(table, maker.layout(), maker.codes(), ids, nullptr, first,
+               end - first < kWindowRows ? end : first + kWindowRows, &window);
+    WriteWindow(maker, window, out);
+    out += window.count * maker.columns() * sizeof(float);
+    if (window.status == EE_OK) continue;
+    *bad_position = first + window.count;
+    return window.status;
+  }
+  return EE_OK;
+}
+
 inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                         double* scratch, size_t* bad_position) {
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
@@ -45,6 +68,9 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
   float* const made = reinterpret_cast<float*>(scratch + RowMaker::MemoryDoubles(table).saturated());
   const size_t row_bytes = maker.columns() * SizeOf(rows.type);
   auto* out = static_cast<unsigned char*>(rows.data) + begin * row_bytes;
+  if (maker.decoder().fits() && rows.type == EE_FLOAT32) {
+    return GatherNumbers(table, maker, ids, begin, end, out, bad_position);
+  }
   size_t lists[2][dpq::kBlockRows];
   size_t* here = lists[0];
   size_t* ahead = lists[1];
@@ -59,7 +85,7 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
     PrefetchRows(table, maker.layout(), ahead, next_count);
     float scales[dpq::kBlockRows];
     const size_t sound = TakeScales(table, here, count, scales);
-    WriteRows(table, &maker, here, scales, sound, made, rows.type, out);
+    WriteRows(&maker, here, scales, sound, made, rows.type, out);
     if (first + sound < next) {
       *bad_position = first + sound;
       return sound < count ? EE_BAD_ROW_SCALE_CODE : EE_ID_OUT_OF_RANGE;

@@ -81,27 +81,36 @@ Size LogitsScratch(const Table& table) {
   return Max(made, kPlain.scratch(table.plain())) + sizeof(LogitsBlock) / sizeof(double) + kAlignment;
 }
 
-// dots[r] = (codes of row r + first) . state
-__attribute__((noinline)) inline void DotRows(const Decoder& given,
-                                              const unsigned char* const (&codes)[kDotRows],
-                                              const float* state, size_t columns, float (&dots)[kDotRows]) {
-  const Decoder decoder = given;
+// dots[r] = (numbers of row r) . state
+template <Way kWay>
+__attribute__((always_inline)) inline void DotRows(const Numbers<kWay>& decoder,
+                                                   const unsigned char* const (&codes)[kDotRows],
+                                                   const float* state, size_t columns, float* dots) {
   const size_t step_bytes = decoder.step_bytes();
   // Registers of a row take turns: sixteen sums.
   constexpr size_t kTurns = kSumVectors < kVectors ? 1 : kSumVectors / kVectors;
-  Floats sums[kDotRows][kTurns * kVectors] = {};
+  Floats sums[kDotRows][kTurns * kVectors];
+#pragma GCC unroll 4
+  for (size_t r = 0; r < kDotRows; ++r) {
+#pragma GCC unroll 4
+    for (size_t v = 0; v < kTurns * kVectors; ++v) sums[r][v] = Floats{};
+  }
   size_t at = 0;
   for (size_t k = 0; k < columns; k += kTurns * kStep) {
+#pragma GCC unroll 4
     for (size_t turn = 0; turn < kTurns; ++turn, at += step_bytes) {
+#pragma GCC unroll 4
       for (size_t r = 0; r < kDotRows; ++r) {
         Floats numbers[kVectors];
         decoder.Decode(codes[r] + at, numbers);
+#pragma GCC unroll 2
         for (size_t v = 0; v < kVectors; ++v) {
           sums[r][turn * kVectors + v] += numbers[v] * LoadFloats(state + k + turn * kStep + v * kLanes);
         }
       }
     }
   }
+#pragma GCC unroll 4
   for (size_t r = 0; r < kDotRows; ++r) {
     const Floats* parts = sums[r];
     const Floats sum = dpq::Tree<Floats, kTurns * kVectors>([=](size_t part) { return parts[part]; }, 0);
@@ -110,18 +119,20 @@ __attribute__((noinline)) inline void DotRows(const Decoder& given,
 }
 
 // Logits of the rows first .. first+rows-1 of one state, without their scales.
-inline void IntegerLogits(const RowMaker& maker, const float* state, size_t first, size_t rows,
-                          float* logits) {
-  for (size_t row = 0; row < rows; row += kDotRows) {
-    const unsigned char* codes[kDotRows];
-    float dots[kDotRows];
-    for (size_t r = 0; r < kDotRows; ++r) {  // missing rows repeat the last one
-      codes[r] = maker.codes().At(first + (row + r < rows ? row + r : rows - 1));
-      PrefetchAt(codes[r], 4096);
+__attribute__((noinline)) inline void NumberLogits(const RowMaker& maker, const float* state, size_t first,
+                                                   size_t rows, float* logits) {
+  WithNumbers(maker.decoder(), [&](const auto& numbers) __attribute__((always_inline)) {
+    for (size_t row = 0; row < rows; row += kDotRows) {
+      const unsigned char* codes[kDotRows];
+      float dots[kDotRows];
+      for (size_t r = 0; r < kDotRows; ++r) {  // missing rows repeat the last one
+        codes[r] = maker.codes().At(first + (row + r < rows ? row + r : rows - 1));
+        PrefetchAt(codes[r], 4096);
+      }
+      DotRows(numbers, codes, state, maker.columns(), dots);
+      for (size_t r = 0; r < kDotRows && row + r < rows; ++r) logits[row + r] = dots[r];
     }
-    DotRows(maker.decoder(), codes, state, maker.columns(), dots);
-    for (size_t r = 0; r < kDotRows && row + r < rows; ++r) logits[row + r] = dots[r];
-  }
+  });
 }
 
 // Reads the scales of the rows first .. first+rows-1. Returns the number of rows before the first one with a
@@ -196,7 +207,7 @@ ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, siz
     } else if (rows > 0) {
       const size_t padding = static_cast<size_t>(table.padding_idx) - first;
       if (integers) {
-        IntegerLogits(maker, states, first, rows, block.logits);
+        NumberLogits(maker, states, first, rows, block.logits);
         if (padding < rows) dpq::MakePadding(input.hidden, maker.columns(), 1, block.logits + padding);
       } else {
         kPlain.run(table.plain(), plain, first, first + rows, {{block.logits, EE_FLOAT32}, rows, first}, rest,

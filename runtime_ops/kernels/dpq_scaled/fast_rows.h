@@ -66,12 +66,17 @@ class RowMaker {
       if (static_cast<int64_t>(ids[i]) == table_.padding_idx) {
         __builtin_memset(rows, 0, step_ * sizeof(float));
       } else if (decoder_.fits()) {
-        WriteIntegers(decoder_, codes_.At(ids[i]), scales[i], columns_,
-                      reinterpret_cast<unsigned char*>(rows));
+        WriteOne(codes_.At(ids[i]), scales[i], reinterpret_cast<unsigned char*>(rows));
       } else if (table_.has_scales()) {
         for (size_t k = 0; k < step_; k += kLanes) StoreFloats(LoadFloats(rows + k) * scales[i], rows + k);
       }
     }
+  }
+
+  __attribute__((noinline)) void WriteOne(const unsigned char* codes, float scale, unsigned char* row) {
+    WithNumbers(decoder_, [&](const auto& numbers) __attribute__((always_inline)) {
+      WriteNumbers(numbers, codes, scale, columns_, row);
+    });
   }
 
   // The rows in the type of the values, for tables without scales.
