@@ -66,7 +66,7 @@ class BagSum {
   IntegerBags Integers(const Output& out) { return {table_, maker_, ids_, bags_, out, floats_}; }
 
   // Adds the ids begin .. end-1. *counted is the number of rows without padding.
-  ee_status Add(size_t begin, size_t end, size_t* counted, size_t* bad_position) {
+  __attribute__((noinline)) ee_status Add(size_t begin, size_t end, size_t* counted, size_t* bad_position) {
     *counted = 0;
     while (begin < end) {
       BagBlock block;
@@ -91,7 +91,7 @@ class BagSum {
   }
 
  private:
-  void Reduce(const BagBlock& block, const float* scales) {
+  __attribute__((noinline)) void Reduce(const BagBlock& block, const float* scales) {
     for (size_t i = 0; i < block.count; i += kMadeAtOnce) {
       const size_t left = block.count - i, count = left < kMadeAtOnce ? left : kMadeAtOnce;
       const bool first = block.first && i == 0;

@@ -37,7 +37,7 @@ inline size_t RowStep(const Table& table) { return RoundedUp(dpq::Columns(table.
 class RowMaker {
  public:
   // `memory` has MemoryDoubles.
-  RowMaker(const Table& table, double* memory)
+  __attribute__((noinline)) RowMaker(const Table& table, double* memory)
       : table_(table),
         layout_(table.plain()),
         columns_(Columns(table)),

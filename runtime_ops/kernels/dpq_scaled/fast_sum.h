@@ -137,7 +137,9 @@ __attribute__((always_inline)) inline void SumColumns(const Numbers<kWay>& decod
     WriteSums(part, sums, column);
   }
   if constexpr (kSteps > 1) {
-    if (column < part.columns) SumColumns<kSteps / 2>(decoder, part, few, column);
+    // Fewer sizes for longer bags: a library has a bound.
+    if (column < part.columns && few) SumColumns<kSteps / 2>(decoder, part, few, column);
+    if (column < part.columns && !few) SumColumns<1>(decoder, part, few, column);
   }
 }
 
@@ -161,7 +163,7 @@ class IntegerBags {
         out_(out),
         totals_{totals, totals + maker.step()} {}
 
-  ee_status Run(size_t begin, size_t end, size_t* bad_position) {
+  __attribute__((noinline)) ee_status Run(size_t begin, size_t end, size_t* bad_position) {
     const size_t all = Offset(end);
     for (size_t bag = begin; bag < end;) {
       const size_t first = Offset(bag);
@@ -198,7 +200,8 @@ class IntegerBags {
     return counted;
   }
 
-  void AddPart(size_t bag, size_t begin, size_t end, bool first, bool last, size_t counted) {
+  __attribute__((noinline)) void AddPart(size_t bag, size_t begin, size_t end, bool first, bool last,
+                                         size_t counted) {
     const size_t columns = maker_.columns();
     SumPart(maker_.decoder(), {window_, begin, end, first, last, bags_.sample_weights != nullptr,
                                Divisor(counted), totals_, out_, bag * columns, columns});
@@ -208,7 +211,7 @@ class IntegerBags {
     AddPart(bag, begin, end, true, true, bags_.mode == BagMode::kMean ? Counted(begin, end) : 0);
   }
 
-  ee_status AddLong(size_t bag, size_t* bad_position) {
+  __attribute__((noinline)) ee_status AddLong(size_t bag, size_t* bad_position) {
     const size_t last = Offset(bag + 1);
     size_t counted = 0;
     for (size_t first = Offset(bag), at = first; at < last; at += window_.count) {
