@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.unused_columns = integers ? in.Take<uint8_t>() % 32 == 0 : Number(in, 4);
 
   const bool fits = Small(plain.num_embeddings) && Small(plain.num_groups) && Small(plain.group_width) &&
-                    Small(plain.bits) && plain.num_codes <= 256;
+                    Small(plain.bits) && plain.num_codes >= 0 && plain.num_codes <= 256;
   const int64_t codebooks = plain.shared ? 1 : plain.num_groups;
   const int64_t row_bytes = (plain.num_groups * (fits ? plain.bits : 1) + 7) / 8;
   const Block codes = TakeBlock(in, fits ? plain.num_embeddings * row_bytes : -1);

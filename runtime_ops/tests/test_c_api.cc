@@ -94,7 +94,7 @@ void TestTablesOfAnotherKind() {
   for (const int32_t version : {0, EE_TABLE_VERSION + 1, -1}) {
     after([=](ee_table& t) { t.version = version; }, EE_BAD_VERSION);
   }
-  for (const int32_t method : {0, 4, -1, std::numeric_limits<int32_t>::min()}) {
+  for (const int32_t method : {0, 5, -1, std::numeric_limits<int32_t>::min()}) {
     after([=](ee_table& t) { t.method = method; }, EE_BAD_METHOD);
   }
   after([](ee_table& t) { --t.dpq.codes_bytes; }, EE_SHORT_CODES);

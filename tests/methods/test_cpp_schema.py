@@ -32,7 +32,7 @@ LIMITS = {
 
 def nodes_of(kernels: str) -> NodeSchema:
     """Return the schema of the nodes that kernels compute; row orders are other nodes around them."""
-    every = Parts[tuple[NodeSchema, ...]]("nodes")[kernels.split("_")[0]]
+    every = Parts[tuple[NodeSchema, ...]]("nodes")[kernels.split("_", maxsplit=1)[0]]
     (schema,) = (schema for schema in every if schema.prefix.lower() == kernels.replace("_", ""))
     return schema
 
@@ -78,7 +78,7 @@ def test_limits_equal_those_of_packed_form():
 
 def fields_of_manifest(method: str) -> Iterable[str]:
     """Return the fields of the manifest for tables with all optional tensors of the method."""
-    part, random = Parts[TfliteMethod]("tflite")[method.split("_")[0]], np.random.default_rng(0)
+    part, random = Parts[TfliteMethod]("tflite")[method.split("_", maxsplit=1)[0]], np.random.default_rng(0)
     if method in ("dpq", "dpq_scaled"):
         plain = dpq.random_table(random, 20, 8, 16, 4)
         scales = np.ones(4, np.float32)
