@@ -1,5 +1,7 @@
 """Nodes of DPQ tables with row scales, without a body, so that a session requires the kernel."""
 
+from itertools import pairwise
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -55,8 +57,7 @@ def test_scaled_uses_match_packed_form(case):
     expected = packed.rows(ids)
     assert_same_bits(run(open_session(table.model(rank=1)), ids), expected)
     given = make_graph_input(table.model(TensorProto.INT32, rank=1))
-    tensors = {name: tensor for name, tensor in table.tensors().items()}
-    (rows,) = open_session(given).run(None, {"ids": ids.astype(np.int32), **tensors})
+    (rows,) = open_session(given).run(None, {"ids": ids.astype(np.int32), **table.tensors()})
     assert_same_bits(rows, expected)
 
     exact, weights = expected.astype(np.float64), random.standard_normal(50).astype(table.dtype)
@@ -65,7 +66,7 @@ def test_scaled_uses_match_packed_form(case):
         got = run(open_session(table.bag_model(mode, weighted)), ids, OFFSETS, weights if weighted else none)
         terms = exact * (weights.astype(np.float64)[:, None] if weighted else 1)
         keep = ids != (-1 if packed.padding_idx is None else packed.padding_idx)
-        for bag, (first, last) in enumerate(zip(OFFSETS[:-1], OFFSETS[1:], strict=True)):
+        for bag, (first, last) in enumerate(pairwise(OFFSETS)):
             some = terms[first:last][keep[first:last]]
             reduce = (np.sum, np.mean, np.max)[mode] if len(some) else np.sum
             sums = np.abs(some).sum(0) / (len(some) if mode == 1 and len(some) else 1)

@@ -4,10 +4,9 @@
 // with rows that are rounded first, a term has two more roundings (product and row), and fewer additions than
 // the bound allows. If there are unused columns, the states get zeros in their place.
 //
-// Rows of integers need no tables of products, except for four bits, where lookups of eight codes of many
-// rows at once are faster. One state is multiplied with the codes of four rows as they are decoded. Sixteen
-// sums of a row then take 2 + 4 roundings for 32 columns, beside those of the scale and of the row. For more
-// states, four rows are made and multiplied with all of them.
+// Rows of small numbers need no tables of products. One state is multiplied with the codes of four rows as
+// they are decoded. Sixteen sums of a row then take 2 + 4 roundings for 32 columns, beside those of the scale
+// and of the row. For more states, four rows are made and multiplied with all of them.
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_LOGITS_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_LOGITS_H_
 
@@ -24,7 +23,7 @@ constexpr size_t kBlockLogits = 4096;
 constexpr size_t kSumVectors = 16 / kLanes;
 constexpr size_t kDotRows = 4;
 
-// The prepared data: a number that tells whether rows are integers, states with zeros for columns that they
+// The prepared data: a number that tells whether rows are decoded, states with zeros for columns that they
 // lack, and the prepared data of the plain kernel.
 struct Prepared {
   Prepared(const Table& table, size_t batch)
@@ -33,11 +32,14 @@ struct Prepared {
         of_state(RowStep(table)) {}
 
   Size states, plain;  // doubles before each part
-  size_t of_state;     // floats of a state of integers; those of other states follow each other
+  size_t of_state;     // floats of a state for decoded rows; those of other states follow each other
 };
 
-inline bool UsesIntegers(const Table& table) {
-  return !dpq::Permutes(table.plain()) && Decoder(table, Layout(table.plain())).fits();
+// True if rows are decoded. For one or two states, lookups of four-bit codes of many rows at once are as fast
+// or faster, except with AVX-512.
+inline bool Decodes(const Table& table, size_t batch) {
+  const bool looks_up = dpq::Permutes(table.plain()) && kMostTableBits == 0 && batch <= 2;
+  return !looks_up && Decoder(table, Layout(table.plain())).fits();
 }
 
 template <class Double>
@@ -54,17 +56,17 @@ template <const PlainLogits& kPlain>
 void Prepare(const Table& table, const float* hidden, size_t batch, double* memory) {
   const Prepared parts(table, batch);
   const size_t columns = Columns(table), plain_columns = dpq::Columns(table.plain());
-  const bool integers = UsesIntegers(table), copies = integers || table.unused_columns > 0;
-  *memory = integers;
+  const bool decodes = Decodes(table, batch), copies = decodes || table.unused_columns > 0;
+  *memory = decodes;
   float* const states = States(memory);
-  const size_t step = integers ? parts.of_state : plain_columns;
+  const size_t step = decodes ? parts.of_state : plain_columns;
   for (size_t b = 0; copies && b < batch; ++b) {
     float* const state = states + b * step;
     __builtin_memcpy(state, reinterpret_cast<const unsigned char*>(hidden) + b * columns * sizeof(float),
                      columns * sizeof(float));
     for (size_t k = columns; k < step; ++k) state[k] = 0;
   }
-  if (!integers) {
+  if (!decodes) {
     kPlain.Prepare(table.plain(), copies ? states : hidden, batch, memory + parts.plain.saturated());
   }
 }
@@ -169,7 +171,7 @@ __attribute__((noinline)) inline void WriteScaled(const LogitsBlock& block, cons
   }
 }
 
-// Logits of rows of integers for several states: rows are made with their scales.
+// Logits of decoded rows for several states: rows are made with their scales.
 inline void MakeLogits(RowMaker* maker, const LogitsInput& input, const float* scales, size_t first,
                        size_t rows, const LogitsOutput& logits, float* made) {
   const dpq::MadeRows some{made, maker->step(), maker->columns()};
@@ -189,7 +191,7 @@ ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, siz
                  const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   if (input.batch == 0) return EE_OK;
   const Prepared parts(table, input.batch);
-  const bool integers = *input.prepared != 0;
+  const bool decodes = *input.prepared != 0;
   const float* const states = States(input.prepared);
   const LogitsInput plain{table.unused_columns > 0 ? states : input.hidden, input.batch,
                           input.prepared + parts.plain.saturated()};
@@ -197,16 +199,16 @@ ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, siz
   double* const rest = scratch + kAlignment + sizeof(LogitsBlock) / sizeof(double);
   RowMaker maker(table, rest);
   float* const made = reinterpret_cast<float*>(rest + RowMaker::MemoryDoubles(table).saturated());
-  if (integers) __builtin_memset(made, 0, kDotRows * maker.step() * sizeof(float));
+  if (decodes) __builtin_memset(made, 0, kDotRows * maker.step() * sizeof(float));
   const size_t at_once = input.batch < kBlockLogits ? kBlockLogits / input.batch : 1;
   for (size_t first = begin; first < end; first += at_once) {
     const size_t wanted = end - first < at_once ? end - first : at_once;
     const size_t rows = ScalesOf(table, first, wanted, block.scales);
-    if (integers && input.batch > 1) {
+    if (decodes && input.batch > 1) {
       MakeLogits(&maker, input, block.scales, first, rows, logits, made);
     } else if (rows > 0) {
       const size_t padding = static_cast<size_t>(table.padding_idx) - first;
-      if (integers) {
+      if (decodes) {
         NumberLogits(maker, states, first, rows, block.logits);
         if (padding < rows) dpq::MakePadding(input.hidden, maker.columns(), 1, block.logits + padding);
       } else {
