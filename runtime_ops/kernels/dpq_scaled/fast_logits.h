@@ -83,9 +83,49 @@ Size LogitsScratch(const Table& table) {
   return Max(made, kPlain.scratch(table.plain())) + sizeof(LogitsBlock) / sizeof(double) + kAlignment;
 }
 
+// Rows that were made, in place of codes.
+class MadeNumbers {
+ public:
+  __attribute__((always_inline)) static constexpr size_t step_bytes() { return kStep * sizeof(float); }
+  __attribute__((always_inline)) void Decode(const unsigned char* row, Floats (&numbers)[kVectors]) const {
+    for (size_t v = 0; v < kVectors; ++v) numbers[v] = LoadFloats(row + v * kVectorBytes);
+  }
+};
+
+typedef float FourFloats __attribute__((vector_size(4 * sizeof(float))));
+
+// The sums of the lanes of four vectors. Lanes of two vectors are interleaved in each four, so that one
+// addition serves both.
+__attribute__((always_inline)) inline FourFloats SumLanes(Floats a, Floats b, Floats c, Floats d) {
+#if defined(__AVX512F__)
+#define EDGE_EMBED_IN_FOURS(x, y, i, j)                                                                   \
+  __builtin_shufflevector(x, y, i, 16 + i, j, 16 + j, 4 + i, 20 + i, 4 + j, 20 + j, 8 + i, 24 + i, 8 + j, \
+                          24 + j, 12 + i, 28 + i, 12 + j, 28 + j)
+#define EDGE_EMBED_PAIRS(x, y, i)                                                                     \
+  __builtin_shufflevector(x, y, i, i + 1, 16 + i, 17 + i, 4 + i, 5 + i, 20 + i, 21 + i, 8 + i, 9 + i, \
+                          24 + i, 25 + i, 12 + i, 13 + i, 28 + i, 29 + i)
+#elif defined(__AVX__)
+#define EDGE_EMBED_IN_FOURS(x, y, i, j) \
+  __builtin_shufflevector(x, y, i, 8 + i, j, 8 + j, 4 + i, 12 + i, 4 + j, 12 + j)
+#define EDGE_EMBED_PAIRS(x, y, i) \
+  __builtin_shufflevector(x, y, i, i + 1, 8 + i, 9 + i, 4 + i, 5 + i, 12 + i, 13 + i)
+#else
+#define EDGE_EMBED_IN_FOURS(x, y, i, j) __builtin_shufflevector(x, y, i, 4 + i, j, 4 + j)
+#define EDGE_EMBED_PAIRS(x, y, i) __builtin_shufflevector(x, y, i, i + 1, 4 + i, 5 + i)
+#endif
+  const Floats first = EDGE_EMBED_IN_FOURS(a, b, 0, 1) + EDGE_EMBED_IN_FOURS(a, b, 2, 3);
+  const Floats second = EDGE_EMBED_IN_FOURS(c, d, 0, 1) + EDGE_EMBED_IN_FOURS(c, d, 2, 3);
+  const Floats all = EDGE_EMBED_PAIRS(first, second, 0) + EDGE_EMBED_PAIRS(first, second, 2);
+#undef EDGE_EMBED_IN_FOURS
+#undef EDGE_EMBED_PAIRS
+  FourFloats fours[kLanes / 4];
+  __builtin_memcpy(fours, &all, sizeof(all));
+  return dpq::Tree<FourFloats, kLanes / 4>([&](size_t k) { return fours[k]; }, 0);
+}
+
 // dots[r] = (numbers of row r) . state
-template <Way kWay>
-__attribute__((always_inline)) inline void DotRows(const Numbers<kWay>& decoder,
+template <class Decoding>
+__attribute__((always_inline)) inline void DotRows(const Decoding& decoder,
                                                    const unsigned char* const (&codes)[kDotRows],
                                                    const float* state, size_t columns, float* dots) {
   const size_t step_bytes = decoder.step_bytes();
@@ -115,9 +155,9 @@ __attribute__((always_inline)) inline void DotRows(const Numbers<kWay>& decoder,
 #pragma GCC unroll 4
   for (size_t r = 0; r < kDotRows; ++r) {
     const Floats* parts = sums[r];
-    const Floats sum = dpq::Tree<Floats, kTurns * kVectors>([=](size_t part) { return parts[part]; }, 0);
-    dots[r] = dpq::Tree<float, kLanes>([=](size_t lane) { return sum[lane]; }, 0);
+    sums[r][0] = dpq::Tree<Floats, kTurns * kVectors>([=](size_t part) { return parts[part]; }, 0);
   }
+  Store(SumLanes(sums[0][0], sums[1][0], sums[2][0], sums[3][0]), dots, 0);
 }
 
 // Logits of the rows first .. first+rows-1 of one state, without their scales.
@@ -172,16 +212,23 @@ __attribute__((noinline)) inline void WriteScaled(const LogitsBlock& block, cons
 }
 
 // Logits of decoded rows for several states: rows are made with their scales.
-inline void MakeLogits(RowMaker* maker, const LogitsInput& input, const float* scales, size_t first,
-                       size_t rows, const LogitsOutput& logits, float* made) {
-  const dpq::MadeRows some{made, maker->step(), maker->columns()};
-  const dpq::LogitsCall call{input, first, first + rows, logits};
+__attribute__((noinline)) inline void MakeLogits(RowMaker* maker, const float* states, size_t batch,
+                                                 const float* scales, size_t first, size_t rows,
+                                                 const LogitsOutput& logits, float* made) {
   for (size_t row = 0; row < rows; row += kDotRows) {
     size_t ids[kDotRows], count = 0;
+    const unsigned char* made_rows[kDotRows];
     for (; count < kDotRows && row + count < rows; ++count) ids[count] = first + row + count;
     maker->Make(ids, scales + row, count, made);
-    for (size_t b = 0; b < input.batch; b += dpq::kTileStates) {
-      dpq::MultiplyTiles(call, some, count, first + row, b);
+    for (size_t r = 0; r < kDotRows; ++r) {  // missing rows at the end have other numbers
+      made_rows[r] = reinterpret_cast<const unsigned char*>(made + r * maker->step());
+    }
+    for (size_t b = 0; b < batch; ++b) {
+      float dots[kDotRows];
+      DotRows(MadeNumbers(), made_rows, states + b * maker->step(), maker->columns(), dots);
+      for (size_t r = 0; r < count; ++r) {
+        dpq::StoreLogit(dots[r], logits.out, logits.At(b, first + row + r));
+      }
     }
   }
 }
@@ -205,7 +252,7 @@ ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, siz
     const size_t wanted = end - first < at_once ? end - first : at_once;
     const size_t rows = ScalesOf(table, first, wanted, block.scales);
     if (decodes && input.batch > 1) {
-      MakeLogits(&maker, input, block.scales, first, rows, logits, made);
+      MakeLogits(&maker, states, input.batch, block.scales, first, rows, logits, made);
     } else if (rows > 0) {
       const size_t padding = static_cast<size_t>(table.padding_idx) - first;
       if (decodes) {
