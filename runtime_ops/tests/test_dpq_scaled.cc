@@ -171,6 +171,9 @@ void TestHostileNumbers() {
   dpq_scaled::Table table = made.table();
   const float scales[] = {1, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   table.row_scales = reinterpret_cast<const unsigned char*>(scales);
+  std::vector<unsigned char> codes(table.row_scale_codes, table.row_scale_codes + 90);
+  codes[3] = 1;  // of the padding row
+  table.row_scale_codes = codes.data();
   const GuardedBuffer scratch = MakeScratch(table);
   std::vector<int64_t> ids;
   for (int64_t id = 0; id < 90; ++id) ids.push_back(id);
