@@ -6,10 +6,16 @@ from typing import Any
 from edge_embed.bench.c_types import INT32
 from edge_embed.bench.method import Kernel
 from edge_embed.methods import Parts
-from edge_embed.packed.packed_form import PackedTable
+from edge_embed.packed.packed_form import PackedTable, TableShape
 
 KERNELS: Parts[Kernel] = Parts("kernels")
 TABLE_VERSION = 1
+
+
+def kernel_of(method: str, shape: TableShape) -> str | None:
+    """Return the name of the kernels for tables of a method with these sizes, or None if there are none."""
+    every = KERNELS.items()
+    return next((name for name, kernel in every if (kernel.tables or name) == method and kernel.takes(shape)), None)
 
 
 def table_type() -> type[ctypes.Structure]:
@@ -20,8 +26,9 @@ def table_type() -> type[ctypes.Structure]:
 
 
 def table_of(packed: PackedTable) -> Any:
-    """Return one table, which points into the arrays of its packed form."""
-    kernel = KERNELS[packed.method]
+    """Return one table, which points into the arrays of its packed form; some kernels must take it."""
+    name = kernel_of(packed.method, packed.shape) or packed.method
+    kernel = KERNELS[name]
     table = table_type()(version=TABLE_VERSION, method=kernel.number)
-    setattr(table, packed.method, kernel.fill(packed))
+    setattr(table, name, kernel.fill(packed))
     return table

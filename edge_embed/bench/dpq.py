@@ -53,6 +53,25 @@ def _struct(packed: PackedDPQ) -> _Table:
     )
 
 
+class _ScaledTable(ctypes.Structure):
+    _fields_ = (
+        ("plain", _Table),
+        ("row_scale_codes", POINTER),
+        ("row_scale_codes_bytes", SIZE),
+        ("row_scales", POINTER),
+        ("row_scales_bytes", SIZE),
+        ("num_row_scales", INT64),
+        ("unused_columns", INT64),
+    )
+
+
+def _scaled_struct(packed: PackedDPQ) -> _ScaledTable:
+    if packed.row_scale_codes is None or packed.row_scales is None:
+        return _ScaledTable(_struct(packed), unused_columns=packed.unused_columns)
+    scales = *array(packed.row_scale_codes), *array(packed.row_scales), len(packed.row_scales)
+    return _ScaledTable(_struct(packed), *scales, packed.unused_columns)
+
+
 def random_table(random: np.random.Generator, n: int, dim: int, codes: int, groups: int) -> PackedDPQ:
     """Return a random table with ``codes`` codes a group, all with the same probability.
 
@@ -79,4 +98,5 @@ def _logits(packed: PackedDPQ, batch: int) -> float:
 
 
 KERNEL = Kernel(1, _Table, _struct, takes=lambda shape: shape.is_plain)
+SCALED_KERNEL = Kernel(4, _ScaledTable, _scaled_struct, takes=lambda shape: not shape.is_plain, tables="dpq")
 DPQ = BenchMethod(("codes", "groups"), random_table, _row, _logits)

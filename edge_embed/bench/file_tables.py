@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto
 
-from edge_embed.bench.c_table import KERNELS
+from edge_embed.bench.c_table import kernel_of
 from edge_embed.bench.grid import MeasuredTable
 from edge_embed.bench.tflite_tables import TfliteTables
 from edge_embed.bench.uses import USES, Bag, BenchUse, TopK, check_use
@@ -95,7 +95,7 @@ def _of_model(path: Path) -> list[MeasuredTable]:
 
 def _possible(uses: tuple[BenchUse, ...], method: str, shape: TableShape | None) -> tuple[BenchUse, ...]:
     """Return the uses, without the call of a kernel if no kernel computes rows of the table."""
-    has_kernel = shape is None or (method in KERNELS and KERNELS[method].takes(shape))
+    has_kernel = shape is None or kernel_of(method, shape) is not None
     return tuple(use for use in uses if has_kernel or use.name != "kernel")
 
 

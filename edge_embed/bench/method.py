@@ -34,9 +34,11 @@ class Kernel:
         struct: type of its tables.
         fill: makes the struct of a table, which points into the packed arrays.
         takes: whether kernels read tables of these sizes.
+        tables: name of the method of its tables; empty if it is that of the kernel.
     """
 
     number: int
     struct: type[ctypes.Structure]
     fill: Callable[[Any], ctypes.Structure]
     takes: Callable[[Any], bool] = lambda shape: True
+    tables: str = ""

@@ -34,5 +34,6 @@ DPQ = Method(
     Words("product-quantised", _layout, "codes", "values", "value", "use fewer codes"),
     is_core=True,
 )
+DPQ_SCALED = Method("dpq_scaled", {"kernels": "edge_embed.bench.dpq:SCALED_KERNEL"})  # tables of dpq with row scales
 OPQ = Method("opq", {"fitting": "edge_embed.fitting.opq:OPQ"})
 ROWS = Method("rows", {"fitting": "edge_embed.fitting.rows:ROWS"})

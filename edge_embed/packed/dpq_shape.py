@@ -71,7 +71,7 @@ class DPQShape:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether rows are the selected values without scales and unused columns, as in kernels."""
+        """Return whether rows are the selected values without scales and unused columns."""
         return not self.num_row_scales and not self.unused_columns
 
     @property

@@ -75,6 +75,20 @@ typedef struct ee_dpq_table {
   size_t blocks_bytes;       /* readable bytes at blocks, 0: none; too few: EE_SHORT_BLOCKS */
 } ee_dpq_table;
 
+/* A DPQ table whose rows have scales, or whose last group is narrower. A row has num_groups * group_width -
+ * unused_columns numbers. kernels/dpq_scaled/dpq_scaled.h states the formula. Scale codes are checked when a
+ * row is read. */
+typedef struct ee_dpq_scaled_table {
+  ee_dpq_table plain;             /* all columns, without scales; blocks are ignored */
+  const uint8_t* row_scale_codes; /* uint8 [num_embeddings]; may be null if num_row_scales is 0 */
+  size_t row_scale_codes_bytes;   /* readable bytes at row_scale_codes; too few: EE_SHORT_ROW_SCALE_CODES */
+  const void* row_scales;         /* float32 [num_row_scales]; may be null if num_row_scales is 0 */
+  size_t row_scales_bytes;        /* readable bytes at row_scales; too few: EE_SHORT_ROW_SCALES */
+  int64_t num_row_scales; /* number of scales, 0 (none) to EE_MAX_ROW_SCALES; else EE_BAD_NUM_ROW_SCALES */
+  int64_t unused_columns; /* columns at the end that rows lack, 0 to group_width - 1; else
+                             EE_BAD_UNUSED_COLUMNS */
+} ee_dpq_scaled_table;
+
 /* An ANT table in the packed form, with the weights as a CSR matrix. A row has embedding_dim numbers.
  * kernels/ant/ant.h states the formula. Contents of row_offsets and anchor_ids are checked when a row is
  * read. */
@@ -120,7 +134,7 @@ typedef struct ee_tt_table {
 
 /* Compression methods. Values are part of the ABI: append, never renumber. 0, the value of a zeroed struct,
  * is no method. */
-typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3 } ee_method;
+typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3, EE_DPQ_SCALED = 4 } ee_method;
 
 /* Version of the structs of this header. It increases with every change of a struct, so that the library can
  * refuse a caller that was compiled with another header. */
@@ -134,6 +148,7 @@ typedef struct ee_table {
     ee_dpq_table dpq;
     ee_ant_table ant;
     ee_tt_table tt;
+    ee_dpq_scaled_table dpq_scaled;
   };
 } ee_table;
 
@@ -187,10 +202,11 @@ EE_API ee_status ee_scratch_bytes(const ee_table* table, int32_t use, int64_t k,
  * rows is float32 [number of ids, columns]; it may be null if there are no ids. Rows of DPQ are bit-exact.
  * Rows of other methods are within the bound of kernels/use.h.
  *
- * Errors: EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, EE_BAD_SHAPE and EE_BAD_TYPE for ids, EE_ID_OUT_OF_RANGE, and
- * for a damaged row of ANT EE_BAD_ROW_OFFSETS, EE_LONG_ROW or EE_BAD_ANCHOR_ID. For a wrong id or a damaged
- * row, *bad_position is the index in ids of the first one, and only the rows before it are written. In every
- * other case *bad_position is -1. bad_position may be null. */
+ * Errors: EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, EE_BAD_SHAPE and EE_BAD_TYPE for ids, EE_ID_OUT_OF_RANGE, for
+ * a damaged row of ANT EE_BAD_ROW_OFFSETS, EE_LONG_ROW or EE_BAD_ANCHOR_ID, and for one of DPQ with row
+ * scales EE_BAD_ROW_SCALE_CODE. For a wrong id or a damaged row, *bad_position is the index in ids of the
+ * first one, and only the rows before it are written. In every other case *bad_position is -1. bad_position
+ * may be null. */
 EE_API ee_status ee_gather(const ee_table* table, const ee_ids* ids, float* rows, size_t rows_bytes,
                            void* scratch, size_t scratch_bytes, int64_t* bad_position);
 

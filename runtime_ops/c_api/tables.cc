@@ -34,6 +34,18 @@ dpq::Table ToTable(const ee_dpq_table& c) {
   return table;
 }
 
+dpq_scaled::Table ToTable(const ee_dpq_scaled_table& c) {
+  dpq_scaled::Table table{};
+  static_cast<dpq::Table&>(table) = ToTable(c.plain);
+  table.row_scale_codes = c.row_scale_codes;
+  table.row_scale_codes_bytes = c.row_scale_codes_bytes;
+  table.row_scales = ToBytes(c.row_scales);
+  table.row_scales_bytes = c.row_scales_bytes;
+  table.num_row_scales = c.num_row_scales;
+  table.unused_columns = c.unused_columns;
+  return table;
+}
+
 ant::Table ToTable(const ee_ant_table& c) {
   ant::Table table{};
   table.row_offsets = ToBytes(c.row_offsets);

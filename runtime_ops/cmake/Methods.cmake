@@ -7,8 +7,11 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${list_of_method
 file(STRINGS "${list_of_methods}" line REGEX "define EDGE_EMBED_METHODS")
 string(REGEX MATCHALL "X\\([a-z_]+, [A-Z_]+\\)" entries "${line}")
 list(TRANSFORM entries REPLACE "X\\(([a-z_]+),.*" "\\1" OUTPUT_VARIABLE EDGE_EMBED_TABLE_METHODS)
+if(EDGE_EMBED_WEB)  # pages download the kernels, and the browser's ONNX Runtime runs the bodies
+  list(REMOVE_ITEM EDGE_EMBED_TABLE_METHODS dpq_scaled)
+endif()
 set(EDGE_EMBED_ALL_METHODS ${EDGE_EMBED_TABLE_METHODS})
-if(NOT EDGE_EMBED_WEB)  # pages download the kernels, and the browser's ONNX Runtime runs the bodies
+if(NOT EDGE_EMBED_WEB)
   list(APPEND EDGE_EMBED_ALL_METHODS entmax)
 endif()
 
@@ -24,6 +27,11 @@ if(unknown OR NOT EDGE_EMBED_CHOSEN_METHODS)
                       "\"${EDGE_EMBED_ALL_METHODS}\"")
 endif()
 
+if(dpq_scaled IN_LIST EDGE_EMBED_CHOSEN_METHODS AND NOT dpq IN_LIST EDGE_EMBED_CHOSEN_METHODS)
+  message(FATAL_ERROR "EDGE_EMBED_METHODS: got \"${EDGE_EMBED_METHODS}\", expected dpq too: the kernels of dpq_scaled "
+                      "call those of dpq")
+endif()
+
 set(EDGE_EMBED_ENTMAX OFF)
 set(tables ${EDGE_EMBED_CHOSEN_METHODS})
 if(entmax IN_LIST tables)
@@ -35,9 +43,14 @@ if(NOT tables)
                       "\"${EDGE_EMBED_TABLE_METHODS}\"")
 endif()
 
+set(EDGE_EMBED_NO_DPQ_SCALED OFF)
+if(NOT dpq_scaled IN_LIST tables)
+  set(EDGE_EMBED_NO_DPQ_SCALED ON)
+endif()
+
 # The list for C++, if it differs from that of the file.
 set(EDGE_EMBED_METHODS_OPTION "")
-if(NOT EDGE_EMBED_METHODS STREQUAL all)
+if(EDGE_EMBED_WEB OR NOT EDGE_EMBED_METHODS STREQUAL all)
   foreach(method IN LISTS tables)
     string(TOUPPER ${method} name)
     string(APPEND EDGE_EMBED_METHODS_OPTION " X(${method}, ${name})")

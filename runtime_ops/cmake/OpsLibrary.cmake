@@ -71,7 +71,8 @@ function(edge_embed_compile_options target)
                                            -Wcast-qual -Wundef)
   target_compile_options(${target} PRIVATE ${EDGE_EMBED_METHODS_OPTION})
   target_compile_definitions(${target} PRIVATE EDGE_EMBED_VERSION="${EDGE_EMBED_VERSION}"
-                                               $<$<BOOL:${EDGE_EMBED_ENTMAX}>:EDGE_EMBED_ENTMAX>)
+                                               $<$<BOOL:${EDGE_EMBED_ENTMAX}>:EDGE_EMBED_ENTMAX>
+                                               $<$<BOOL:${EDGE_EMBED_NO_DPQ_SCALED}>:EDGE_EMBED_NO_DPQ_SCALED>)
   if(WIN32)  # ONNX Runtime's header is written for MSVC there
     target_compile_options(${target} PRIVATE "-D_Return_type_success_(x)=")
   endif()

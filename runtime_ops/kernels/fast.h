@@ -4,6 +4,7 @@
 
 #include "kernels/ant/fast.h"
 #include "kernels/dpq/fast.h"
+#include "kernels/dpq_scaled/fast.h"
 #include "kernels/fast_offer.h"
 #include "kernels/tt/fast.h"
 

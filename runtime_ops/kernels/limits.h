@@ -8,5 +8,6 @@
 #define EE_MIN_CORES 2
 #define EE_MAX_CORES 6
 #define EE_MAX_K 1000
+#define EE_MAX_ROW_SCALES 256
 
 #endif  // EDGE_EMBED_KERNELS_LIMITS_H_

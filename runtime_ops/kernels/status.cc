@@ -83,6 +83,18 @@ const char* StatusMessage(int status) {
 #else
              "portable or reference";
 #endif
+#ifndef EDGE_EMBED_NO_DPQ_SCALED  // a library without the method is smaller
+    case EE_BAD_UNUSED_COLUMNS:
+      return "unused_columns must be at least 0 and fewer than the columns of a group";
+    case EE_BAD_NUM_ROW_SCALES:
+      return "num_row_scales must lie between 0 and " EE_TEXT(EE_MAX_ROW_SCALES);
+    case EE_SHORT_ROW_SCALE_CODES:
+      return "the buffer of row_scale_codes is shorter than one byte for each row";
+    case EE_SHORT_ROW_SCALES:
+      return "the buffer of row_scales is shorter than num_row_scales float32 numbers";
+    case EE_BAD_ROW_SCALE_CODE:
+      return "the row_scale_code of a row is not below num_row_scales";
+#endif
     default:
       return "unknown status: the caller and this library are of different versions";
   }

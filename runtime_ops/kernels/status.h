@@ -40,7 +40,12 @@ typedef enum ee_status {
   EE_BAD_VERSION = 29,
   EE_BAD_METHOD = 30,
   EE_BAD_USE = 31,
-  EE_BAD_ISA = 32
+  EE_BAD_ISA = 32,
+  EE_BAD_UNUSED_COLUMNS = 33,
+  EE_BAD_NUM_ROW_SCALES = 34,
+  EE_SHORT_ROW_SCALE_CODES = 35,
+  EE_SHORT_ROW_SCALES = 36,
+  EE_BAD_ROW_SCALE_CODE = 37
 } ee_status;
 
 #ifdef __cplusplus
@@ -48,7 +53,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_ISA;
+constexpr int kLastStatus = EE_BAD_ROW_SCALE_CODE;
 
 // Returns a sentence without a full stop. It is never null, also for a value that is not in the enum.
 const char* StatusMessage(int status);

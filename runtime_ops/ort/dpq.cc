@@ -4,6 +4,8 @@
 // Its attributes are format_version, bits, num_codes, num_groups and padding_idx (-1: none); d =
 // num_groups*s. Output layers may have the attribute memory_bytes, the limit for blocks of the codes
 // (kernels/dpq/blocks.h). Without it, there is no limit.
+#include "ort/dpq.h"
+
 #include "kernels/dpq/blocks.h"
 #include "ort/bag.h"
 #include "ort/logits.h"
@@ -25,15 +27,9 @@ struct Dpq {
   static constexpr size_t kFloatTensor = 1;
 
   using Table = dpq::Table;
-  struct Attributes {
-    int64_t bits;
-    int64_t num_codes;
-    int64_t num_groups;
-    int64_t padding_idx;
-  };
-  static OrtStatus* ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes);
-  static OrtStatus* MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
-                              size_t num_tensors, Table* table);
+  using Attributes = DpqAttributes;
+  static constexpr auto ReadAttributes = ReadDpqAttributes;
+  static constexpr auto MakeTable = MakeDpqTable;
   template <class Use>
   static OrtStatus* Prepare(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
     return Use::kMakesRows ? nullptr : PrepareOutputLayer(info, kernel);
@@ -41,7 +37,7 @@ struct Dpq {
   static OrtStatus* PrepareOutputLayer(const OrtKernelInfo* info, TableKernel<Dpq>* kernel);
 };
 
-OrtStatus* CheckAttributes(const Node& node, const Dpq::Attributes& attributes, uint64_t* row_bytes) {
+OrtStatus* CheckAttributes(const Node& node, const DpqAttributes& attributes, uint64_t* row_bytes) {
   const bool bits_fit = attributes.bits >= 1 && attributes.bits <= 16;
   if (bits_fit && dpq::RowBytes(attributes.num_groups, static_cast<int>(attributes.bits), row_bytes)) {
     return nullptr;
@@ -52,7 +48,7 @@ OrtStatus* CheckAttributes(const Node& node, const Dpq::Attributes& attributes, 
   return Fail(node, message);
 }
 
-OrtStatus* CheckCodes(const Node& node, const Dpq::Attributes& attributes, const Tensor& codes,
+OrtStatus* CheckCodes(const Node& node, const DpqAttributes& attributes, const Tensor& codes,
                       uint64_t row_bytes) {
   if (codes.rank == 2 && codes.dims[0] >= 1 && static_cast<uint64_t>(codes.dims[1]) == row_bytes) {
     return nullptr;
@@ -64,7 +60,7 @@ OrtStatus* CheckCodes(const Node& node, const Dpq::Attributes& attributes, const
   return Fail(node, message);
 }
 
-OrtStatus* CheckValues(const Node& node, const Dpq::Attributes& attributes, const Tensor& values) {
+OrtStatus* CheckValues(const Node& node, const DpqAttributes& attributes, const Tensor& values) {
   if (values.rank == 3 && (values.dims[0] == attributes.num_groups || values.dims[0] == 1) &&
       values.dims[1] == attributes.num_codes && values.dims[2] >= 1) {
     return nullptr;
@@ -102,15 +98,30 @@ OrtStatus* CheckTable(const Node& node, const dpq::Table& table) {
   return Fail(node, message);
 }
 
-OrtStatus* Dpq::ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes) {
+OrtStatus* Dpq::PrepareOutputLayer(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
+  dpq::Table& table = kernel->table;
+  const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
+  uint64_t most_bytes = UINT64_MAX;  // blocks are as large as the codes
+  if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
+  if (bytes == 0 || bytes > most_bytes || !AllocatePrepared(kernel, bytes)) return nullptr;
+  auto* const blocks = static_cast<unsigned char*>(kernel->prepared);
+  dpq::MakeBlocks(table, blocks);
+  table.blocks = blocks;
+  table.blocks_bytes = static_cast<size_t>(bytes);
+  return nullptr;
+}
+
+}  // namespace
+
+OrtStatus* ReadDpqAttributes(const Node& node, const OrtKernelInfo* info, DpqAttributes* attributes) {
   if (OrtStatus* status = ReadInt(node, info, "bits", &attributes->bits)) return status;
   if (OrtStatus* status = ReadInt(node, info, "num_codes", &attributes->num_codes)) return status;
   if (OrtStatus* status = ReadInt(node, info, "num_groups", &attributes->num_groups)) return status;
   return ReadInt(node, info, "padding_idx", &attributes->padding_idx);
 }
 
-OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
-                          size_t num_tensors, Table* table) {
+OrtStatus* MakeDpqTable(const Node& node, const DpqAttributes& attributes, const Tensor* tensors,
+                        size_t num_tensors, dpq::Table* table) {
   const Tensor &codes = tensors[0], &values = tensors[1];
   uint64_t row_bytes = 0;
   if (OrtStatus* status = CheckAttributes(node, attributes, &row_bytes)) return status;
@@ -136,21 +147,6 @@ OrtStatus* Dpq::MakeTable(const Node& node, const Attributes& attributes, const 
   table->shared = values.dims[0] == 1;
   return CheckTable(node, *table);
 }
-
-OrtStatus* Dpq::PrepareOutputLayer(const OrtKernelInfo* info, TableKernel<Dpq>* kernel) {
-  dpq::Table& table = kernel->table;
-  const uint64_t bytes = ChosenKernels(table).logits.Blocks(table).saturated();
-  uint64_t most_bytes = UINT64_MAX;  // blocks are as large as the codes
-  if (OrtStatus* status = ReadMemoryBytes(kernel->node, info, &most_bytes)) return status;
-  if (bytes == 0 || bytes > most_bytes || !AllocatePrepared(kernel, bytes)) return nullptr;
-  auto* const blocks = static_cast<unsigned char*>(kernel->prepared);
-  dpq::MakeBlocks(table, blocks);
-  table.blocks = blocks;
-  table.blocks_bytes = static_cast<size_t>(bytes);
-  return nullptr;
-}
-
-}  // namespace
 
 constexpr OpSpec kDPQOps[kNumUses] = {MakeSpec<Dpq, Rows>(), MakeSpec<Dpq, Bag>(), MakeSpec<Dpq, Logits>(),
                                       MakeSpec<Dpq, BestOf>()};

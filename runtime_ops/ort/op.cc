@@ -5,7 +5,14 @@ namespace {
 
 const Op& OpOf(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
 
-ee_type OutputType(ee_type deciding) { return deciding == EE_FLOAT16 ? EE_FLOAT16 : EE_FLOAT32; }
+// The type of an input that the runtime compares; UNDEFINED: any. The two operators for float16 values differ
+// in row_scale_codes, which an input of int8 never is. Without this input, the runtime selects the first one.
+ONNXTensorElementDataType ComparedType(const Op& op, size_t index) {
+  if (index == op.spec->deciding_input) return OnnxType(op.deciding);
+  if (index != op.spec->scale_input || op.deciding != EE_FLOAT16)
+    return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  return OnnxType(op.scales ? EE_UINT8 : EE_INT8);
+}
 
 // If a variant is forced, it must run: a measurement or a test of another one would be wrong.
 OrtStatus* CheckVariant(const Node& node) {
@@ -25,10 +32,13 @@ OrtStatus* CheckVariant(const Node& node) {
 OrtStatus* CheckInputs(const OrtKernelInfo* info, KernelBase* kernel) {
   size_t count = 0;
   if (OrtStatus* status = kernel->node.api->KernelInfo_GetInputCount(info, &count)) return status;
+  const OpSpec& spec = *kernel->spec;
+  kernel->num_tensors = count - spec.num_inputs;
+  const InputSpec* const tensors = spec.Tensors(kernel->num_tensors);
   for (size_t i = 0; i < count; ++i) {
-    if (OrtStatus* status = CheckInputType(kernel->node, info, i, kernel->spec->Input(i))) return status;
+    const InputSpec& expected = i < spec.num_inputs ? spec.inputs[i] : tensors[i - spec.num_inputs];
+    if (OrtStatus* status = CheckInputType(kernel->node, info, i, expected)) return status;
   }
-  kernel->num_tensors = count - kernel->spec->num_inputs;
   return nullptr;
 }
 
@@ -45,7 +55,7 @@ OrtStatus* CreateKernel(const OrtCustomOp* custom, const OrtApi* api, const OrtK
   KernelBase base{};
   base.node = {api, spec.name};
   base.spec = &spec;
-  base.type = OutputType(OpOf(custom).deciding);
+  base.type = OpOf(custom).OutputType();
   *out = nullptr;
   if (OrtStatus* status = CheckVariant(base.node)) return status;
   if (OrtStatus* status = CheckFormatVersion(base.node, info)) return status;
@@ -66,9 +76,10 @@ OrtStatus* CreateKernel(const OrtCustomOp* custom, const OrtApi* api, const OrtK
 
 OrtStatus* ReadTensors(const KernelBase& kernel, const OrtKernelContext* context, Tensor* tensors) {
   const OpSpec& spec = *kernel.spec;
+  const InputSpec* const names = spec.Tensors(kernel.num_tensors);
   for (size_t i = 0; i < kernel.num_tensors; ++i) {
     if (OrtStatus* status =
-            ReadInput(kernel.node, context, spec.num_inputs + i, spec.tensors[i].name, &tensors[i])) {
+            ReadInput(kernel.node, context, spec.num_inputs + i, names[i].name, &tensors[i])) {
       return status;
     }
   }
@@ -77,6 +88,7 @@ OrtStatus* ReadTensors(const KernelBase& kernel, const OrtKernelContext* context
 
 OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Tensor* tensors) {
   const OpSpec& spec = *kernel->spec;
+  const InputSpec* const names = spec.Tensors(kernel->num_tensors);
   for (size_t i = 0; i < kernel->num_tensors; ++i) {
     int is_constant = 0;
     const OrtValue* value = nullptr;
@@ -85,7 +97,7 @@ OrtStatus* ReadConstantTensors(const OrtKernelInfo* info, KernelBase* kernel, Te
       return status;
     }
     if (is_constant == 0) return nullptr;
-    if (OrtStatus* status = ReadTensor(kernel->node, value, spec.tensors[i].name, &tensors[i])) return status;
+    if (OrtStatus* status = ReadTensor(kernel->node, value, names[i].name, &tensors[i])) return status;
   }
   kernel->table_is_constant = true;
   return nullptr;
@@ -111,22 +123,20 @@ bool AllocatePrepared(KernelBase* kernel, uint64_t bytes) {
 }
 
 // The runtime reads only the fields of kOrtApiVersion, even if the header is newer.
-Op MakeOp(const OpSpec& spec, ee_type deciding) {
+Op MakeOp(const OpSpec& spec, ee_type deciding, bool scales) {
   Op op{};
   op.spec = &spec;
   op.deciding = deciding;
+  op.scales = scales;
   op.version = kOrtApiVersion;
   op.GetName = [](const OrtCustomOp* self) { return OpOf(self).spec->name; };
   op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };  // the CPU
-  op.GetInputType = [](const OrtCustomOp* self, size_t index) {
-    return index == OpOf(self).spec->deciding_input ? OnnxType(OpOf(self).deciding)
-                                                    : ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  };
+  op.GetInputType = [](const OrtCustomOp* self, size_t index) { return ComparedType(OpOf(self), index); };
   op.GetInputTypeCount = [](const OrtCustomOp* self) {
     return OpOf(self).spec->num_inputs + OpOf(self).spec->num_tensors;
   };
   op.GetOutputType = [](const OrtCustomOp* self, size_t index) {
-    return OnnxType(index == 0 ? OutputType(OpOf(self).deciding) : EE_INT64);
+    return OnnxType(index == 0 ? OpOf(self).OutputType() : EE_INT64);
   };
   op.GetOutputTypeCount = [](const OrtCustomOp* self) { return OpOf(self).spec->num_outputs; };
   op.KernelDestroy = DestroyKernel;

@@ -1,6 +1,6 @@
-// An ONNX operator, made from a method and a use. There are twelve operators. Each is registered once for
-// every type of the input that decides the output type: float32 and float16. Rows and bags of DPQ are also
-// registered for int8, with float32 output.
+// An ONNX operator, made from a method and a use. Each is registered once for every type of the input that
+// decides the output type: float32 and float16. Rows and bags of DPQ are also registered for int8, with
+// float32 output, and those with row scales a second time for float16, with float32 output.
 //
 // A method (ort/<method>.cc) has
 //   Table, Attributes
@@ -57,9 +57,18 @@ struct OpSpec {
   // Creates the kernel in `memory` from its base and the parts of method and use.
   OrtStatus* (*fill)(const OrtKernelInfo* info, const KernelBase& base, void* memory);
   OrtStatus* (*compute)(void* kernel, OrtKernelContext* context);
+  // A node that has this number of tensors lacks some before the last ones. Its list follows that of all
+  // tensors. 0: missing tensors are the last ones.
+  size_t shorter = 0;
+  // The input that has row_scale_codes if the deciding input is float16: with it, the output is float32.
+  size_t scale_input = kNoFloatInput;
 
   constexpr const InputSpec& Input(size_t index) const {
     return index < num_inputs ? inputs[index] : tensors[index - num_inputs];
+  }
+  // The tensors of a node with `count` of them.
+  constexpr const InputSpec* Tensors(size_t count) const {
+    return tensors + (shorter != 0 && count == shorter ? num_tensors : 0);
   }
 };
 
@@ -67,9 +76,12 @@ struct OpSpec {
 struct Op : OrtCustomOp {
   const OpSpec* spec;
   ee_type deciding;
+  bool scales;  // float16 values and row scales
+
+  ee_type OutputType() const { return deciding == EE_FLOAT16 && !scales ? EE_FLOAT16 : EE_FLOAT32; }
 };
 
-Op MakeOp(const OpSpec& spec, ee_type deciding);
+Op MakeOp(const OpSpec& spec, ee_type deciding, bool scales);
 
 // Kernels are immutable after creation, so several threads may run them.
 struct KernelBase {

@@ -25,8 +25,9 @@ unsigned char ops_lock = 0;  // 1 while a thread creates them or checks that the
 void MakeOps(const OpSpec& spec) {
   const TypeSet types = spec.Input(spec.deciding_input).types;
   for (const ee_type type : kDecidingTypes) {
-    if ((types & Only(type)) != 0) ops[num_ops++] = MakeOp(spec, type);
+    if ((types & Only(type)) != 0) ops[num_ops++] = MakeOp(spec, type, false);
   }
+  if (spec.scale_input != kNoFloatInput) ops[num_ops++] = MakeOp(spec, EE_FLOAT16, true);
 }
 
 // Several threads may register at the same time.

@@ -85,6 +85,12 @@ class DpqCase {
 
   size_t dim() const { return static_cast<size_t>(shape_.groups * shape_.width); }
 
+  // The codes of a row, one for each group.
+  std::vector<int64_t> Codes(int64_t id) const {
+    const auto first = codes_.begin() + id * shape_.groups;
+    return {first, first + shape_.groups};
+  }
+
   size_t columns() const { return dim(); }
   int64_t rows() const { return shape_.rows; }
 

@@ -64,7 +64,7 @@ inline bool Small(int64_t number) { return number >= 0 && number < 96; }
 // Checks that the position is set exactly for statuses of an id or a row.
 inline bool NamesAPosition(ee_status status) {
   return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
-         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS;
+         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS || status == EE_BAD_ROW_SCALE_CODE;
 }
 
 inline void CheckPosition(ee_status status, int64_t bad, int64_t count) {

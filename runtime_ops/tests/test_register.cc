@@ -64,6 +64,7 @@ std::string Describe(const OrtCustomOp& op) {
            : type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16 ? " h"
            : type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8    ? " b"
            : type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64   ? " l"
+           : type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8   ? " u"
                                                            : " ?";
   };
   CHECK(op.version == ort::kOrtApiVersion);
@@ -75,8 +76,9 @@ std::string Describe(const OrtCustomOp& op) {
   for (size_t i = 0; i < op.GetInputTypeCount(&op); ++i) {
     CHECK(op.GetInputMemoryType(&op, i) == OrtMemTypeDefault);
     const bool optional = op.GetInputCharacteristic(&op, i) == INPUT_OUTPUT_OPTIONAL;
-    text += optional ? " []" : letter(op.GetInputType(&op, i));
-    if (optional) CHECK(op.GetInputType(&op, i) == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED);
+    const auto type = op.GetInputType(&op, i);
+    const bool any = type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    text += !optional ? letter(type) : any ? " []" : std::string(" [") + (letter(type) + 1) + "]";
   }
   text += " ->";
   for (size_t i = 0; i < op.GetOutputTypeCount(&op); ++i) {
@@ -114,6 +116,18 @@ void CheckOps(const std::vector<const OrtCustomOp*>& ops) {
       "TTLogits h ? ? [] [] [] [] -> h",
       "TTTopK f ? ? ? [] [] [] [] -> f l",
       "TTTopK h ? ? ? [] [] [] [] -> h l",
+      "DPQScaledEmbedding ? ? f [] [] [] -> f",
+      "DPQScaledEmbedding ? ? h [b] [] [] -> h",  // float16 rows: never with int8 scale codes
+      "DPQScaledEmbedding ? ? b [] [] [] -> f",
+      "DPQScaledEmbedding ? ? h [u] [] [] -> f",  // float16 values and row scales
+      "DPQScaledEmbeddingBag ? ? ? ? f [] [] [] -> f",
+      "DPQScaledEmbeddingBag ? ? ? ? h [b] [] [] -> h",
+      "DPQScaledEmbeddingBag ? ? ? ? b [] [] [] -> f",
+      "DPQScaledEmbeddingBag ? ? ? ? h [u] [] [] -> f",
+      "DPQScaledLogits f ? ? [] [] [] -> f",
+      "DPQScaledLogits h ? ? [] [] [] -> h",
+      "DPQScaledTopK f ? ? ? [] [] [] -> f l",
+      "DPQScaledTopK h ? ? ? [] [] [] -> h l",
       "Sparsemax f -> f",
       "Sparsemax h -> h",
       "Entmax15 f -> f",

@@ -23,6 +23,7 @@ bool ReadTable(Fields* fields, Text method, Memory* memory, Table* table);
 // One function for each method, in the file of its name. It fills its struct and the columns of the table.
 // The number of rows is already set.
 void ReadMethod(Fields* fields, Memory* memory, ee_dpq_table* dpq, Table* table);
+void ReadMethod(Fields* fields, Memory* memory, ee_dpq_scaled_table* scaled, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_ant_table* ant, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_tt_table* tt, Table* table);
 

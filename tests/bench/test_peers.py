@@ -71,8 +71,8 @@ def test_peers_without_row_scales_are_skipped():
                 left_out.append(peer.name)
             else:
                 assert error < (1e-6 if peer.exact else ROUNDING[peer.name]), (peer.name, use.name)
-    assert {"kernel", "faiss PQ decode"} <= set(left_out)
-    assert not {"custom op", "portable body"} & set(left_out)
+    assert "faiss PQ decode" in left_out
+    assert not {"kernel", "custom op", "portable body"} & set(left_out)
 
 
 def test_read_peer_makes_given_calls_without_results():

@@ -3,6 +3,7 @@
 import ctypes
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,8 @@ def test_library_without_libc_is_within_bound(cmake_build):
 def test_library_of_core_methods_is_within_its_bound(cmake_build):
     folder = cmake_build("-DEDGE_EMBED_METHODS=dpq;ant;tt", targets=("edge_embed_ops",))
     library = folder / "libedge_embed_ops.so"
-    assert library.stat().st_size <= most_library_bytes(Parts("kernels")) == CORE_BYTES
-    for operator in (b"Sparsemax", b"Entmax15"):
+    assert library.stat().st_size <= most_library_bytes(["dpq", "ant", "tt"]) == CORE_BYTES
+    for operator in (b"Sparsemax", b"Entmax15", b"DPQScaledTopK"):
         assert operator not in library.read_bytes()
         assert operator in get_library_path().read_bytes()
 
@@ -66,9 +67,10 @@ def test_c_interface_lists_methods_left_out(with_dpq, method):
     functions = ctypes.CDLL(str(with_dpq))
     functions.ee_status_message.restype = functions.ee_method_name.restype = ctypes.c_char_p
     assert [functions.ee_method_name(index) for index in range(3)] == [b"dpq", None, None]
-    part = Parts("bench")[method]
-    sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[method]
-    table = table_of(part.random_table(np.random.default_rng(0), 50, 12, *sizes))
+    name = method.split("_")[0]
+    sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[name]
+    packed = Parts("bench")[name].random_table(np.random.default_rng(0), 50, 12, *sizes)
+    table = table_of(packed if method == name else replace(packed, unused_columns=1))
     assert table.method == KERNELS[method].number
     status = functions.ee_check(ctypes.byref(table))
     message = functions.ee_status_message(status).decode()
@@ -81,15 +83,16 @@ def test_doctor_names_methods_left_out(with_dpq, monkeypatch):
     report = diagnose()
     assert (report.exit_code, report.library.methods, report.library.runs) == (1, ["dpq"], True)
     (problem,) = report.problems
-    assert problem.what.endswith("was built without ant, tt")
+    assert problem.what.endswith("was built without ant, tt, dpq_scaled")
     assert "EDGE_EMBED_METHODS=all" in problem.remedy
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt;entmax"'),
-        (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt"'),
+        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt;dpq_scaled;entmax"'),
+        (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt;dpq_scaled"'),
+        (("-DEDGE_EMBED_METHODS=dpq_scaled",), 'got "dpq_scaled", expected dpq too'),
         (("-DEDGE_EMBED_METHODS=tt", "-DEDGE_EMBED_TESTS=ON"), "Set EDGE_EMBED_METHODS to all"),
     ],
 )

@@ -1,6 +1,7 @@
 """Exported TFLite files in both runtimes with the delegate: one kernel for each use, and the oracle's results."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 import edge_embed
 from edge_embed import workflow
+from edge_embed.layers.bag import ScaledDPQEmbeddingBag
+from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.targets.tflite.runtimes import TARGETS
 
@@ -28,6 +31,15 @@ def dpq(num_codes: int, value_type: str = "float32", shared: bool = False) -> ed
     stored, scales = quantized(values) if value_type == "int8" else (values, None)
     codes = random.integers(0, num_codes, (ROWS, 4)).astype(np.uint16)
     return edge_embed.PackedDPQ.from_codes(codes, stored, 0, scales)
+
+
+def scaled(packed: edge_embed.PackedDPQ) -> edge_embed.PackedDPQ:
+    """Return the same table with row scales, and without its last column."""
+    random = np.random.default_rng(1)
+    codes = random.integers(0, 9, ROWS).astype(np.uint8)
+    codes[0] = 0
+    scales = random.uniform(0, 2, 9).astype(np.float32)
+    return replace(packed, row_scale_codes=codes, row_scales=scales, unused_columns=1)
 
 
 def ant(longest: int, weight_type: str = "float32") -> edge_embed.PackedANT:
@@ -59,11 +71,20 @@ TABLES: dict[str, tuple[Callable[[], object], str | None, str]] = {
     "dpq 3 bits": (lambda: dpq(5), None, "byte"),
     "dpq 8 bits": (lambda: dpq(200), None, "direct"),
     "dpq int8": (lambda: dpq(200, "int8"), None, "direct"),
+    "dpq row scales": (lambda: scaled(dpq(200, "int8")), None, "direct"),
+    "dpq 4 bits row scales": (lambda: scaled(dpq(16)), "pairs", "pairs"),
     "ant of one width": (lambda: ant(2), None, "fixed"),
     "ant csr": (lambda: ant(20), None, "csr"),
     "ant int8": (lambda: ant(2, "int8"), None, "fixed"),
     "tt": (tt, None, "cores"),
 }
+
+
+def layers_of(packed: object) -> tuple[type[nn.Module], type[nn.Module]]:
+    """Return the layers of rows and of bags."""
+    if isinstance(packed, edge_embed.PackedDPQ) and not packed.shape.is_plain:
+        return ScaledDPQEmbedding, ScaledDPQEmbeddingBag
+    return LAYERS[type(packed)]
 
 
 def export(model: nn.Module, layout: str | None, expected: str, folder: Path) -> Path:
@@ -76,7 +97,7 @@ def export(model: nn.Module, layout: str | None, expected: str, folder: Path) ->
 def test_exported_rows_use_one_kernel_and_match_oracle(name: str, tflite: TfliteRuntime, tmp_path: Path) -> None:
     make, wanted, layout = TABLES[name]
     packed = make()
-    path = export(LAYERS[type(packed)][0].from_packed(packed), wanted, layout, tmp_path)
+    path = export(layers_of(packed)[0].from_packed(packed), wanted, layout, tmp_path)
     found = tflite.run(path, [IDS.numpy()])
     assert found.replaced == 1
     ((rows,),) = found.outputs
@@ -87,7 +108,7 @@ def test_exported_rows_use_one_kernel_and_match_oracle(name: str, tflite: Tflite
 
 @pytest.mark.parametrize(
     ("name", "mode", "tflite"),
-    pairwise(["dpq 4 bits", "ant of one width", "tt"], ["sum", "mean", "max"], TARGETS),
+    pairwise(["dpq 4 bits", "ant of one width", "tt", "dpq row scales"], ["sum", "mean", "max"], TARGETS),
     indirect=["tflite"],
 )
 def test_exported_bags_use_one_kernel_and_match_model(
@@ -95,7 +116,7 @@ def test_exported_bags_use_one_kernel_and_match_model(
 ) -> None:
     make, wanted, layout = TABLES[name]
     packed = make()
-    model = LAYERS[type(packed)][1].from_packed(packed)
+    model = layers_of(packed)[1].from_packed(packed)
     model.mode = mode
     path = export(model, wanted, layout, tmp_path)
     found = tflite.run(path, [IDS.numpy()])

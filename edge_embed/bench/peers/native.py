@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.bench import native
-from edge_embed.bench.c_table import KERNELS
+from edge_embed.bench.c_table import kernel_of
 from edge_embed.bench.peers.peer import Bind, Peer
 from edge_embed.bench.tables import BenchTable, LeftOutError
 from edge_embed.bench.uses import BenchUse, Results
@@ -65,8 +65,8 @@ class _Reading:
 
 def _kernel(table: BenchTable, use: BenchUse, threads: int) -> Bind:
     packed = table.packed
-    if not KERNELS[packed.method].takes(packed.shape):
-        raise LeftOutError("the kernel does not support row scales; nodes around it apply them")
+    if kernel_of(packed.method, packed.shape) is None:
+        raise LeftOutError("the C interface has no kernels for these tables")
     kernel = native.Gather(packed, table.memory_bytes or 0)
     return partial(_NativeCalls, kernel, packed.embedding_dim, row_order=packed.tensors().get("row_order"))
 

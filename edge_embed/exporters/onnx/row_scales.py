@@ -5,10 +5,10 @@
 
     row(id) = row_scales[row_scale_codes[id]] * plain_row(id)[: d]        logits[*, id] = the same scale * plain_logits
 
-No library has kernels for these nodes, so a runtime always runs their bodies. The plain nodes in them run as kernels of
-a registered library, or as bodies. Rows without scales have these nodes if the last group is narrower. Then the two
-tensors are omitted, ``unused_columns`` of each plain row are cut off, and hidden states get zeros in their place. Bags
-are computed from rows.
+The operator library has kernels for these nodes, which give the same rows. A library without them, or none, runs the
+bodies. The plain nodes in them then run as kernels of a registered library, or as bodies. Rows without scales have
+these nodes if the last group is narrower. Then the two tensors are omitted, ``unused_columns`` of each plain row are
+cut off, and hidden states get zeros in their place. Bodies of bags are computed from rows.
 """
 
 from collections.abc import Mapping

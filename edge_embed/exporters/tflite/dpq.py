@@ -185,10 +185,12 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
 
 
 def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
-    """Return the delegate's fields: pairs without scales are codes of eight bits; no kernel scales rows."""
-    if not packed.shape.is_plain:
-        return None
+    """Return the delegate's fields: pairs without scales are codes of eight bits."""
     common: dict[str, str | int] = {"codes": stored_name(name, "codes"), "shared": int(packed.shape.shared)}
+    if not packed.shape.is_plain:
+        common |= {"method": "dpq_scaled", "unused_columns": packed.unused_columns}
+    if packed.row_scales is not None:
+        common |= {tensor: stored_name(name, tensor) for tensor in _ROW_SCALES}
     if layout == "pairs":
         width = 8 // packed.bits * packed.shape.group_width
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}

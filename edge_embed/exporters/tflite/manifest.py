@@ -26,17 +26,18 @@ def manifest_line(use: Use, packed: PackedTable, named: Mapping[str, Any], field
         use: use of the table.
         packed: the table.
         named: inputs, outputs and literals, by the names of the manifest; None for omitted ones.
-        fields: fields of the method for the table.
+        fields: fields of the method for the table; ``method`` names its kernels, if it has others than the method's.
     """
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
     if fields is None or any(tensor.dtype not in _TYPES.get(name, _FLOATS) for name, tensor in tensors.items()):
         return None
     padding = -1 if packed.padding_idx is None else packed.padding_idx
     every = {**named, **fields, "num_embeddings": packed.num_embeddings, "padding_idx": padding}
+    kernels = every.pop("method", packed.method)
     words = [f"{name}={_spelled(value)}" for name, value in every.items() if value is not None]
     if any(len(word.split()) > 1 for word in words):  # a name with a blank cannot be represented
         return None
-    return " ".join((use, packed.method, *words))
+    return " ".join((use, kernels, *words))
 
 
 def _spelled(value: Any) -> str:

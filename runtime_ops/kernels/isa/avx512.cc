@@ -2,6 +2,7 @@
 // this file on other processors.
 #include "kernels/ant/fast_sum.h"
 #include "kernels/dpq/fast_topk.h"
+#include "kernels/dpq_scaled/fast.h"
 #include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
 #include "kernels/tt/fast.h"
@@ -70,6 +71,8 @@ constexpr Kernels<dpq::Table> kDPQ{{DpqGather, DpqGatherScratch},
                                    {DpqBag, DpqBagScratch},
                                    {DpqLogits, DpqLogitsScratch, DpqPrepare, DpqPrepared, DpqBlocks},
                                    dpq::kTopK};
+constexpr LogitsKernel<dpq::Table> kPlainLogits = kDPQ.logits;
+constexpr Kernels<dpq_scaled::Table> kDPQ_SCALED = dpq_scaled::kAround<kPlainLogits>;
 constexpr Kernels<tt::Table> kTT = tt::kFast;
 
 }  // namespace

@@ -90,8 +90,12 @@ def test_output_layers_with_scales_match_packed_form(export_once, run_file, name
     np.testing.assert_array_equal(top, np.take_along_axis(scores, ids, 1))
 
 
-def test_delegate_gets_no_use_without_kernel(export_once):
+def test_delegate_gets_tables_with_scales_but_no_float16_rows(export_once):
     content = export_once("direct", lambda: (ScaledDPQEmbedding(TABLES["direct"]),)).content
+    (line,) = content.metadata[DELEGATE_KEY].splitlines()[1:]
+    assert line.startswith("rows dpq_scaled ")
+    assert {"row_scale_codes=embedding.row_scale_codes", "unused_columns=1"} <= set(line.split())
+    content = export_once("narrow", lambda: (ScaledDPQEmbedding(TABLES["narrow float16"]),)).content
     assert content.metadata[DELEGATE_KEY].splitlines()[1:] == []
 
 
