@@ -23,10 +23,28 @@ inline Doubles LoadDoubles(const float* from) {
 inline void StoreAsFloats(Doubles value, float* to) {
   *reinterpret_cast<UnalignedFewFloats*>(to) = __builtin_convertvector(value, FewFloats);
 }
+// Sums of all elements, in pairs, as each sum waits for the one before.
 inline double Sum(Doubles vector) {
-  double sum = 0;
-  for (size_t i = 0; i < kDoubles; ++i) sum += vector[i];
-  return sum;
+  double parts[kDoubles];
+  __builtin_memcpy(parts, &vector, sizeof(parts));
+  for (size_t half = kDoubles / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) parts[i] += parts[i + half];
+  }
+  return parts[0];
+}
+// Sums of two elements each, in double.
+inline Doubles Pairs(Floats vector) {
+  FewFloats halves[2];
+  __builtin_memcpy(halves, &vector, sizeof(halves));
+  return __builtin_convertvector(halves[0], Doubles) + __builtin_convertvector(halves[1], Doubles);
+}
+inline float SumOf(Floats vector) {
+  float parts[kLanes];
+  __builtin_memcpy(parts, &vector, sizeof(parts));
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) parts[i] += parts[i + half];
+  }
+  return parts[0];
 }
 // A vector where a mask is set, 0 elsewhere.
 inline Doubles Where(Longs mask, Doubles chosen) { return (Doubles)(mask & (Longs)chosen); }
@@ -66,6 +84,9 @@ inline Doubles Exp2(Doubles y) {
   const Longs scaled = (Longs)series + ((Longs)shifted << 52);
   return Where(is_large, (Doubles)scaled);
 }
+
+inline Doubles Power(Doubles base, double exponent) { return Exp2(Log2(base) * exponent); }
+inline double Power(double base, double exponent) { return Power(Doubles{} + base, exponent)[0]; }
 
 }  // namespace
 }  // namespace edge_embed::entmax
