@@ -13,8 +13,8 @@
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 #define EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 
-#include "kernels/entmax/entmax.h"
 #include "kernels/entmax/compress.h"
+#include "kernels/entmax/entmax.h"
 #include "kernels/entmax/lanes.h"
 
 namespace edge_embed::entmax {
@@ -43,6 +43,7 @@ inline bool HasNaN(const float* scores, size_t n) {
 
 // Scores with a positive probability are above this limit, if tau of the row is at least `tau`.
 inline float LimitOf(float largest, float alpha, double tau) {
+  if (!(alpha > 1 && alpha <= kMostAlpha)) return -kInfinity;
   const double factor = double{alpha} - 1, magnitude = largest < 0 ? -double{largest} : double{largest};
   return static_cast<float>(double{largest} + tau / factor - 1e-6 * (magnitude + 1 / factor));  // rounding
 }
@@ -74,7 +75,8 @@ inline void Softmax(const float* scores, size_t n, float largest, float* out) {
     StorePart(power, out + i, count);
   });
   const auto share = static_cast<float>(1 / Sum(sums));
-  ForEach<kLanes>(n, [&](size_t i, size_t count) { StorePart(LoadPart(out + i, count, 0) * share, out + i, count); });
+  ForEach<kLanes>(
+      n, [&](size_t i, size_t count) { StorePart(LoadPart(out + i, count, 0) * share, out + i, count); });
 }
 
 // alpha = 2 and 1.5, whose probabilities take no powers.
@@ -88,7 +90,8 @@ inline void WriteExact(const float* scores, size_t n, float largest, float alpha
 }
 
 // alpha > 2
-inline void ByBisection(const float* scores, size_t n, float largest, float alpha, double least_tau, float* out) {
+inline void ByBisection(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                        float* out) {
   const double factor = double{alpha} - 1, exponent = 1 / factor;
   const double tau = SolveByBisection(scores, n, largest, alpha, least_tau, out);
   ForEachAbove(scores, n, largest, factor, tau, [&](size_t i, size_t count, Doubles above, Longs mask) {
@@ -96,13 +99,15 @@ inline void ByBisection(const float* scores, size_t n, float largest, float alph
   });
 }
 
-// out [n] = probabilities of scores [n]; out must not overlap scores. tau of the row is at least `least_tau`.
-inline void ForwardAbove(const float* scores, size_t n, float largest, float alpha, double least_tau, float* out) {
+// 1 < alpha <= 2
+inline void ByNewton(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                     float* out) {
   const double c = double{alpha} - 1;
   const auto limit = static_cast<float>(least_tau / c);
   const size_t count = CopyAbove(scores, n, largest, limit, out);
   if (alpha == 2 || alpha == 1.5F) {
-    const double tau = alpha == 2 ? SolveSparsemax(out, count, least_tau) : SolveEntmax15(out, count, least_tau);
+    const double tau =
+        alpha == 2 ? SolveSparsemax(out, count, least_tau) : SolveEntmax15(out, count, least_tau);
     if (tau != tau) return Fill(out, n, kNaN);
     return WriteExact(scores, n, largest, alpha, static_cast<float>(tau), out);
   }
@@ -116,17 +121,23 @@ inline void ForwardAbove(const float* scores, size_t n, float largest, float alp
   if (count < n) Spread(scores, n, largest, limit, count, out);
 }
 
+// out [n] = probabilities of scores [n] whose largest one is finite; out must not overlap scores. tau of the
+// row is at least `least_tau`.
+inline void ForwardAbove(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                         float* out) {
+  if (!(alpha >= 1 && alpha <= kMostAlpha)) return Fill(out, n, kNaN);
+  if (alpha > 1 && alpha <= 2) return ByNewton(scores, n, largest, alpha, least_tau, out);
+  if (HasNaN(scores, n)) return Fill(out, n, kNaN);
+  if (alpha == 1) return Softmax(scores, n, largest, out);
+  ByBisection(scores, n, largest, alpha, least_tau, out);
+}
+
 inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
   Floats best[kBest];
   const size_t vectors = LargestOfLanes(scores, n, best);
-  const float largest = n == 0 ? -kInfinity : LargestOf(best, vectors);
-  const bool is_known = alpha >= 1 && alpha <= kMostAlpha;
-  if (!(is_known && largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
-  if ((alpha == 1 || alpha > 2) && HasNaN(scores, n)) return Fill(out, n, kNaN);
-  if (alpha == 1) return Softmax(scores, n, largest, out);
-  const double least_tau = LeastTau(best, vectors, largest, alpha);
-  if (alpha > 2) return ByBisection(scores, n, largest, alpha, least_tau, out);
-  ForwardAbove(scores, n, largest, alpha, least_tau, out);
+  const float largest = LargestOf(best, vectors);
+  if (!(largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
+  ForwardAbove(scores, n, largest, alpha, LeastTau(best, vectors, largest, alpha), out);
 }
 
 // p^(2 - alpha) where p > 0, else 0.

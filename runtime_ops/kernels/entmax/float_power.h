@@ -27,7 +27,7 @@ inline Floats Log(Floats x) {
   const Integers bits = (Integers)x - kSqrtHalf;
   const Floats k = __builtin_convertvector(bits >> 23, Floats);
   const Floats f = (Floats)((bits & kMantissa) + kSqrtHalf) - 1;
-  constexpr float kFactors[] = {-1.1514610310E-1F, 1.1676998740E-1F,  -1.2420140846E-1F, 1.4249322787E-1F,
+  constexpr float kFactors[] = {-1.1514610310E-1F, 1.1676998740E-1F, -1.2420140846E-1F, 1.4249322787E-1F,
                                 -1.6668057665E-1F, 2.0000714765E-1F, -2.4999993993E-1F, 3.3333331174E-1F};
   Floats series = Broadcast(7.0376836292E-2F);
   for (const float factor : kFactors) series = series * f + factor;

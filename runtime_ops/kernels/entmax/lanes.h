@@ -18,13 +18,7 @@ constexpr size_t kBest = kLanes == 16 ? 4 : 8;
 inline float LargestOf(const Floats* best, size_t vectors) {
   Floats all = best[0];
   for (size_t v = 1; v < vectors; ++v) all = best[v] > all ? best[v] : all;
-#if defined(__AVX512F__)
-  return _mm512_reduce_max_ps((__m512)all);
-#else
-  float largest = all[0];
-  for (size_t lane = 1; lane < kLanes; ++lane) largest = all[lane] > largest ? all[lane] : largest;
-  return largest;
-#endif
+  return Largest(all);
 }
 
 // Writes the largest score of every lane, and returns how many vectors have any; NaN counts as no score.
@@ -42,6 +36,12 @@ inline size_t LargestOfLanes(const float* scores, size_t n, Floats (&best)[kBest
   return whole > 0 ? kBest : (n + kLanes - 1) / kLanes;
 }
 
+inline float Largest(const float* scores, size_t n) {
+  Floats best[kBest];
+  const size_t vectors = LargestOfLanes(scores, n, best);
+  return LargestOf(best, vectors);
+}
+
 // Two steps of Newton for the scores `best`, from a tau below theirs, for (alpha - 1) = kHalves / 2.
 template <int kHalves>
 inline float Approach(const Floats* best, size_t vectors, float largest) {
@@ -56,8 +56,8 @@ inline float Approach(const Floats* best, size_t vectors, float largest) {
       sums += kHalves == 2 ? positive : positive * positive;
       lower += kHalves == 2 ? WhereFloats(is_above, Broadcast(1)) : positive;
     }
-    const float sum = SumOf(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
-    tau += (norm - 1) * sum / (norm * SumOf(lower));
+    const float sum = Sum(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
+    tau += (norm - 1) * sum / (norm * Sum(lower));
   }
   return tau;
 }
@@ -73,8 +73,8 @@ inline float ApproachByPowers(const Floats* best, size_t vectors, float largest,
       sums += p.value;
       slopes += p.slope;
     }
-    const double sum = double{SumOf(sums)};
-    mu -= static_cast<float>(Step(sum, double{SumOf(slopes)}, factor));
+    const double sum = double{Sum(sums)};
+    mu -= static_cast<float>(Step(sum, double{Sum(slopes)}, factor));
   }
   return mu;
 }

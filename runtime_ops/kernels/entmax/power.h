@@ -6,7 +6,7 @@
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_POWER_H_
 #define EDGE_EMBED_KERNELS_ENTMAX_POWER_H_
 
-#include "kernels/simd.h"
+#include "kernels/entmax/reduce.h"
 
 namespace edge_embed::entmax {
 namespace {
@@ -23,28 +23,17 @@ inline Doubles LoadDoubles(const float* from) {
 inline void StoreAsFloats(Doubles value, float* to) {
   *reinterpret_cast<UnalignedFewFloats*>(to) = __builtin_convertvector(value, FewFloats);
 }
-// Sums of all elements, in pairs, as each sum waits for the one before.
 inline double Sum(Doubles vector) {
-  double parts[kDoubles];
-  __builtin_memcpy(parts, &vector, sizeof(parts));
-  for (size_t half = kDoubles / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) parts[i] += parts[i + half];
-  }
-  return parts[0];
+  return Reduced<double, kDoubles>(vector, [](auto a, auto b) { return a + b; });
+}
+inline double Smallest(Doubles vector) {
+  return Reduced<double, kDoubles>(vector, [](auto a, auto b) { return a < b ? a : b; });
 }
 // Sums of two elements each, in double.
 inline Doubles Pairs(Floats vector) {
   FewFloats halves[2];
   __builtin_memcpy(halves, &vector, sizeof(halves));
   return __builtin_convertvector(halves[0], Doubles) + __builtin_convertvector(halves[1], Doubles);
-}
-inline float SumOf(Floats vector) {
-  float parts[kLanes];
-  __builtin_memcpy(parts, &vector, sizeof(parts));
-  for (size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) parts[i] += parts[i + half];
-  }
-  return parts[0];
 }
 // A vector where a mask is set, 0 elsewhere.
 inline Doubles Where(Longs mask, Doubles chosen) { return (Doubles)(mask & (Longs)chosen); }

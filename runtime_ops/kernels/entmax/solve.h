@@ -36,9 +36,7 @@ inline Excess ExcessOf(const float* differences, size_t n, double factor, double
     const Doubles or_1 = Select(is_out, Doubles{} + 1, above);
     least = Select((Longs)(or_1 < least), or_1, least);
   });
-  double lowest = 1;
-  for (size_t i = 0; i < kDoubles; ++i) lowest = least[i] < lowest ? least[i] : lowest;
-  return {Sum(sum), Sum(squares), Sum(counts), lowest};
+  return {Sum(sum), Sum(squares), Sum(counts), Smallest(least)};
 }
 
 inline double SolveSparsemax(const float* differences, size_t n, double tau) {
@@ -88,7 +86,8 @@ inline double SolveByPowers(const float* differences, size_t n, double c, double
   for (int step = 0; step < kMost; ++step) {
     Doubles sums{}, slopes{};
     ForEach<kLanes>(n, [&](size_t i, size_t count) {
-      const Deformed p = ExpC(LoadPart(differences + i, count, -kInfinity) + static_cast<float>(mu), narrow, inverse);
+      const Deformed p =
+          ExpC(LoadPart(differences + i, count, -kInfinity) + static_cast<float>(mu), narrow, inverse);
       sums += Pairs(p.value);
       slopes += Pairs(p.slope);
     });
