@@ -43,12 +43,12 @@ inline Floats Exp(Floats y) {
   const Floats clamped = (Floats)(~is_small & (Integers)y);
   const Floats shifted = clamped * kLog2E + kRound, whole = shifted - kRound;
   const Floats r = (clamped - whole * kLn2High) - whole * kLn2Low;
-  constexpr float kFactors[] = {1.3981999507E-3F, 8.3334519073E-3F, 4.1665795894E-2F, 1.6666665459E-1F,
-                                5.0000001201E-1F};
-  Floats series = Broadcast(1.9875691500E-4F);
-  for (const float factor : kFactors) series = series * r + factor;
-  const Floats power = series * (r * r) + r + 1;
-  const Floats scaled = (Floats)((Integers)power + ((Integers)shifted << 23));
+  const Floats square = r * r;
+  const Floats low =
+      (r * 1.6666665459E-1F + 5.0000001201E-1F) + square * (r * 8.3334519073E-3F + 4.1665795894E-2F);
+  const Floats high = r * 1.9875691500E-4F + 1.3981999507E-3F;
+  const Floats power = (low + square * square * high) * square + r + 1;
+  const Floats scaled = (Floats)((Words)power + ((Words)shifted << 23));
   return (Floats)(~is_small & (Integers)scaled);
 }
 

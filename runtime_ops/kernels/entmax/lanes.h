@@ -74,22 +74,21 @@ inline float ApproachByPowers(const Floats* best, size_t vectors, float largest,
       slopes += p.slope;
     }
     const double sum = double{Sum(sums)};
-    mu -= static_cast<float>(Step(sum, double{Sum(slopes)}, factor));
+    mu -= static_cast<float>(Step(sum, double{Sum(slopes)}, factor).less);
   }
   return mu;
 }
 
-// A number below tau of a row whose largest score is finite, from those of its lanes.
-//
-// tau / (alpha - 1) grows with alpha, so that of a smaller alpha is a bound too, and 1.5 and 2 take no
-// powers: where d = z - max z - tau / c, the sum of (c d)^(1 / c) grows with c, as c d <= 1.
+// A number below tau of a row whose largest score is finite, from those of its lanes. For alpha > 2, that of
+// alpha = 2 is a bound, as tau / (alpha - 1) grows with alpha: where d = z - max z - tau / c, the sum of
+// (c d)^(1 / c) grows with c, as c d <= 1.
 inline double LeastTau(const Floats* best, size_t vectors, float largest, float alpha) {
   if (!(alpha > 1 && alpha <= kMostAlpha)) return -1;
   const double factor = double{alpha} - 1;
   double tau;
   if (alpha >= 2) {
     tau = factor * double{Approach<2>(best, vectors, largest)};
-  } else if (alpha >= 1.5F) {
+  } else if (alpha == 1.5F) {
     tau = factor * 2 * double{Approach<1>(best, vectors, largest)};
   } else {
     tau = -1 - factor * double{ApproachByPowers(best, vectors, largest, factor)};

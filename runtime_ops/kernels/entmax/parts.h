@@ -46,9 +46,9 @@ inline Floats LoadPart(const float* from, size_t count, float fill) {
 inline Doubles LoadPartDoubles(const float* from, size_t count, float fill) {
   if (count == kDoubles) return LoadDoubles(from);
 #if defined(__AVX512F__)
-  const __m256 filled = (__m256) __builtin_convertvector(Doubles{} + double{fill}, FewFloats);
+  const __m256 filled = _mm256_set1_ps(fill);
   const auto first = static_cast<__mmask8>(FirstLanes(count));
-  return __builtin_convertvector((FewFloats)_mm256_mask_loadu_ps(filled, first, from), Doubles);
+  return Widened((FewFloats)_mm256_mask_loadu_ps(filled, first, from));
 #else
   Doubles part = Doubles{} + double{fill};
   for (size_t i = 0; i < count; ++i) part[i] = double{from[i]};

@@ -17,8 +17,15 @@ typedef float FewFloats __attribute__((vector_size(kVectorBytes / 2)));
 typedef float UnalignedFewFloats __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
 constexpr size_t kDoubles = kVectorBytes / sizeof(double);
 
+inline Doubles Widened(FewFloats vector) {
+#if defined(__AVX512F__)  // GCC 12 converts quarters
+  return (Doubles)_mm512_maskz_cvtps_pd(0xFF, (__m256)vector);
+#else
+  return __builtin_convertvector(vector, Doubles);
+#endif
+}
 inline Doubles LoadDoubles(const float* from) {
-  return __builtin_convertvector((FewFloats) * reinterpret_cast<const UnalignedFewFloats*>(from), Doubles);
+  return Widened(*reinterpret_cast<const UnalignedFewFloats*>(from));
 }
 inline void StoreAsFloats(Doubles value, float* to) {
   *reinterpret_cast<UnalignedFewFloats*>(to) = __builtin_convertvector(value, FewFloats);
@@ -33,7 +40,7 @@ inline double Smallest(Doubles vector) {
 inline Doubles Pairs(Floats vector) {
   FewFloats halves[2];
   __builtin_memcpy(halves, &vector, sizeof(halves));
-  return __builtin_convertvector(halves[0], Doubles) + __builtin_convertvector(halves[1], Doubles);
+  return Widened(halves[0]) + Widened(halves[1]);
 }
 // A vector where a mask is set, 0 elsewhere.
 inline Doubles Where(Longs mask, Doubles chosen) { return (Doubles)(mask & (Longs)chosen); }

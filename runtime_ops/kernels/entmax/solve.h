@@ -66,34 +66,63 @@ inline double SolveEntmax15(const float* differences, size_t n, double tau) {
   return tau;
 }
 
-// (1 - sum^-c) / c, which is 0 for a sum of 1, and nearly linear in a change of all y in exp_c(y).
-inline double Logarithm(double sum, double c) {
-  const double more = sum - 1;
-  if (more * more < 1e-3) return more * (1 - (1 + c) / 2 * more * (1 - (2 + c) / 3 * more));
-  return (1 - Power(sum, -c)) / c;
+// log(x) of normal positive numbers, by the first terms of Log2 (power.h); NaN stays.
+inline double LogOf(double x) {
+  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD, kMantissa = 0x000FFFFFFFFFFFFF;
+  constexpr double kFactors[] = {1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3, 1};
+  uint64_t bits;
+  __builtin_memcpy(&bits, &x, sizeof(bits));
+  bits -= kSqrtHalf;
+  const auto exponent = static_cast<double>(static_cast<int64_t>(bits) >> 52);
+  bits = (bits & kMantissa) + kSqrtHalf;
+  double m;
+  __builtin_memcpy(&m, &bits, sizeof(m));
+  const double t = (m - 1) / (m + 1), square = t * t;
+  double series = 1.0 / 11;
+  for (const double factor : kFactors) series = series * square + factor;
+  return x != x ? x : exponent * 0.6931471805599453094 + 2 * t * series;
 }
 
-// The step of Newton for mu = -(1 + tau) / c: the sum of exp_c(difference + mu) is 1.
-inline double Step(double sum, double slope, double c) { return Logarithm(sum, c) * sum / slope; }
+// Newton's step for mu = -(1 + tau) / c, where the sum of exp_c(difference + mu) is 1, from the sum and that
+// of the derivatives. It finds the zero of (sum^c - 1) / c, which is nearly linear in mu.
+//
+// It takes (1 - sum^-c) / c = log(sum) (1 - e^-x) / x with x = c log(sum) and, for x > 0, a bound
+// (1 - e^-x) / x > 1 / (1 + x / 2 + x^2 / 12), which differs by x^4 / 720.
+struct Step {
+  double less, derivative;
+
+  Step(double sum, double slope, double c) {
+    const double log = LogOf(sum), x = c * log, divisor = 1 + x * (0.5 + x * (1.0 / 12));
+    less = log * sum / (slope * divisor);
+    derivative = slope * divisor / (sum * (divisor - x));
+  }
+};
 
 inline double SolveByPowers(const float* differences, size_t n, double c, double tau) {
   constexpr int kMost = 12;
-  // The next step would be below the precision of float: it is at most as the square of this one, or as the
-  // power 1 / c where a candidate falls below tau.
-  const double last = c <= 0.5 ? 2e-4 : 3e-7 + Power(3e-8, c);
+  // Steps end when the next one would be below the precision of float. Its size is that of this one to the
+  // third power, or to the power 1 / c where a candidate falls below tau.
+  const double last = c <= 1.0 / 3 ? 2e-3 : c <= 0.5 ? 1.5e-4 : c <= 0.75 ? 2e-6 : 3e-7;
   const auto narrow = static_cast<float>(c), inverse = static_cast<float>(1 / c);
-  double mu = -(1 + tau) / c;
-  for (int step = 0; step < kMost; ++step) {
-    Doubles sums{}, slopes{};
+  double mu = -(1 + tau) / c, change = 0, before = 0;
+  for (int number = 0; number < kMost; ++number) {
+    const auto shift = static_cast<float>(mu);
+    Doubles sums{};
+    Floats slopes{};  // which need not be as precise
     ForEach<kLanes>(n, [&](size_t i, size_t count) {
-      const Deformed p =
-          ExpC(LoadPart(differences + i, count, -kInfinity) + static_cast<float>(mu), narrow, inverse);
+      const Deformed p = ExpC(LoadPart(differences + i, count, -kInfinity) + shift, narrow, inverse);
       sums += Pairs(p.value);
-      slopes += Pairs(p.slope);
+      slopes += p.slope;
     });
-    const double more = Step(Sum(sums), Sum(slopes), c);
-    mu -= more;
-    if (!(more * more > last * last)) break;
+    const Step step(Sum(sums), double{Sum(slopes)}, c);
+    double less = step.less;
+    if (number > 0 && c <= 0.5) {  // half the change of the derivative, if it goes on as in the last step
+      less *= 1 + 0.5 * less * (before - step.derivative) / (change * step.derivative);
+    }
+    mu -= less;
+    if (!(less * less > last * last)) break;
+    change = less;
+    before = step.derivative;
   }
   return -1 - c * mu;
 }
