@@ -113,10 +113,9 @@ inline void ByNewton(const float* scores, size_t n, float largest, float alpha, 
   }
   const double tau = SolveByPowers(out, count, c, least_tau);
   if (tau != tau) return Fill(out, n, kNaN);
-  const auto mu = static_cast<float>(-(1 + tau) / c);
+  const ExpC exp_c(c, -(1 + tau) / c);
   ForEach<kLanes>(count, [&](size_t i, size_t part) {
-    const Floats difference = LoadPart(out + i, part, -kInfinity);
-    StorePart(ExpC(difference + mu, static_cast<float>(c), static_cast<float>(1 / c)).value, out + i, part);
+    StorePart(exp_c(LoadPart(out + i, part, -kInfinity)).value, out + i, part);
   });
   if (count < n) Spread(scores, n, largest, limit, count, out);
 }

@@ -56,15 +56,28 @@ inline Floats Exp(Floats y) {
 struct Deformed {
   Floats value, slope;
 };
-inline Deformed ExpC(Floats y, float c, float inverse_c) {
-  const Floats product = y * c, given = 1 + product;
-  const Integers is_out = given <= Floats{};
-  const Floats base = is_out ? Broadcast(1) : given;
-  const Floats lost = product - (base - 1), inverse = 1 / base;
-  const Floats power = Exp((Log(base) + lost * inverse) * inverse_c);
-  const Floats value = (Floats)(~is_out & (Integers)power);
-  return {value, value * inverse};
-}
+
+// exp_c(difference + mu). 1 + c y is c difference + (1 + c mu), which is precise where it is near 0.
+struct ExpC {
+  float c, inverse_c, mu, base;
+
+  ExpC(double factor, double shift)
+      : c(static_cast<float>(factor)),
+        inverse_c(static_cast<float>(1 / factor)),
+        mu(static_cast<float>(shift)),
+        base(static_cast<float>(1 + factor * shift)) {}
+
+  Deformed operator()(Floats difference) const {
+    const Floats product = (difference + mu) * c, given = difference * c + base;
+    const Integers is_out = given <= Floats{};
+    const Floats positive = is_out ? Broadcast(1) : given;
+    const Floats lost = WhereFloats(positive > Broadcast(0.5F), product - (positive - 1)),
+                 inverse = 1 / positive;
+    const Floats power = Exp((Log(positive) + lost * inverse) * inverse_c);
+    const Floats value = (Floats)(~is_out & (Integers)power);
+    return {value, value * inverse};
+  }
+};
 
 }  // namespace
 }  // namespace edge_embed::entmax

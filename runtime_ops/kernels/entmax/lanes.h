@@ -63,18 +63,18 @@ inline float Approach(const Floats* best, size_t vectors, float largest) {
 }
 
 // The same for a free alpha, as mu = -(1 + tau) / (alpha - 1), which falls from 0.
-inline float ApproachByPowers(const Floats* best, size_t vectors, float largest, double factor) {
-  const auto c = static_cast<float>(factor), inverse_c = static_cast<float>(1 / factor);
-  float mu = 0;
+inline double ApproachByPowers(const Floats* best, size_t vectors, float largest, double factor) {
+  double mu = 0;
   for (int step = 0; step < 2; ++step) {
+    const ExpC exp_c(factor, mu);
     Floats sums{}, slopes{};
     for (size_t v = 0; v < vectors; ++v) {
-      const Deformed p = ExpC(best[v] - largest + mu, c, inverse_c);
+      const Deformed p = exp_c(best[v] - largest);
       sums += p.value;
       slopes += p.slope;
     }
     const double sum = double{Sum(sums)};
-    mu -= static_cast<float>(Step(sum, double{Sum(slopes)}, factor).less);
+    mu -= Step(sum, double{Sum(slopes)}, factor).less;
   }
   return mu;
 }
@@ -91,7 +91,7 @@ inline double LeastTau(const Floats* best, size_t vectors, float largest, float 
   } else if (alpha == 1.5F) {
     tau = factor * 2 * double{Approach<1>(best, vectors, largest)};
   } else {
-    tau = -1 - factor * double{ApproachByPowers(best, vectors, largest, factor)};
+    tau = -1 - factor * ApproachByPowers(best, vectors, largest, factor);
   }
   const double least = tau - 1e-5 * (factor < 1 ? factor : 1);  // rounding
   return least > -1 ? least : -1;

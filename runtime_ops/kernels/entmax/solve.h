@@ -103,14 +103,13 @@ inline double SolveByPowers(const float* differences, size_t n, double c, double
   // Steps end when the next one would be below the precision of float. Its size is that of this one to the
   // third power, or to the power 1 / c where a candidate falls below tau.
   const double last = c <= 1.0 / 3 ? 2e-3 : c <= 0.5 ? 1.5e-4 : c <= 0.75 ? 2e-6 : 3e-7;
-  const auto narrow = static_cast<float>(c), inverse = static_cast<float>(1 / c);
   double mu = -(1 + tau) / c, change = 0, before = 0;
   for (int number = 0; number < kMost; ++number) {
-    const auto shift = static_cast<float>(mu);
+    const ExpC exp_c(c, mu);
     Doubles sums{};
     Floats slopes{};  // which need not be as precise
     ForEach<kLanes>(n, [&](size_t i, size_t count) {
-      const Deformed p = ExpC(LoadPart(differences + i, count, -kInfinity) + shift, narrow, inverse);
+      const Deformed p = exp_c(LoadPart(differences + i, count, -kInfinity));
       sums += Pairs(p.value);
       slopes += p.slope;
     });
