@@ -1,13 +1,8 @@
 // Kernels of kernels/entmax/entmax.h for the instruction set that a file is compiled for.
 //
-// A positive probability needs (alpha - 1)(z - max z) > -1, which few scores of a long row satisfy. These
-// candidates are copied to the memory of the result, and a Newton iteration approaches tau from below:
-//
-//     g(tau) = (sum of (x - tau)^e)^(1 / e) = 1        x = (alpha - 1)(z - max z), e = 1 / (alpha - 1)
-//
-// For e >= 1, g is a norm, so it is convex, and nearly linear. Every step leaves out the candidates at and
-// below tau. For e = 1, the step is exact; for e = 2, tau follows from the sums once all candidates lie above
-// it. For e < 1, bisection takes the place of Newton's steps.
+// The largest scores of the lanes give a bound of tau (lanes.h), which few scores of a long row reach. These
+// candidates are copied to the memory of the result (compress.h), where tau is found (solve.h). Probabilities
+// that take powers are computed from candidates, and moved to their places.
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
