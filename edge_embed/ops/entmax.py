@@ -129,6 +129,8 @@ def entmax_unchecked(scores: Tensor, alpha: Tensor, mask: Tensor | None = None) 
 
 
 def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor, looks: bool = True) -> Tensor:
+    if mask is None and not isinstance(alpha, Tensor) and _are_plain_rows(scores, dim):  # most calls, and the fastest
+        return _of_plain_rows(scores, float(alpha))
     last, dtype = _prepared(scores, dim, mask)
     if isinstance(alpha, Tensor):
         _check_alpha_shape(alpha, scores, dim)
@@ -137,6 +139,28 @@ def _along(scores: Tensor, dim: int, mask: Tensor | None, alpha: float | Tensor,
         alpha = alpha.to(torch.promote_types(last.dtype, torch.float32))
         alpha = alpha[(None,) * (last.ndim - alpha.ndim)].movedim(dim, -1) if alpha.ndim else alpha.reshape(1)
     return _finished(_apply(last, alpha), scores, dim, dtype)
+
+
+def _are_plain_rows(scores: Tensor, dim: int) -> bool:
+    """Return whether kernels take the scores as they are."""
+    return (
+        isinstance(scores, Tensor)
+        and serves(scores)
+        and scores.layout == torch.strided
+        and scores.is_contiguous()
+        and scores.numel() > 0
+        and type(dim) is int
+        and dim in (-1, scores.ndim - 1)
+        and scores.ndim > 0
+        and forward_ad._current_level < 0
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def _of_plain_rows(scores: Tensor, alpha: float) -> Tensor:
+    if scores.requires_grad and torch.is_grad_enabled():
+        return _PlainEntmax.apply(scores, alpha)  # type: ignore[no-any-return, no-untyped-call]
+    return entmax_kernels.of_plain_rows(scores, alpha)
 
 
 def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, torch.dtype]:
@@ -194,8 +218,10 @@ def _check_alpha_shape(alpha: Tensor, scores: Tensor, dim: int) -> None:
 
 
 def _check_alpha_values(alpha: Tensor) -> None:
-    wrong = alpha.detach()[~((alpha >= 1) & (alpha <= MOST_ALPHA))]
-    if wrong.numel():
+    known = alpha.detach()
+    is_right = (known >= 1) & (known <= MOST_ALPHA)
+    if not is_right.all():
+        wrong = known[~is_right]
         raise BadInputError(f"alpha: got {wrong[0].item():g}, expected numbers from 1 (softmax) to {MOST_ALPHA}")
 
 
@@ -292,6 +318,24 @@ class _Entmax(torch.autograd.Function):
         of_scores, of_alpha = _gradients_by_kernels if use_kernels else (_scores_gradient, _alpha_gradient)
         learned = of_alpha(p, alpha, gradient).sum_to_size(alpha.shape) if ctx.needs_input_grad[1] else None
         return of_scores(p, alpha, gradient), learned, None
+
+
+class _PlainEntmax(torch.autograd.Function):
+    """`_Entmax` of rows as they are and a fixed alpha, for which torch and Python have less to do."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, alpha: float) -> Tensor:
+        p = entmax_kernels.of_plain_rows(scores, alpha)
+        ctx.alpha = alpha
+        ctx.save_for_backward(p)
+        return p
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (p,) = ctx.saved_tensors
+        if serves(gradient) and not torch.is_grad_enabled():  # else for a second derivative
+            return entmax_kernels.gradient_of_plain_rows(p, ctx.alpha, gradient.contiguous()), None
+        return _scores_gradient(p, p.new_tensor([ctx.alpha]), gradient), None
 
 
 class _ForwardModeEntmax(_Entmax):

@@ -6,8 +6,8 @@ Shapes: R rows of n scores, one alpha for all rows [1] or one each [R].
 """
 
 import ctypes
-from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,39 +39,70 @@ def _functions() -> ctypes.CDLL:
     return loaded
 
 
+def of_plain_rows(scores: Tensor, alpha: float) -> Tensor:
+    """Return the alpha-entmax of contiguous scores [*, n] along the last dimension, with little work besides it."""
+    found, number = torch.empty_like(scores), _number(alpha)
+    n, rows = scores.shape[-1], scores.numel() // scores.shape[-1]
+    struct = _ScoreRows(scores.data_ptr(), ctypes.addressof(number), n, 0)
+    _run(_functions().ee_training_entmax, [ctypes.byref(struct)], rows, n, found)
+    return found
+
+
+def gradient_of_plain_rows(probabilities: Tensor, alpha: float, gradient: Tensor) -> Tensor:
+    """Return the gradient of scores from contiguous probabilities [*, n] and their gradient."""
+    found, number = torch.empty_like(probabilities), _number(alpha)
+    n, rows = probabilities.shape[-1], probabilities.numel() // probabilities.shape[-1]
+    struct = _ScoreRows(probabilities.data_ptr(), ctypes.addressof(number), n, 0)
+    _run(_functions().ee_training_entmax_backward, [ctypes.byref(struct), gradient.data_ptr()], rows, n, found)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _number(alpha: float) -> ctypes.c_float:
+    """Return alpha in memory, which lasts as long as the returned object."""
+    return ctypes.c_float(alpha)
+
+
 def probabilities(scores: Tensor, alphas: Tensor) -> Tensor:
     """Return the alpha-entmax of scores [*, n] along the last dimension; the R rows are those of [*]."""
-    found, function = torch.empty(scores.shape), _functions().ee_training_entmax
-    rows = scores.detach().contiguous().reshape(-1, scores.shape[-1])
-    _run(rows, alphas, lambda rows, *part: function(rows, *part, found.data_ptr()))
+    found = torch.empty_like(scores, memory_format=torch.contiguous_format)
+    _run_rows("entmax", scores.detach().contiguous(), alphas, [], found)
     return found
 
 
 def backward(probabilities: Tensor, alphas: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient of scores from the gradient of their probabilities, all [R, n]."""
-    return _gradient("entmax_backward", probabilities, alphas, gradient, torch.empty(probabilities.shape))
+    found = torch.empty_like(probabilities, memory_format=torch.contiguous_format)
+    gradient = gradient.contiguous()
+    _run_rows("entmax_backward", probabilities.detach().contiguous(), alphas, [gradient.data_ptr()], found)
+    return found
 
 
 def alpha_backward(probabilities: Tensor, alphas: Tensor, gradient: Tensor) -> Tensor:
     """Return the gradient of each row's alpha [R] from the gradient of the probabilities [R, n]."""
-    return _gradient("entmax_alpha_backward", probabilities, alphas, gradient, torch.empty(len(probabilities)))
+    found, gradient = probabilities.new_empty(len(probabilities)), gradient.contiguous()
+    _run_rows("entmax_alpha_backward", probabilities.detach().contiguous(), alphas, [gradient.data_ptr()], found)
+    return found
 
 
-def _gradient(name: str, probabilities: Tensor, alphas: Tensor, gradient: Tensor, to: Tensor) -> Tensor:
-    probabilities, gradient = probabilities.detach().contiguous(), gradient.contiguous()
+def _run_rows(name: str, rows: Tensor, alphas: Tensor, arguments: list[Any], found: Tensor) -> None:
+    """Run a function of contiguous rows [*, n]."""
+    alphas, n = alphas.detach().contiguous(), rows.shape[-1]
+    struct = _ScoreRows(rows.data_ptr(), alphas.data_ptr(), n, alphas.numel() > 1)
     function = getattr(_functions(), f"ee_training_{name}")
-    _run(probabilities, alphas, lambda rows, *part: function(rows, gradient.data_ptr(), *part, to.data_ptr()))
-    return to
+    _run(function, [ctypes.byref(struct), *arguments], rows.numel() // n, n, found)
 
 
-def _run(rows: Tensor, alphas: Tensor, function: Callable[..., None]) -> None:
+def _run(function: Any, arguments: list[Any], rows: int, n: int, found: Tensor) -> None:
     """Run a function on parts of the rows side by side."""
-    alphas = alphas.detach().contiguous()
-    struct = _ScoreRows(rows.data_ptr(), alphas.data_ptr(), rows.shape[1], len(alphas) > 1)
-    count = max(1, min(torch.get_num_threads(), len(rows), rows.numel() // _LEAST_WORK))
+    to, work = found.data_ptr(), rows * n // _LEAST_WORK
+    count = min(torch.get_num_threads(), rows, work) if work > 1 else 1
+    if count == 1:
+        function(*arguments, 0, rows, to)
+        return
 
     def run(number: int) -> int:
-        function(ctypes.byref(struct), len(rows) * number // count, len(rows) * (number + 1) // count)
+        function(*arguments, rows * number // count, rows * (number + 1) // count, to)
         return 0
 
     training_library.run_parts(run, count)

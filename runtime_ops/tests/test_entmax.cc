@@ -16,7 +16,7 @@ using Row = std::vector<float>;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr size_t kLengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 33, 100, 1000};
-constexpr float kAlphas[] = {1, 1.0000001F, 1.001F, 1.25F, 1.5F, 1.9F, 2, 3, 4};
+constexpr float kAlphas[] = {1, 1.0000001F, 1.001F, 1.25F, 1.49F, 1.5F, 1.9F, 1.999F, 2, 3, 4};
 
 // Probabilities of finite scores by bisection.
 std::vector<double> Defined(const Row& scores, float alpha) {

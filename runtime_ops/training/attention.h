@@ -1,8 +1,8 @@
 // Sparse attention of training.h for the instruction set that a file is compiled for.
 //
 // Scores of a few queries with a panel of keys are computed in registers, as in a matrix product. The largest
-// ones of each lane are scores of the row too, so their tau (kernels/entmax/fast.h) is at most that of the
-// row. It leaves few candidates, on which entmax runs. The values of those with p > 0 are added.
+// ones of each lane give a bound of tau (kernels/entmax/lanes.h), which leaves few candidates, on which
+// entmax runs. The values of those with p > 0 are added.
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_TRAINING_ATTENTION_H_
@@ -50,20 +50,6 @@ inline void PackKeys(const float* keys, size_t stride, size_t count, size_t widt
   }
 }
 
-inline float LargestLane(Floats vector) {
-  float largest = vector[0];
-  for (size_t lane = 1; lane < kLanes; ++lane) largest = vector[lane] > largest ? vector[lane] : largest;
-  return largest;
-}
-inline float SumOfLanes(Floats vector) {
-  float halves[kLanes];
-  StoreFloats(vector, halves);
-  for (size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (size_t lane = 0; lane < half; ++lane) halves[lane] += halves[lane + half];
-  }
-  return halves[0];
-}
-
 // Scores of a query, in memory for all its keys and one more panel, and the largest one of every lane. A lane
 // leaves out NaN.
 struct Scores {
@@ -79,57 +65,7 @@ struct Scores {
     highest = vector > highest ? vector : highest;
     StoreFloats(vector, data + key);
   }
-  float Largest() const {
-    Floats all = best[0];
-    for (const Floats vector : best) all = vector > all ? vector : all;
-    return LargestLane(all);
-  }
-
-  // A number below tau of the row, whose largest score is finite: steps of Newton with the largest ones of
-  // the lanes, which approach their tau from below.
-  //
-  // tau / (alpha - 1) grows with alpha, so that of a smaller alpha is a bound too, and 1.5 and 2 take no
-  // powers: where d = z - max z - tau / c, the sum of (c d)^(1 / c) grows with c, as c d <= 1.
-  double LeastTau(float largest, float alpha) const {
-    if (!(alpha > 1 && alpha <= entmax::kMostAlpha)) return -1;
-    const double factor = double{alpha} - 1;
-    double tau = -1;
-    if (alpha >= 1.5F) {
-      tau = (alpha >= 2 ? Approach<2>(largest) : Approach<1>(largest) * 2) * factor;
-    } else {
-      float highest[kPanel];
-      for (size_t v = 0; v < kPanelVectors; ++v) StoreFloats(best[v], highest + v * kLanes);
-      for (int step = 0; step < kSteps; ++step) {
-        const entmax::Sums sums = entmax::SumsOf(highest, kPanel, largest, factor, tau);
-        const double norm = entmax::Power(sums.of_powers, factor);
-        tau += (norm - 1) * sums.of_powers / (norm * sums.of_lower_powers);
-      }
-    }
-    const double least = tau - 1e-5;  // rounding
-    return least > -1 ? least : -1;
-  }
-
-  // The same for (alpha - 1) = kHalves / 2, in float.
-  template <int kHalves>
-  double Approach(float largest) const {
-    constexpr float kFactor = 0.5F * kHalves;
-    float tau = -1;
-    for (int step = 0; step < kSteps; ++step) {
-      Floats sums{}, lower{};  // sums of (x - tau)^e and (x - tau)^(e - 1) over x > tau, e = 1 / factor
-      for (const Floats vector : best) {
-        const Floats above = (vector - largest) * kFactor - tau;
-        const Integers is_above = above > Floats{};
-        const Floats positive = is_above ? above : Floats{};
-        sums += kHalves == 2 ? positive : positive * positive;
-        lower += kHalves == 2 ? (Floats)(is_above & (Integers)Broadcast(1)) : positive;
-      }
-      const float sum = SumOfLanes(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
-      tau += (norm - 1) * sum / (norm * SumOfLanes(lower));
-    }
-    return double{tau};
-  }
-
-  static constexpr int kSteps = 2;
+  float Largest() const { return entmax::LargestOf(best, kPanelVectors); }
 };
 
 // Moves the numbers that are not at or below a limit to the front of an array with room for one more vector,
@@ -328,13 +264,6 @@ inline void MeanOfValues(const AttentionHead& attention, const float* p, const i
   entmax::StorePart(sums, out + i, width - i);
 }
 
-// Scores with a positive probability are above this limit, if tau of the row is at least `tau`.
-inline float LimitOf(float largest, float alpha, double tau) {
-  if (!(alpha > 1 && alpha <= entmax::kMostAlpha)) return -kInfinity;
-  const double factor = double{alpha} - 1, magnitude = largest < 0 ? -double{largest} : double{largest};
-  return static_cast<float>(double{largest} + tau / factor - 1e-6 * (magnitude + 1 / factor));  // rounding
-}
-
 // Writes the output of a query. `p` and `keys` have room for all keys and one more vector.
 inline void Finish(const AttentionHead& attention, size_t row, const Scores& scores, float* p,
                    int32_t* keys) {
@@ -348,9 +277,9 @@ inline void Finish(const AttentionHead& attention, size_t row, const Scores& sco
   if (largest == -kInfinity) {  // all keys are masked, or products are NaN or minus infinity
     is_nan = attention.mask == nullptr || !IsMasked(attention.MaskOf(row), of.keys);
   } else if (!is_nan) {
-    const double tau = scores.LeastTau(largest, attention.alpha);
-    count = KeepAbove<false>(LimitOf(largest, attention.alpha, tau), of.keys, scores.data, keys);
-    entmax::ForwardRow(scores.data, count, attention.alpha, p, tau);
+    const double tau = entmax::LeastTau(scores.best, kPanelVectors, largest, attention.alpha);
+    count = KeepAbove<false>(entmax::LimitOf(largest, attention.alpha, tau), of.keys, scores.data, keys);
+    entmax::ForwardAbove(scores.data, count, largest, attention.alpha, tau, p);
     is_nan = p[0] != p[0];
     count = KeepAbove<true>(0, count, p, keys);
   }

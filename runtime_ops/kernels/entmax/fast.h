@@ -1,178 +1,19 @@
 // Kernels of kernels/entmax/entmax.h for the instruction set that a file is compiled for.
 //
-// A positive probability needs (alpha - 1)(z - max z) > -1, which few scores of a long row satisfy. These
-// candidates are copied to the memory of the result, and a Newton iteration approaches tau from below:
-//
-//     g(tau) = (sum of (x - tau)^e)^(1 / e) = 1        x = (alpha - 1)(z - max z), e = 1 / (alpha - 1)
-//
-// For e >= 1, g is a norm, so it is convex, and nearly linear. Every step leaves out the candidates at and
-// below tau. For e = 1, the step is exact; for e = 2, tau follows from the sums once all candidates lie above
-// it. For e < 1, bisection takes the place of Newton's steps.
+// The largest scores of the lanes give a bound of tau (lanes.h), which few scores of a long row reach. These
+// candidates are copied to the memory of the result (compress.h), where tau is found (solve.h). Probabilities
+// that take powers are computed from candidates, and moved to their places.
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 #define EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 
+#include "kernels/entmax/compress.h"
 #include "kernels/entmax/entmax.h"
-#include "kernels/entmax/power.h"
+#include "kernels/entmax/lanes.h"
 
 namespace edge_embed::entmax {
 namespace {
-
-constexpr float kMostAlpha = 4;
-constexpr float kInfinity = __builtin_inff(), kNaN = __builtin_nanf("");
-
-// Calls with the index and the number of elements of each vector; the last may have fewer than kStep.
-template <size_t kStep, class Function>
-inline void ForEach(size_t n, const Function& function) {
-  size_t i = 0;
-  for (; i + kStep <= n; i += kStep) function(i, kStep);
-  if (i < n) function(i, n - i);
-}
-
-#if defined(__AVX512F__)
-inline __mmask16 FirstLanes(size_t count) { return static_cast<__mmask16>((1U << count) - 1); }
-#endif
-
-// The first `count` of a vector, and `fill` for the rest.
-inline Floats LoadPart(const float* from, size_t count, float fill) {
-  if (count == kLanes) return LoadFloats(from);
-#if defined(__AVX512F__)
-  return (Floats)_mm512_mask_loadu_ps((__m512)Broadcast(fill), FirstLanes(count), from);
-#else
-  Floats part = Broadcast(fill);
-  for (size_t i = 0; i < count; ++i) part[i] = from[i];
-  return part;
-#endif
-}
-inline Doubles LoadPartDoubles(const float* from, size_t count, float fill) {
-  if (count == kDoubles) return LoadDoubles(from);
-#if defined(__AVX512F__)
-  const __m256 filled = (__m256) __builtin_convertvector(Doubles{} + double{fill}, FewFloats);
-  const auto first = static_cast<__mmask8>(FirstLanes(count));
-  return __builtin_convertvector((FewFloats)_mm256_mask_loadu_ps(filled, first, from), Doubles);
-#else
-  Doubles part = Doubles{} + double{fill};
-  for (size_t i = 0; i < count; ++i) part[i] = double{from[i]};
-  return part;
-#endif
-}
-inline void StorePart(Floats value, float* to, size_t count) {
-  if (count == kLanes) return StoreFloats(value, to);
-#if defined(__AVX512F__)
-  _mm512_mask_storeu_ps(to, FirstLanes(count), (__m512)value);
-#else
-  for (size_t i = 0; i < count; ++i) to[i] = value[i];
-#endif
-}
-inline void StorePart(Doubles value, float* to, size_t count) {
-  if (count == kDoubles) return StoreAsFloats(value, to);
-  for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(value[i]);
-}
-inline void Fill(float* to, size_t n, float value) {
-  for (size_t i = 0; i < n; ++i) to[i] = value;
-}
-
-// The largest score; NaN if any is NaN. Two maxima at a time, as each waits for the one before.
-inline float Largest(const float* scores, size_t n) {
-  Floats best[2] = {Broadcast(-kInfinity), Broadcast(-kInfinity)};
-  Integers unordered{};
-  const auto take = [&](Floats part, Floats* largest) {
-    unordered |= part != part;
-    *largest = part > *largest ? part : *largest;
-  };
-  ForEach<2 * kLanes>(n, [&](size_t i, size_t count) {
-    take(LoadPart(scores + i, count < kLanes ? count : kLanes, -kInfinity), &best[0]);
-    if (count > kLanes) take(LoadPart(scores + i + kLanes, count - kLanes, -kInfinity), &best[1]);
-  });
-  if (Any(unordered)) return kNaN;
-  float largest = -kInfinity;
-  for (size_t i = 0; i < kLanes; ++i) {
-    const float higher = best[0][i] > best[1][i] ? best[0][i] : best[1][i];
-    largest = higher > largest ? higher : largest;
-  }
-  return largest;
-}
-
-// Copies the numbers above a limit, each less `offset`, and returns their count. `to` may be `from`.
-inline size_t CopyAbove(const float* from, size_t n, float offset, float limit, float* to) {
-  size_t kept = 0;
-  ForEach<kLanes>(n, [&](size_t i, size_t count) {
-    const Floats part = LoadPart(from + i, count, -kInfinity) - offset;
-#if defined(__AVX512F__)
-    const __mmask16 above = _mm512_cmp_ps_mask((__m512)part, (__m512)Broadcast(limit), _CMP_GT_OQ);
-    if (above == 0) return;
-    const auto number = static_cast<size_t>(__builtin_popcount(above));
-    StorePart((Floats)_mm512_maskz_compress_ps(above, (__m512)part), to + kept, number);
-    kept += number;
-#else
-    if (!Any(part > Broadcast(limit))) return;
-    for (size_t lane = 0; lane < count; ++lane) {
-      to[kept] = part[lane];
-      kept += part[lane] > limit;
-    }
-#endif
-  });
-  return kept;
-}
-
-// Candidates of a row: scores less the largest one, which are at most 0.
-struct Candidates {
-  float* differences;
-  size_t count;
-  double factor;  // alpha - 1: x = factor * difference
-
-  // Leaves out those that have x <= tau.
-  void KeepAbove(double tau) {
-    count = CopyAbove(differences, count, 0, static_cast<float>(tau / factor), differences);
-  }
-};
-
-inline double SolveSparsemax(Candidates* all) {
-  for (;;) {
-    Doubles sums{};
-    ForEach<kDoubles>(
-        all->count, [&](size_t i, size_t count) { sums += LoadPartDoubles(all->differences + i, count, 0); });
-    const double tau = (Sum(sums) - 1) / static_cast<double>(all->count);
-    const size_t before = all->count;
-    all->KeepAbove(tau);
-    if (all->count == before) return tau;
-  }
-}
-
-// Newton's steps end when the next one would be below the precision of double.
-constexpr double kLastStep = 1e-9;
-constexpr int kMostSteps = 64;
-
-inline double SolveEntmax15(Candidates* all, double tau) {
-  for (int step = 0; step < kMostSteps; ++step) {
-    Doubles sums{}, squares{}, least{};
-    ForEach<kDoubles>(all->count, [&](size_t i, size_t count) {
-      const Doubles x = 0.5 * LoadPartDoubles(all->differences + i, count, 0);
-      sums += x;
-      squares += x * x;
-      least = Select((Longs)(x < least), x, least);
-    });
-    double lowest = 0;
-    for (size_t i = 0; i < kDoubles; ++i) lowest = least[i] < lowest ? least[i] : lowest;
-    const double count = static_cast<double>(all->count), sum = Sum(sums), square = Sum(squares);
-    const double mean = sum / count, variance = square - sum * mean;
-    if (variance <= 1) {
-      const double exact = mean - __builtin_sqrt((1 - variance) / count);
-      if (lowest > exact) return exact;
-    }
-    const double slope = sum - count * tau, norm = __builtin_sqrt(square - (sum + slope) * tau);
-    const double more = (norm - 1) * norm / slope;
-    if (!(more > 0)) return tau;
-    tau += more;
-    if (more < kLastStep) return tau;
-    all->KeepAbove(tau);
-  }
-  return tau;
-}
-
-inline Doubles Power(Doubles base, double exponent) { return Exp2(Log2(base) * exponent); }
-inline double Power(double base, double exponent) { return Power(Doubles{} + base, exponent)[0]; }
 
 // For all vectors of scores: calls with the index, the number of elements, x - tau, and a mask of those above
 // 0. Elements of x - tau that are not above 0 are 1.
@@ -186,91 +27,111 @@ inline void ForEachAbove(const float* scores, size_t n, float largest, double fa
   });
 }
 
-// The sum of (x - tau)^e over the scores with x above tau, and that of (x - tau)^(e - 1).
-struct Sums {
-  double of_powers, of_lower_powers;
-};
-inline Sums SumsOf(const float* scores, size_t n, float largest, double factor, double tau) {
-  Doubles powers{}, lower_powers{};
-  ForEachAbove(scores, n, largest, factor, tau, [&](size_t, size_t, Doubles above, Longs mask) {
-    if (!Any(mask)) return;
-    const Doubles power = Where(mask, Power(above, 1 / factor - 1));
-    lower_powers += power;
-    powers += power * above;
+inline bool HasNaN(const float* scores, size_t n) {
+  Integers unordered{};
+  ForEach<kLanes>(n, [&](size_t i, size_t count) {
+    const Floats part = LoadPart(scores + i, count, 0);
+    unordered |= part != part;
   });
-  return {Sum(powers), Sum(lower_powers)};
+  return Any(unordered);
 }
 
-inline double SolveByNewton(Candidates* all, double tau) {
-  for (int step = 0; step < kMostSteps; ++step) {
-    const Sums sums = SumsOf(all->differences, all->count, 0, all->factor, tau);
-    const double norm = Power(sums.of_powers, all->factor);
-    const double more = (norm - 1) * sums.of_powers / (norm * sums.of_lower_powers);
-    if (!(more > 0)) return tau;
-    tau += more;
-    if (more < kLastStep * all->factor) return tau;
-    all->KeepAbove(tau);
-  }
-  return tau;
+// Scores with a positive probability are above this limit, if tau of the row is at least `tau`.
+inline float LimitOf(float largest, float alpha, double tau) {
+  if (!(alpha > 1 && alpha <= kMostAlpha)) return -kInfinity;
+  const double factor = double{alpha} - 1, magnitude = largest < 0 ? -double{largest} : double{largest};
+  return static_cast<float>(double{largest} + tau / factor - 1e-6 * (magnitude + 1 / factor));  // rounding
 }
 
-// With the scores themselves: candidates are rounded, and for e < 1 the power would multiply that.
-inline double SolveByBisection(const float* scores, size_t n, float largest, double factor) {
-  double low = -1, high = 0;
-  for (int step = 0; step < kMostSteps; ++step) {
+// For e < 1, where the sum of (x - tau)^e falls to 1. With scores themselves: differences are rounded, and
+// the power would multiply that. `memory` [n] is overwritten.
+inline double SolveByBisection(const float* scores, size_t n, float largest, float alpha, double low,
+                               float* memory) {
+  constexpr int kSteps = 54;  // to the precision of double
+  const double factor = double{alpha} - 1;
+  const size_t candidates = CopyAbove(scores, n, 0, LimitOf(largest, alpha, low), memory);
+  double high = 0;
+  for (int step = 0; step < kSteps; ++step) {
     const double middle = (low + high) / 2;
-    (SumsOf(scores, n, largest, factor, middle).of_powers < 1 ? high : low) = middle;
+    Doubles powers{};
+    ForEachAbove(memory, candidates, largest, factor, middle, [&](size_t, size_t, Doubles above, Longs mask) {
+      if (Any(mask)) powers += Where(mask, Power(above, 1 / factor));
+    });
+    (Sum(powers) < 1 ? high : low) = middle;
   }
   return low;
 }
 
-// tau of a row whose largest score is finite, which is at least `tau`. `memory` [n] is overwritten.
-inline double Solve(const float* scores, size_t n, float largest, float alpha, float* memory, double tau) {
-  const double factor = double{alpha} - 1;
-  if (alpha > 2) return SolveByBisection(scores, n, largest, factor);
-  const auto limit = static_cast<float>(tau / factor);
-  Candidates all{memory, CopyAbove(scores, n, largest, limit, memory), factor};
-  if (alpha == 2) return SolveSparsemax(&all);
-  if (alpha == 1.5F) return SolveEntmax15(&all, tau);
-  return SolveByNewton(&all, tau);
-}
-
-constexpr double kLog2E = 1.442695040888963407;
-
 inline void Softmax(const float* scores, size_t n, float largest, float* out) {
   Doubles sums{};
-  const auto exponential = [&](size_t i, size_t count) {
-    return Exp2((LoadPartDoubles(scores + i, count, -kInfinity) - double{largest}) * kLog2E);
-  };
-  ForEach<kDoubles>(n, [&](size_t i, size_t count) { sums += exponential(i, count); });
-  const double share = 1 / Sum(sums);
-  ForEach<kDoubles>(
-      n, [&](size_t i, size_t count) { StorePart(exponential(i, count) * share, out + i, count); });
+  ForEach<kLanes>(n, [&](size_t i, size_t count) {
+    const Floats power = Exp(LoadPart(scores + i, count, -kInfinity) - largest);
+    sums += Pairs(power);
+    StorePart(power, out + i, count);
+  });
+  const auto share = static_cast<float>(1 / Sum(sums));
+  ForEach<kLanes>(
+      n, [&](size_t i, size_t count) { StorePart(LoadPart(out + i, count, 0) * share, out + i, count); });
 }
 
-// out [n] = probabilities of scores [n]; out must not overlap scores. tau of the row is at least `least_tau`.
-inline void ForwardRow(const float* scores, size_t n, float alpha, float* out, double least_tau = -1) {
-  const float largest = Largest(scores, n);
-  const bool is_known = alpha >= 1 && alpha <= kMostAlpha;
-  if (!(is_known && largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
-  if (alpha == 1) return Softmax(scores, n, largest, out);
-  const double tau = Solve(scores, n, largest, alpha, out, least_tau);
-  const auto low = static_cast<float>(tau);
+// alpha = 2 and 1.5, whose probabilities take no powers.
+inline void WriteExact(const float* scores, size_t n, float largest, float alpha, float tau, float* out) {
+  ForEach<kLanes>(n, [&](size_t i, size_t count) {
+    const Floats difference = LoadPart(scores + i, count, -kInfinity) - largest;
+    const Floats above = (alpha == 2 ? difference : 0.5F * difference) - tau;
+    const Floats positive = above > Floats{} ? above : Floats{};
+    StorePart(alpha == 2 ? positive : positive * positive, out + i, count);
+  });
+}
+
+// alpha > 2
+inline void ByBisection(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                        float* out) {
+  const double factor = double{alpha} - 1, exponent = 1 / factor;
+  const double tau = SolveByBisection(scores, n, largest, alpha, least_tau, out);
+  ForEachAbove(scores, n, largest, factor, tau, [&](size_t i, size_t count, Doubles above, Longs mask) {
+    StorePart(Any(mask) ? Where(mask, Power(above, exponent)) : Doubles{}, out + i, count);
+  });
+}
+
+// 1 < alpha <= 2
+inline void ByNewton(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                     float* out) {
+  const double c = double{alpha} - 1;
+  const auto limit = static_cast<float>(least_tau / c);
+  const size_t count = CopyAbove(scores, n, largest, limit, out);
   if (alpha == 2 || alpha == 1.5F) {
-    ForEach<kLanes>(n, [&](size_t i, size_t count) {
-      const Floats difference = LoadPart(scores + i, count, -kInfinity) - largest;
-      const Floats above = (alpha == 2 ? difference : 0.5F * difference) - low;
-      const Floats positive = above > Floats{} ? above : Floats{};
-      StorePart(alpha == 2 ? positive : positive * positive, out + i, count);
-    });
-    return;
+    const double tau =
+        alpha == 2 ? SolveSparsemax(out, count, least_tau) : SolveEntmax15(out, count, least_tau);
+    if (tau != tau) return Fill(out, n, kNaN);
+    return WriteExact(scores, n, largest, alpha, static_cast<float>(tau), out);
   }
-  const double exponent = 1 / (double{alpha} - 1);
-  ForEachAbove(scores, n, largest, double{alpha} - 1, tau,
-               [&](size_t i, size_t count, Doubles above, Longs mask) {
-                 const bool any = Any(mask);
-                 StorePart(any ? Where(mask, Power(above, exponent)) : Doubles{}, out + i, count);
-               });
+  const double tau = SolveByPowers(out, count, c, least_tau);
+  if (tau != tau) return Fill(out, n, kNaN);
+  const ExpC exp_c(c, -(1 + tau) / c);
+  ForEach<kLanes>(count, [&](size_t i, size_t part) {
+    StorePart(exp_c(LoadPart(out + i, part, -kInfinity)).value, out + i, part);
+  });
+  if (count < n) Spread(scores, n, largest, limit, count, out);
+}
+
+// out [n] = probabilities of scores [n] whose largest one is finite; out must not overlap scores. tau of the
+// row is at least `least_tau`.
+inline void ForwardAbove(const float* scores, size_t n, float largest, float alpha, double least_tau,
+                         float* out) {
+  if (!(alpha >= 1 && alpha <= kMostAlpha)) return Fill(out, n, kNaN);
+  if (alpha > 1 && alpha <= 2) return ByNewton(scores, n, largest, alpha, least_tau, out);
+  if (HasNaN(scores, n)) return Fill(out, n, kNaN);
+  if (alpha == 1) return Softmax(scores, n, largest, out);
+  ByBisection(scores, n, largest, alpha, least_tau, out);
+}
+
+inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
+  Floats best[kBest];
+  const size_t vectors = LargestOfLanes(scores, n, best);
+  const float largest = LargestOf(best, vectors);
+  if (!(largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
+  ForwardAbove(scores, n, largest, alpha, LeastTau(best, vectors, largest, alpha), out);
 }
 
 // p^(2 - alpha) where p > 0, else 0.
@@ -328,7 +189,7 @@ inline Doubles SecondOrder(Doubles x, Doubles exponential_less_1) {
 //     dp_i / dalpha = p_i (sum_j p_j h_j - h_i - l_i sum_j p_j e_j + e_i sum_j p_j l_j) / (sum_j p_j^(1 - c))
 inline float AlphaBackwardRow(const float* p, const float* gradient, size_t n, float alpha) {
   if (n == 0 || p[0] != p[0]) return kNaN;
-  constexpr double kLn2 = 0.6931471805599453094;
+  constexpr double kLn2 = 0.6931471805599453094, kLog2E = 1.442695040888963407;
   const double c = double{alpha} - 1;
   Doubles of_s{}, of_l{}, of_e{}, of_h{}, given_p{}, given_l{}, given_e{}, given_h{};
   ForEachAbove(p, n, 0, 1, 0, [&](size_t i, size_t count, Doubles part, Longs mask) {

@@ -6,7 +6,7 @@
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_POWER_H_
 #define EDGE_EMBED_KERNELS_ENTMAX_POWER_H_
 
-#include "kernels/simd.h"
+#include "kernels/entmax/reduce.h"
 
 namespace edge_embed::entmax {
 namespace {
@@ -17,16 +17,30 @@ typedef float FewFloats __attribute__((vector_size(kVectorBytes / 2)));
 typedef float UnalignedFewFloats __attribute__((vector_size(kVectorBytes / 2), aligned(1), may_alias));
 constexpr size_t kDoubles = kVectorBytes / sizeof(double);
 
+inline Doubles Widened(FewFloats vector) {
+#if defined(__AVX512F__)  // GCC 12 converts quarters
+  return (Doubles)_mm512_maskz_cvtps_pd(0xFF, (__m256)vector);
+#else
+  return __builtin_convertvector(vector, Doubles);
+#endif
+}
 inline Doubles LoadDoubles(const float* from) {
-  return __builtin_convertvector((FewFloats) * reinterpret_cast<const UnalignedFewFloats*>(from), Doubles);
+  return Widened(*reinterpret_cast<const UnalignedFewFloats*>(from));
 }
 inline void StoreAsFloats(Doubles value, float* to) {
   *reinterpret_cast<UnalignedFewFloats*>(to) = __builtin_convertvector(value, FewFloats);
 }
 inline double Sum(Doubles vector) {
-  double sum = 0;
-  for (size_t i = 0; i < kDoubles; ++i) sum += vector[i];
-  return sum;
+  return Reduced<double, kDoubles>(vector, [](auto a, auto b) { return a + b; });
+}
+inline double Smallest(Doubles vector) {
+  return Reduced<double, kDoubles>(vector, [](auto a, auto b) { return a < b ? a : b; });
+}
+// Sums of two elements each, in double.
+inline Doubles Pairs(Floats vector) {
+  FewFloats halves[2];
+  __builtin_memcpy(halves, &vector, sizeof(halves));
+  return Widened(halves[0]) + Widened(halves[1]);
 }
 // A vector where a mask is set, 0 elsewhere.
 inline Doubles Where(Longs mask, Doubles chosen) { return (Doubles)(mask & (Longs)chosen); }
@@ -66,6 +80,9 @@ inline Doubles Exp2(Doubles y) {
   const Longs scaled = (Longs)series + ((Longs)shifted << 52);
   return Where(is_large, (Doubles)scaled);
 }
+
+inline Doubles Power(Doubles base, double exponent) { return Exp2(Log2(base) * exponent); }
+inline double Power(double base, double exponent) { return Power(Doubles{} + base, exponent)[0]; }
 
 }  // namespace
 }  // namespace edge_embed::entmax
