@@ -146,7 +146,7 @@ def _are_plain_rows(scores: Tensor, dim: int) -> bool:
     return (
         isinstance(scores, Tensor)
         and serves(scores)
-        and scores.layout == torch.strided
+        and _kind(scores) == torch.strided
         and scores.is_contiguous()
         and scores.numel() > 0
         and type(dim) is int

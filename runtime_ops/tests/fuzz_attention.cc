@@ -20,24 +20,25 @@ constexpr double kMostAlpha = 4;
 constexpr size_t kMostCompared = 3;      // rows; the definition takes powers
 constexpr double kMostMagnitude = 1e37;  // beyond, sums in float may be infinite
 
-// Numbers [batch, heads, positions, width] in a heap block that fits exactly, in one of the orders of layers.
+// Numbers [batch, attention heads, positions, width] in a heap block that fits exactly, in one of the orders
+// of layers.
 struct Array {
   size_t strides[3];
   Block block;
 
-  static Array Of(Reader& in, size_t batch, size_t heads, size_t positions, size_t width) {
+  static Array Of(Reader& in, size_t batch, size_t num_heads, size_t positions, size_t width) {
     const size_t gap = in.Take<uint8_t>() % 4 == 0 ? 3 : 0, row = width + gap;
     const bool is_by_position = (in.Take<uint8_t>() & 1) != 0;
-    const size_t of_head = is_by_position ? row : positions * row;
-    const size_t of_position = is_by_position ? heads * row : row;
-    const size_t last = batch * heads * positions;  // rows; no gap after the last one
-    return {{positions * heads * row, of_head, of_position},
+    const size_t of_attention_head = is_by_position ? row : positions * row;
+    const size_t of_position = is_by_position ? num_heads * row : row;
+    const size_t last = batch * num_heads * positions;  // rows; no gap after the last one
+    return {{positions * num_heads * row, of_attention_head, of_position},
             Block((last * row - (last ? gap : 0)) * sizeof(float))};
   }
   float* data() const { return reinterpret_cast<float*>(block.data.get()); }
   size_t count() const { return block.size / sizeof(float); }
-  float* At(size_t sequence, size_t head, size_t position) const {
-    return data() + sequence * strides[0] + head * strides[1] + position * strides[2];
+  float* At(size_t sequence, size_t attention_head, size_t position) const {
+    return data() + sequence * strides[0] + attention_head * strides[1] + position * strides[2];
   }
 };
 
@@ -247,10 +248,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const size_t compared = in.Take<uint8_t>();
   for (size_t row = 0; row < rows; ++row) {
-    const size_t position = row % of.queries, head = row / of.queries % of.num_heads;
-    const size_t sequence = row / of.queries / of.num_heads, kv = head / (of.num_heads / of.num_kv_heads);
+    const size_t position = row % of.queries, attention_head = row / of.queries % of.num_heads;
+    const size_t sequence = row / of.queries / of.num_heads,
+                 kv = attention_head / (of.num_heads / of.num_kv_heads);
     const float* p = probabilities + row * of.keys;
-    const float* row_out = out.At(sequence, head, position);
+    const float* row_out = out.At(sequence, attention_head, position);
     if (row < begin || row >= end) {
       for (size_t j = 0; j < of.keys; ++j) CHECK(p[j] == kUntouched);
       for (size_t i = 0; i < of.value_width; ++i) CHECK(row_out[i] == kUntouched);
@@ -259,9 +261,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CheckSum(p, of.keys);
     CheckMean(of, p, value.At(sequence, kv, 0), row_out);
     if (!is_known_scale || (row + compared) % rows >= kMostCompared) continue;
-    const Row expected = ScoresOf(of, query.At(sequence, head, position), key.At(sequence, kv, 0),
-                                  has_mask ? mask.At(sequence, head, position) : nullptr);
-    CheckProbabilities(expected, double{alphas[of.alpha_per_attention_head != 0 ? head : 0]}, p);
+    const Row expected = ScoresOf(of, query.At(sequence, attention_head, position), key.At(sequence, kv, 0),
+                                  has_mask ? mask.At(sequence, attention_head, position) : nullptr);
+    CheckProbabilities(expected, double{alphas[of.alpha_per_attention_head != 0 ? attention_head : 0]}, p);
   }
 
   // Without probabilities, the output is the same.

@@ -9,6 +9,7 @@ from edge_embed.compression.onnx.dense_tables import OnnxTable, in_file
 from edge_embed.compression.onnx.free_names import Names
 from edge_embed.compression.onnx.inlining import unmarked
 from edge_embed.compression.onnx.replacement import Replacement
+from edge_embed.compression.onnx.scan_shapes import declare_scan_shapes
 from edge_embed.compression.onnx.scopes import OVERRIDABLE_FROM_IR, Scope, walk
 from edge_embed.compression.onnx.unused import drop_idle, drop_unused
 from edge_embed.errors import BadInputError
@@ -39,6 +40,7 @@ def replace_tables(model: ModelProto, opset: int, tables: Mapping[OnnxTable, Sto
             tables of another release of edge-embed.
     """
     used = in_file(tables, model)
+    declare_scan_shapes(model)
     names, before = Names(model), metadata_of(model, MANIFEST_KEY)
     known = set() if before is None else set(parse_manifest(before, 0).tables)
     named: dict[str, Stored] = {}
