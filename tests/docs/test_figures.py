@@ -12,6 +12,7 @@ from .pages import DOCS, ROOT, Page
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
+SPARSE_ATTENTION = Page(DOCS / "papers" / "sparse-attention.md")
 HEADER = next(line for line in FIVE_SEEDS.text.splitlines() if line.startswith("| ") and "method" in line)
 IN_POINTS = {"accuracy", "auc", "hits in 10"}  # metrics that the page writes as percentages
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -67,6 +68,20 @@ def test_readme_scores_are_those_of_sample(sample: str, column: int) -> None:
             ), method
 
 
+def test_scores_of_sparse_attention_are_those_of_samples() -> None:
+    methods = {"softmax": "dense", "1.5-entmax": "entmax15 attention", "α-entmax, learned α": "learned attention"}  # noqa: RUF001
+    header = "| activation | `multi30k` en→de, BLEU | density | `inflection`, accuracy in percent | density |"
+    rows = list(SPARSE_ATTENTION.table_rows(header))
+    assert [row[0] for row in rows] == list(methods)
+    for sample, metric, columns in (("multi30k", "BLEU", (1, 2)), ("inflection", "accuracy", (3, 4))):
+        run = {row["method"]: row["further"] for row in read_sample(sample)["methods"]}
+        for row in rows:
+            further = run[methods[row[0]]]
+            score, density = (row[column] for column in columns)
+            assert is_interval(tuple(score.split(" ± ")), further[metric]["score"]), row
+            assert is_rounded(density.removesuffix(" %"), further["density"]["score"]["mean"]), row
+
+
 def mean_of(row: dict[str, Any], metric: str) -> float:
     """Return a mean score of which higher is better."""
     score: float = row["score"]["mean"]
@@ -79,7 +94,10 @@ def test_dpq_page_names_better_variant_of_each_sample() -> None:
         for variant, samples in DPQ.table_rows("| better mean score | samples |")
         for sample in re.findall(r"`samples/(\w+)`", samples)
     }
-    assert set(listed) == {path.parent.name for path in (ROOT / "samples").glob("*/results.json")}
+    tried = {path.parent.name for path in (ROOT / "samples").glob("*/results.json")}
+    assert set(listed) == {
+        name for name in tried if any("dpq sx" in row["method"] for row in read_sample(name)["methods"])
+    }
     for sample, variant in listed.items():
         run = read_sample(sample)
         means = {row["method"]: mean_of(row, run["metric"]) for row in run["methods"]}
