@@ -6,14 +6,6 @@ namespace {
 
 using namespace edge_embed::testing;
 
-int32_t SmallestBits(int64_t num_codes) {
-  int32_t bits = 1;
-  while (bits < 16 && (int64_t{1} << bits) < num_codes) ++bits;
-  return bits;
-}
-
-int64_t BytesOf(int32_t value_type) { return value_type == EE_INT8 ? 1 : value_type == EE_FLOAT16 ? 2 : 4; }
-
 // Half of the small tables have buffers that fit exactly, so that an access outside them is detected.
 void FitBuffers(ee_dpq_table* table) {
   if (!Small(table->num_embeddings) || !Small(table->num_codes) || !Small(table->num_groups) ||

@@ -7,12 +7,6 @@ namespace {
 
 using namespace edge_embed::testing;
 
-int32_t SmallestBits(int64_t num_codes) {
-  int32_t bits = 1;
-  while (bits < 16 && (int64_t{1} << bits) < num_codes) ++bits;
-  return bits;
-}
-
 // Consecutive integers as values, for which there are kernels of their own.
 void FillIntegers(const Block& values, int32_t first) {
   for (size_t k = 0; k < values.size / sizeof(float); ++k) {
@@ -45,9 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t codebooks = plain.shared ? 1 : plain.num_groups;
   const int64_t row_bytes = (plain.num_groups * (fits ? plain.bits : 1) + 7) / 8;
   const Block codes = TakeBlock(in, fits ? plain.num_embeddings * row_bytes : -1);
-  const int64_t number_bytes = plain.value_type == EE_INT8 ? 1 : plain.value_type == EE_FLOAT16 ? 2 : 4;
   const Block values =
-      TakeBlock(in, fits ? codebooks * plain.num_codes * plain.group_width * number_bytes : -1);
+      TakeBlock(in, fits ? codebooks * plain.num_codes * plain.group_width * BytesOf(plain.value_type) : -1);
   const Block value_scales = TakeBlock(in, fits ? codebooks * 4 : -1);
   const Block scale_codes = TakeBlock(in, fits ? plain.num_embeddings : -1);
   const Block scales = TakeBlock(in, Small(table.num_row_scales) ? table.num_row_scales * 4 : -1);

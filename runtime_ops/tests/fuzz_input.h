@@ -61,6 +61,16 @@ inline Block TakeBlock(Reader& in, int64_t needed) {
 // Numbers small enough for products of them.
 inline bool Small(int64_t number) { return number >= 0 && number < 96; }
 
+inline int32_t SmallestBits(int64_t num_codes) {
+  int32_t bits = 1;
+  while (bits < 16 && (int64_t{1} << bits) < num_codes) ++bits;
+  return bits;
+}
+
+inline int64_t BytesOf(int32_t value_type) {
+  return value_type == EE_INT8 ? 1 : value_type == EE_FLOAT16 ? 2 : 4;
+}
+
 // Checks that the position is set exactly for statuses of an id or a row.
 inline bool NamesAPosition(ee_status status) {
   return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
