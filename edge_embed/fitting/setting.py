@@ -89,6 +89,7 @@ class FittingMethod:
         learns: whether its layers can be trained.
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
+        needs_counts: whether ``fit`` requires the frequency of each row.
         has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
         not_beside: methods that another table of the same exported file must not have.
@@ -101,6 +102,7 @@ class FittingMethod:
     learns: bool = True
     rotates: bool = False
     needs_all: bool = False
+    needs_counts: bool = False
     has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)
     not_beside: tuple[str, ...] = ()

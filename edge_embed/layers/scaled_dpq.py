@@ -3,14 +3,14 @@
 row(id) = row_scales[row_scale_codes[id]] [V_1[c_1], ..., V_D[c_D]]         the first d of its D s columns
 """
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from edge_embed.layers.dpq import DPQEmbedding
-from edge_embed.layers.table import CompressedEmbedding, Memory
+from edge_embed.layers.stored import StoredEmbedding
+from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.ops import dpq
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.dpq import PackedDPQ
@@ -19,7 +19,7 @@ from edge_embed.packed.packed_form import check_form
 _SCALES = ("value_scales", "row_scale_codes", "row_scales")
 
 
-class ScaledDPQEmbedding(CompressedEmbedding):
+class ScaledDPQEmbedding(StoredEmbedding):
     """Frozen ``nn.Embedding`` over a packed DPQ table whose rows have scales, or whose last group is narrower.
 
     It holds ``codes`` uint8 [n, row_bytes] and ``value`` [G, K, s]. If the table has them, it also holds
@@ -59,11 +59,6 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         return cls(packed)
 
     @property
-    def frozen(self) -> bool:
-        """Always True: the layer has no trainable parameters."""
-        return True
-
-    @property
     def stored_type(self) -> torch.dtype:
         """Dtype of the rows: that of the values, or float32 if there are scales."""
         scaled = self.row_scales is not None or self.value_scales is not None
@@ -73,34 +68,12 @@ class ScaledDPQEmbedding(CompressedEmbedding):
         """Return the packed form of the table."""
         return dpq.pack_scaled(*self._arguments())
 
-    def freeze(self) -> Self:
-        """Return the layer itself, which is always frozen."""
-        return self
-
-    def training_rows(self, own: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Raise, because a frozen table has no training rows.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError
-
     def _table(self) -> tuple[TableOperators, tuple[Any, ...]]:
         return dpq.SCALED, self._arguments()
 
     def _arguments(self) -> tuple[Any, ...]:
         scales = self.value_scales, self.row_scale_codes, self.row_scales
         return self.codes, self.value, *scales, self.num_groups, self.unused_columns, self.padding_idx
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Apply ``.to(device)``. A new dtype, as by ``.half()``, applies to rows; stored numbers stay the same."""
-        stored = {name: (tensor, tensor.dtype) for name, tensor in self._buffers.items() if tensor is not None}
-        super()._apply(fn, recurse)
-        for name, (tensor, dtype) in stored.items():
-            moved = self._buffers[name]
-            if moved is not None and moved.dtype != dtype:
-                self._buffers[name] = tensor.to(moved.device)
-        return self
 
     def extra_repr(self) -> str:
         """Return sizes and state for ``print(model)``."""

@@ -75,6 +75,7 @@ class OnnxMethod:
         remedy: remedy in these errors.
         scores: returns the nodes that compute logits of a block of rows, from the number of tensors.
         around: the other method whose nodes are called, if any; ``body`` and ``num_rows`` are then unused.
+        looks_up: another method whose nodes ``body`` calls to look up rows, and their number of packed tensors.
     """
 
     name: str
@@ -87,6 +88,7 @@ class OnnxMethod:
     remedy: str = ""
     scores: Callable[[int], Scores] = _of_rows
     around: Around | None = None
+    looks_up: "tuple[OnnxMethod, int] | None" = None
 
     def operator(self, use: Use) -> "OnnxOperator":
         """Return the node type for a use."""
@@ -153,13 +155,17 @@ class OnnxOperator:
             operator = around.plain.operator(around.uses[self.use])
             return [*operator.called(inner), (operator, inner)]
         if self.use == "rows":
-            return []
+            return (
+                []
+                if self.method.looks_up is None
+                else [(self.method.looks_up[0].operator("rows"), self.method.looks_up[1])]
+            )
         rows = self.method.operator("rows")
         return [*rows.called(count), (rows, count)]
 
     def _body(self, count: int, memory_bytes: int | None) -> str:
-        called = self.called(count)
-        if not called:
+        around, called = self.method.around, self.called(count)
+        if self.use == "rows" and around is None:
             return self.method.body(count)
         operator, inner_count = called[-1]
         given = {name: f"@{name}" for name in operator.attribute_names}
@@ -167,7 +173,6 @@ class OnnxOperator:
             given[MEMORY_BYTES] = str(memory_bytes)
         attributes = ", ".join(f"{name}: int = {value}" for name, value in given.items())
         node, tensors = f"{DOMAIN}.{operator.op_type} <{attributes}>", operator.method.node.tensors(inner_count)
-        around = self.method.around
         if around is not None and self.use in around.uses:
             return around.body(self.use, node, tensors, self.method.node.tensors(count)[inner_count:])
         if self.use == "bag":

@@ -1,0 +1,116 @@
+"""Plan of a tiered table: which rows get which format, for the least weighted error within some bytes.
+
+    minimise  sum_i w_i |E_i - E'_i|^2        w_i = (count_i + 1/2)^p        rows sorted by count, largest first
+
+The error of each row is measured once in every format. The first tier of a plan ends at one of many places; the second
+one takes as many rows as the bytes allow. All plans of two and three formats, from large to small, are compared.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.fitting.tier_formats import Format
+from edge_embed.packed.tiered_shape import TieredShape
+
+_PLACES = 400  # where the first tier may end
+_MOST = 3  # tiers
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Formats of the tiers and numbers of their rows; the first tier has the most frequent rows.
+
+    Attributes:
+        formats: formats.
+        sizes: numbers of rows.
+        error: estimate of the weighted error.
+    """
+
+    formats: tuple[Format, ...]
+    sizes: tuple[int, ...]
+    error: float
+
+    def __str__(self) -> str:
+        parts = zip(self.sizes, self.formats, strict=True)
+        return ", ".join(f"{size:,} {'rows of ' * ('rows' not in form.name)}{form.name}" for size, form in parts)
+
+    def shape(self, has_map: bool) -> TieredShape:
+        """Return the sizes of its table."""
+        tiers = tuple(form.shape_of(size) for form, size in zip(self.formats, self.sizes, strict=True))
+        return TieredShape(tiers, has_map)
+
+
+class Errors:
+    """Weighted errors of the first rows in each format, from a sample.
+
+    Args:
+        ranks: ascending ranks of the sampled rows, [m]; the first is 0.
+        errors: weighted squared errors by format, [m].
+        num_rows: number of rows n.
+    """
+
+    def __init__(self, ranks: NDArray[np.int64], errors: Mapping[Format, NDArray[np.float64]], num_rows: int) -> None:
+        self.num_rows, self.formats = num_rows, tuple(errors)
+        self._ends = np.append(ranks, num_rows).astype(np.float64)  # a sampled row stands for those up to the next one
+        stands_for = np.diff(self._ends)
+        self._sums = {form: np.append(0.0, np.cumsum(each * stands_for)) for form, each in errors.items()}
+
+    def until(self, form: Format, ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the error of the rows before each end."""
+        found: NDArray[np.float64] = np.interp(ends, self._ends, self._sums[form])
+        return found
+
+    def total(self, form: Format) -> float:
+        """Return the error of all rows."""
+        return float(self._sums[form][-1])
+
+
+def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
+    """Return the plan of the least error within some bytes; None if all are larger."""
+    plans = (plan for plan in _plans(errors, nbytes, has_map) if plan.shape(has_map).nbytes <= nbytes)
+    return min(plans, key=lambda plan: plan.error, default=None)
+
+
+def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:
+    """Yield the best sizes for each choice of formats."""
+    ordered = sorted(errors.formats, key=lambda form: -form.row_bytes)
+    for count in range(2, _MOST + 1):
+        for chosen in itertools.combinations(ordered, count):
+            if chosen[-2].row_bytes > chosen[-1].row_bytes and (plan := _sized(errors, chosen, nbytes, has_map)):
+                yield plan
+
+
+def _sized(errors: Errors, chosen: Sequence[Format], nbytes: int, has_map: bool) -> Plan | None:
+    """Return the best sizes of tiers of these formats; the last but one takes what the bytes allow."""
+    n = errors.num_rows
+    per_row = np.array([form.row_bytes for form in chosen], np.float64)
+    others = sum(form.fixed_bytes for form in chosen) + _map_bytes(n, len(chosen), has_map)
+    left = nbytes - others - n * per_row[-1]  # bytes for rows of the first formats
+    first = _places(n) if len(chosen) == _MOST else np.zeros(1)
+    second = np.floor((left - first * (per_row[0] - per_row[-1])) / (per_row[-2] - per_row[-1]))
+    most = np.array([form.most_rows for form in chosen])
+    ends = np.minimum(first + np.minimum(second, most[-2]), n - 1)
+    serves = (second >= 1) & (first <= most[0]) & (ends > first) & (n - ends <= most[-1])
+    if not serves.any():
+        return None
+    error = errors.until(chosen[-2], ends) - errors.until(chosen[-2], first)
+    error += errors.total(chosen[-1]) - errors.until(chosen[-1], ends)
+    error += errors.until(chosen[0], first) if len(chosen) == _MOST else 0
+    best = int(np.where(serves, error, np.inf).argmin())
+    bounds = [0, *([int(first[best])] if len(chosen) == _MOST else []), int(ends[best]), n]
+    return Plan(tuple(chosen), tuple(int(size) for size in np.diff(bounds)), float(error[best]))
+
+
+def _places(n: int) -> NDArray[np.float64]:
+    """Return the ends of the first tier that are tried: evenly spaced, and closer together near the first rows."""
+    even = np.linspace(1, n - 2, _PLACES)
+    return np.unique(np.round(np.concatenate([even, np.geomspace(1, max(2, n - 2), _PLACES)])))
+
+
+def _map_bytes(n: int, num_tiers: int, has_map: bool) -> int:
+    blocks = -(-n // 256)
+    return blocks * (32 * (num_tiers - 1).bit_length() + 4 * num_tiers) if has_map else 0

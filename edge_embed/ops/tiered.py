@@ -1,0 +1,108 @@
+"""Tiered tables: rows from the tier of each id, and packing. `edge_embed.packed.tier_map` has the formulas.
+
+Shapes: T tiers; tier t has n_t rows, codes [n_t, row_bytes] and values [G, K, s]; scales of rows have no elements in a
+tier without them. B ids.
+"""
+
+import torch
+from torch import Tensor
+
+from edge_embed.ops.dpq import pack_scaled, scaled_rows
+from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
+from edge_embed.packed.bits import bits_for
+from edge_embed.packed.tier_map import BLOCK
+from edge_embed.packed.tiered import PackedTiered
+
+
+def rows(
+    ids: Tensor,
+    tier_map: Tensor,
+    tier_ranks: Tensor,
+    codes: list[Tensor],
+    values: list[Tensor],
+    row_scale_codes: list[Tensor],
+    row_scales: list[Tensor],
+    num_groups: list[int],
+    padding_idx: int | None,
+) -> Tensor:
+    """Return rows [*ids, d] in float32.
+
+    Raises:
+        IdOutOfRangeError: for ids below 0 or from n on.
+    """
+    check_id_range(ids, sum(len(each) for each in codes))
+    flat = ids.reshape(-1).long()  # [B]
+    tier, place = _places(flat, tier_map, tier_ranks, [len(each) for each in codes])
+    found = values[0].new_zeros(len(flat), num_groups[0] * values[0].shape[2], dtype=_wide(values[0]))  # [B, d]
+    for number, stored in enumerate(zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True)):
+        own = (tier == number).nonzero().squeeze(1)
+        found = found.index_copy(0, own, _rows_of_tier(place[own], *stored).to(found.dtype))
+    return finish_rows(found, ids, padding_idx)
+
+
+def _wide(values: Tensor) -> torch.dtype:
+    return torch.promote_types(values.dtype, torch.float32)
+
+
+def _rows_of_tier(
+    places: Tensor, codes: Tensor, values: Tensor, row_scale_codes: Tensor, row_scales: Tensor, num_groups: int
+) -> Tensor:
+    scales = (row_scale_codes, row_scales) if row_scales.numel() else (None, None)
+    return scaled_rows(places, codes, values, None, *scales, num_groups, 0, None)
+
+
+def _places(ids: Tensor, tier_map: Tensor, tier_ranks: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the tier of int64 ids [B], and the row in it: int64 [B] each."""
+    ends = torch.tensor(sizes, device=ids.device).cumsum(0)
+    if not tier_map.numel():
+        tier = torch.searchsorted(ends, ids, right=True)
+        return tier, ids - (ends - torch.tensor(sizes, device=ids.device))[tier]
+    bits = bits_for(len(sizes))
+    block, at = ids // BLOCK, (ids % BLOCK).unsqueeze(1)
+    shifts = torch.arange(0, 8, bits, device=ids.device)
+    stored = tier_map.index_select(0, block).long().unsqueeze(2)  # [B, 32 bits, 1]
+    every = ((stored >> shifts) & ((1 << bits) - 1)).flatten(1)  # [B, 256], the tiers of the block
+    tier = every.gather(1, at)  # [B, 1]
+    before = ((every == tier) & (torch.arange(BLOCK, device=ids.device) < at)).sum(1)
+    return tier.squeeze(1), tier_ranks.index_select(0, block).long().gather(1, tier).squeeze(1) + before
+
+
+def pack(
+    tier_map: Tensor,
+    tier_ranks: Tensor,
+    codes: list[Tensor],
+    values: list[Tensor],
+    row_scale_codes: list[Tensor],
+    row_scales: list[Tensor],
+    num_groups: list[int],
+    padding_idx: int | None,
+) -> PackedTiered:
+    """Pack a table, given as the arguments of `rows`.
+
+    Raises:
+        BadInputError: if they do not fit each other.
+    """
+    tiers = []
+    for stored in zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True):
+        code, value, scale_codes, scales, groups = stored
+        given = (scale_codes, scales) if scales.numel() else (None, None)
+        tiers.append(pack_scaled(code, value, None, *given, groups, 0, None))
+    has_map = tier_map.numel() > 0
+    arrays = (tier_map.cpu().numpy(), tier_ranks.cpu().numpy()) if has_map else (None, None)
+    return PackedTiered(tuple(tiers), *arrays, padding_idx)
+
+
+TIERED = define(
+    "tiered",
+    "Tensor tier_map, Tensor tier_ranks, Tensor[] codes, Tensor[] values, Tensor[] row_scale_codes, "
+    "Tensor[] row_scales, int[] num_groups, int? padding_idx",
+    rows,
+    size=lambda tier_map, tier_ranks, codes, values, scale_codes, scales, num_groups, padding_idx: (
+        sum(each.shape[0] for each in codes),
+        num_groups[0] * values[0].shape[2],
+    ),
+    like=lambda tier_map, tier_ranks, codes, values, scale_codes, scales, *rest: scales[0],
+)
+
+FORMS = (TIERED,)
