@@ -12,9 +12,40 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.layers.arguments import checked_counts
 
-Weight = Tensor | NDArray[np.floating[Any]]
+
+
+class SomeRows:
+    """Rows of a table that are copied only when they are read.
+
+    Args:
+        weight: table [n, d].
+        ids: ids of the rows, int64 [m].
+    """
+
+    def __init__(self, weight: Tensor | NDArray[np.floating[Any]], ids: Tensor) -> None:
+        self._weight, self._ids = weight, ids
+        self.shape, self.ndim, self.dtype = (len(ids), weight.shape[1]), weight.ndim, weight.dtype
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return len(self) * int(self._weight[:1].nbytes)
+
+    def __getitem__(self, places: "slice | Tensor | NDArray[np.int64]") -> Tensor | NDArray[np.floating[Any]]:
+        return rows_at(self._weight, self._ids[places])
+
+
+Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
 
 _BLOCK_NUMBERS = 1 << 22
+
+
+def rows_at(weight: Weight, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
+    """Return rows [m, d] of a table at ids, int64 [m] on the CPU."""
+    return weight[ids.to(weight.device) if isinstance(weight, Tensor) else ids.numpy()]
 
 
 def table_size(weight: Weight) -> tuple[int, int]:
@@ -23,6 +54,8 @@ def table_size(weight: Weight) -> tuple[int, int]:
     Raises:
         BadInputError: if the weight is not a dense table of floats, is empty, or has no numbers.
     """
+    if isinstance(weight, SomeRows):  # of a table that was checked
+        return weight.shape
     if not isinstance(weight, Tensor | np.ndarray):
         raise BadInputError(f"weight: got a {type(weight).__name__}, expected a tensor or numpy array [n, d]")
     if isinstance(weight, Tensor) and (weight.layout != torch.strided or weight.is_meta):
@@ -156,8 +189,8 @@ class DenseTable:
     def _rotated(self, rows: Tensor) -> Tensor:
         return rows if self.rotation is None else rows @ self.rotation.double().T
 
-    def _rows(self, ids: Tensor) -> Weight:
-        return self._weight[ids.to(self._weight.device) if isinstance(self._weight, Tensor) else ids.numpy()]
+    def _rows(self, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
+        return rows_at(self._weight, ids)
 
 
 def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -215,7 +248,7 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # so their sum is finite
 
 
-def _write(part: Weight, to: Tensor) -> None:
+def _write(part: Tensor | NDArray[np.floating[Any]], to: Tensor) -> None:
     """Copy rows of any float dtype to float64 [Q, d] in one pass: reading takes as long as the search for codes."""
     if isinstance(part, Tensor):
         to.copy_(part.detach())
