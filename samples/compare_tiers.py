@@ -52,9 +52,7 @@ Cell = dict[str, Any]
     default=_BUILD,
     help="Folder for results.json and results.md. Cells of other models and methods in it are kept.",
 )
-def main(
-    data: Path, names: Sequence[str], methods: Sequence[str], seed: int, quick: bool, output: Path
-) -> None:
+def main(data: Path, names: Sequence[str], methods: Sequence[str], seed: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     options = Options(data, quick, seed, output)
     make_folder(output)

@@ -80,7 +80,9 @@ def _size_options(command: Command) -> Command:
 )
 @click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts:FILE.")
 @click.option(
-    "--objective", type=click.Choice(["rows", "logits"]), help="tiered: what to keep close: rows, or largest logits. [rows]"
+    "--objective",
+    type=click.Choice(["rows", "logits"]),
+    help="tiered: keep rows close, or largest logits. [rows]",
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")

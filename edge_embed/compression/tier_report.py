@@ -1,6 +1,6 @@
 """Report of the tiers of a compressed table: sizes, shares of the counts, and errors.
 
-    relative error    sqrt(sum_i w_i |C_i - E_i|^2 / sum_i w_i |E_i|^2)        w_i: counts, other counts, or 1
+relative error    sqrt(sum_i w_i |C_i - E_i|^2 / sum_i w_i |E_i|^2)        w_i: counts, other counts, or 1
 """
 
 from collections.abc import Sequence

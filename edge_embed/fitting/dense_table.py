@@ -13,7 +13,6 @@ from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.layers.arguments import checked_counts
 
 
-
 class SomeRows:
     """Rows of a table that are copied only when they are read.
 
@@ -22,7 +21,7 @@ class SomeRows:
         ids: ids of the rows, int64 [m].
     """
 
-    def __init__(self, weight: Tensor | NDArray[np.floating[Any]], ids: Tensor) -> None:
+    def __init__(self, weight: "Weight", ids: Tensor) -> None:
         self._weight, self._ids = weight, ids
         self.shape, self.ndim, self.dtype = (len(ids), weight.shape[1]), weight.ndim, weight.dtype
 
@@ -45,6 +44,8 @@ _BLOCK_NUMBERS = 1 << 22
 
 def rows_at(weight: Weight, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
     """Return rows [m, d] of a table at ids, int64 [m] on the CPU."""
+    if isinstance(weight, SomeRows):
+        return weight[ids]
     return weight[ids.to(weight.device) if isinstance(weight, Tensor) else ids.numpy()]
 
 

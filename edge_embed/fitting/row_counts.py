@@ -1,8 +1,8 @@
 """Frequencies of the rows of a table, as a user has them.
 
-    counts      numbers >= 0 [n]
-    ids         count_i = occurrences of i
-    "order"     count_i = 1 / (i + 1): Zipf's law for rows sorted by frequency, an assumption
+counts      numbers >= 0 [n]
+ids         count_i = occurrences of i
+"order"     count_i = 1 / (i + 1): Zipf's law for rows sorted by frequency, an assumption
 """
 
 from dataclasses import dataclass

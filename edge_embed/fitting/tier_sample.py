@@ -40,7 +40,8 @@ class Sample:
         ids = order[torch.from_numpy(ranks)]
         self._rows, self._weights = table.rows(ids), weights[ids]  # [m, d], [m]
         self._stands_for = torch.from_numpy(np.diff(np.append(ranks, n)))
-        self._ranks, self._num_rows = ranks * (num_rows / n), num_rows
+        self._ranks: NDArray[np.float64] = (ranks * (num_rows / n)).astype(np.float64)
+        self._num_rows = num_rows
         self._value_type, self._seed = value_type, seed
 
     def measured(self, able: Iterable[Format]) -> Errors:

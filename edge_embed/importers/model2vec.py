@@ -5,17 +5,15 @@ becomes row i here. The later steps of such a model, a mean of rows and perhaps 
 """
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, EdgeEmbedError, located, one_line
+from edge_embed.errors import BadInputError
 from edge_embed.importers.safetensors_file import table_name
 from edge_embed.importers.tokenizer_file import read_tokenizer
 from edge_embed.importers.word_vectors import Vectors, check_finite
-from edge_embed.input_file import read_whole
 
 KEYS = ("embeddings", "embedding.weight")
 _TOKENIZER = "tokenizer.json"

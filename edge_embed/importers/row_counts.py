@@ -35,7 +35,9 @@ def read_row_counts(source: str, tokenizer: Path | None) -> RowCounts:
         return ORDER
     if source.startswith(_TEXTS):
         if tokenizer is None:
-            raise BadInputError(f"{source}: got no tokenizer, expected the tokenizer.json of the model: --tokenizer FILE")
+            raise BadInputError(
+                f"{source}: got no tokenizer, expected the tokenizer.json of the model: --tokenizer FILE"
+            )
         return _of_texts(Path(source.removeprefix(_TEXTS)), tokenizer)
     file = Path(source.removeprefix(_IDS))
     with located(str(file)):

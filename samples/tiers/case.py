@@ -1,4 +1,4 @@
-"""A trained model with tables to compress, the counts of their rows, and a measure of what the tables do to the model."""
+"""A trained model with tables to compress, the counts of their rows, and figures of the model with other tables."""
 
 import copy
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """Methods that are compared: each gets a number of bytes and returns the rows of the tables.
 
-    trimming    frequent rows of 8 bits, the mean of the others in place of each of them; 1 bit and ranks say which
+trimming    frequent rows of 8 bits, the mean of the others in place of each of them; 1 bit and ranks say which
 """
 
 from collections.abc import Callable
@@ -45,8 +45,9 @@ def trimmed(case: Case, ratio: float, seed: int) -> Made:
     rows, total, kept = {}, 0, []
     for name, counts in case.counts.items():
         weight = weight_of(case.model, name)
+        n, dim = weight.shape
         most = int(weight.nbytes / ratio)
-        count = _most_rows(*weight.shape, most)
+        count = _most_rows(n, dim, most)
         if count < 1:
             raise edge_embed.errors.SizeError(f"trimming: no row fits into {most:,} bytes")
         order = counts.argsort(descending=True, stable=True)
@@ -55,7 +56,7 @@ def trimmed(case: Case, ratio: float, seed: int) -> Made:
         found = weight.detach().clone()
         found[first] = integer_rows.fit(weight[first].detach(), _BITS)(torch.arange(count))
         found[others] = ((shares @ weight[others].detach().double()) / shares.sum()).float()
-        rows[name], total = found, total + _bytes(*weight.shape, count)
+        rows[name], total = found, total + _bytes(n, dim, count)
         kept.append(f"{count:,} rows")
     return rows, total, "; ".join(kept)
 

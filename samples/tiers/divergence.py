@@ -1,6 +1,6 @@
 """Divergence of a model from the dense one.
 
-    KL = mean over predictions of sum_j p_j (log p_j - log q_j)        p: of the dense model, q: of the other
+KL = mean over predictions of sum_j p_j (log p_j - log q_j)        p: of the dense model, q: of the other
 """
 
 from torch import Tensor

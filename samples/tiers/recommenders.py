@@ -10,6 +10,7 @@ item before the last one is left out too, and selects the epoch.
 
 import copy
 from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from amazon_video.data import Histories, read
@@ -46,7 +47,7 @@ class Filter(nn.Module):
             nn.init.normal_(table.get_parameter("weight"), std=0.05)
         self.is_product = kind == "GMF"
         sizes = [2 * width, width, width // 2, width // 4]
-        layers = [part for a, b in zip(sizes, sizes[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU())]
+        layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
         self.tower = nn.Linear(width, 1) if self.is_product else nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
