@@ -3,8 +3,6 @@
 relative error    sqrt(sum_i w_i |C_i - E_i|^2 / sum_i w_i |E_i|^2)        w_i: counts, other counts, or 1
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -32,43 +30,39 @@ def tier_plan(
     Raises:
         BadInputError: counts are not such numbers.
     """
-    n = table.num_embeddings
-    weightings = {"own": counts, "equal": None, "other": others}
-    weights = {
-        name: row_weights(given, n, packed.padding_idx).numpy()
-        for name, given in weightings.items()
-        if name != "other" or given is not None
-    }
-    tier_of = np.empty(n, np.intp)
-    sums = np.zeros((len(weights), len(packed.tiers), 2))  # error and length, by weighting and tier
+    n, tiers = table.num_embeddings, packed.tiers
+    weightings = [counts, None] if others is None else [counts, None, others]
+    for given in weightings:
+        row_weights(given, n, packed.padding_idx)  # which checks them
+    sums = np.zeros((len(weightings), len(tiers), 3))  # error, length and weight, by weighting and tier
     for place in table.places(n):
         ids = np.arange(place.start, place.stop)
-        tier_of[place] = packed.places(ids)[0]
+        tier_of, _ = packed.places(ids)
         dense = table.block(place)
         squares = dense.square().sum(1).numpy()
         errors = (torch.from_numpy(packed.rows_float64(ids)) - dense).square().sum(1).numpy()
-        for number, each in enumerate(weights.values()):
-            for at, of_rows in enumerate((errors, squares)):
-                sums[number, :, at] += np.bincount(tier_of[place], each[place] * of_rows, len(packed.tiers))
+        for number, given in enumerate(weightings):
+            weights = np.ones(len(ids)) if given is None else given[place].double().numpy()
+            for at, of_rows in enumerate((errors, squares, np.ones(len(ids)))):
+                sums[number, :, at] += np.bincount(tier_of, weights * of_rows, len(tiers))
     shape = packed.shape
-    own = np.bincount(tier_of, weights["own"], len(packed.tiers)) / weights["own"].sum()
-    tiers = tuple(
-        Tier(tier.num_embeddings, tier_words(tier), tier.nbytes, float(share), _relative(sums[1, number]))
-        for number, (tier, share) in enumerate(zip(shape.tiers, own, strict=True))
-    )
+    shares = sums[..., 2] / sums[..., 2].sum(1, keepdims=True)
+    parts = zip(shape.tiers, shares[0], sums[1], strict=True)
     totals = sums.sum(1)
-    last = len(packed.tiers) - 1
     return TierPlan(
         plan_words(shape.tiers),
-        tiers,
+        tuple(
+            Tier(tier.num_embeddings, tier_words(tier), tier.nbytes, float(share), _relative(own))
+            for tier, share, own in parts
+        ),
         shape.map_bytes,
         ORDER if is_order else "given",
         _relative(totals[1]),
         None if others is None else _relative(totals[2]),
-        None if others is None else float(weights["other"][tier_of < last].sum() / weights["other"].sum()),
+        None if others is None else float(1 - shares[2, -1]),
     )
 
 
-def _relative(sums: NDArray[np.float64] | Sequence[float]) -> float:
-    error, length = sums
+def _relative(sums: NDArray[np.float64]) -> float:
+    error, length, _ = sums
     return float(np.sqrt(error / length)) if length else 0.0

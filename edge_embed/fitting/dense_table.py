@@ -1,7 +1,7 @@
 """A dense table to compress, read in blocks; it may be larger than the memory, such as a memory-mapped file."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ class SomeRows:
 
     def __init__(self, weight: "Weight", ids: Tensor) -> None:
         self._weight, self._ids = weight, ids
-        self.shape, self.ndim, self.dtype = (len(ids), weight.shape[1]), weight.ndim, weight.dtype
+        self.shape: tuple[int, int] = (len(ids), int(weight.shape[1]))
+        self.ndim, self.dtype = 2, cast(Any, weight).dtype
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,12 @@ class Format:
     least_rows: int = 1
     most_rows: int = 2**31
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Format in words, as reports show it."""
         return tier_words(self.shape_of(3))
 
-    @property
+    @cached_property
     def fixed_bytes(self) -> int:
         """Bytes of a tier that do not depend on its rows; the largest number of scales for integers."""
         if self.setting is None:
@@ -53,7 +54,7 @@ class Format:
         shape = self.shape_of(1 << 20)
         return shape.nbytes - (1 << 20) * self.row_bytes
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of each row; of floats in the largest tier."""
         if self.setting is None:

@@ -16,12 +16,12 @@ from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.tier_formats import Format
 from edge_embed.fitting.tier_plan import Errors, Plan
 
-_MOST_ROWS, _FEWEST_ROWS = 1 << 15, 1 << 11
+_MOST_ROWS, _FEWEST_ROWS = 1 << 14, 1 << 11
 _MOST_NUMBERS = 1 << 22
 
 
 class Sample:
-    """The most frequent rows, and as many others at even distances.
+    """The most frequent rows, and as many others at even distances; all rows of a small table.
 
     Args:
         table: rows [n, d], perhaps a sample of a table too.

@@ -73,7 +73,7 @@ def fit(
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
     value_type = "float16" if _FLOAT16[0] <= table.largest <= _FLOAT16[1] else "float32"
-    order = torch.argsort(counts.double(), descending=True, stable=True)  # id of each rank
+    order = torch.argsort(counts, descending=True, stable=True)  # id of each rank
     has_map = not bool((order[1:] > order[:-1]).all())
     able = list(formats(table.embedding_dim, value_type))
 
