@@ -13,7 +13,7 @@ from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
 from edge_embed.compression.tier_report import tier_plan
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, located, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
-from edge_embed.fitting.dense_table import DenseTable, table_size
+from edge_embed.fitting.dense_table import DenseTable, row_weights, table_size
 from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
@@ -173,7 +173,9 @@ class _Frequencies:
 
     def others_of(self, table: FoundTable) -> Tensor | None:
         with located("other_counts"):
-            return counts_of(self._others.get(table.name), len(table.weight))
+            found = counts_of(self._others.get(table.name), len(table.weight))
+            row_weights(found, len(table.weight), table.padding_idx)  # which checks them, before minutes of work
+            return found
 
     def is_order(self, table: FoundTable) -> bool:
         return isinstance(self._own.get(table.name), str)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edge_embed.fitting.dense_table import DenseTable, row_weights
+from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.row_counts import ORDER
 from edge_embed.packed.tier_words import plan_words, tier_words
 from edge_embed.packed.tiered import PackedTiered
@@ -26,16 +26,11 @@ def tier_plan(
         counts: frequency of each row, [n].
         is_order: whether the frequencies are assumed from the order of the rows.
         others: frequencies in other data, [n].
-
-    Raises:
-        BadInputError: counts are not such numbers.
     """
-    n, tiers = table.num_embeddings, packed.tiers
+    tiers = packed.tiers
     weightings = [counts, None] if others is None else [counts, None, others]
-    for given in weightings:
-        row_weights(given, n, packed.padding_idx)  # which checks them
     sums = np.zeros((len(weightings), len(tiers), 3))  # error, length and weight, by weighting and tier
-    for place in table.places(n):
+    for place in table.places(table.num_embeddings):
         ids = np.arange(place.start, place.stop)
         tier_of, _ = packed.places(ids)
         dense = table.block(place)

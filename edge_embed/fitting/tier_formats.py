@@ -41,6 +41,11 @@ class Format:
     least_rows: int = 1
     most_rows: int = 2**31
 
+    @property
+    def has_codebook(self) -> bool:
+        """Return whether codes are fitted to the rows; integers and floats are only rounded."""
+        return self.setting is not None and self.setting.method == "dpq"
+
     @cached_property
     def name(self) -> str:
         """Format in words, as reports show it."""
@@ -74,7 +79,7 @@ class Format:
         """Return a tier of rows [m, d], weighted by float64 [m]; ``given`` is passed to `Setting.fit`."""
         if self.setting is None:
             return _of_floats(DenseTable(rows, padding_idx), value_type)
-        quick = _DRAFT if draft and self.setting.method == "dpq" else {}
+        quick = _DRAFT if draft and self.has_codebook else {}
         setting = replace(self.setting, options={**self.setting.options, **quick})
         counts = weights if weights.any() else None
         packed = setting.fit(rows, padding_idx, counts, draft=draft, **given).layer.to_packed()

@@ -90,12 +90,21 @@ class Errors:
         """Return the error of all rows."""
         return float(self._sums[form][-1])
 
+    def of_tiers(self, chosen: Sequence[Format], sizes: Sequence[int]) -> float:
+        """Return the error of tiers of these sizes."""
+        ends = np.cumsum([0, *sizes]).astype(np.float64)
+        found = (self.until(form, ends[at : at + 2]) for at, form in enumerate(chosen))
+        return float(sum(until[1] - until[0] for until in found))
+
 
 def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
     """Return the plan of the least error within some bytes; None if all are larger."""
     plans = (plan for plan in _plans(errors, nbytes, has_map) if plan.shape(has_map).nbytes <= nbytes)
     best = min(plans, key=lambda plan: plan.error, default=None)
-    return None if best is None else _extended(best, nbytes, has_map)
+    if best is None:
+        return None
+    extended = _extended(best, nbytes, has_map)
+    return replace(extended, error=errors.of_tiers(extended.formats, extended.sizes))
 
 
 def _extended(plan: Plan, nbytes: int, has_map: bool) -> Plan:

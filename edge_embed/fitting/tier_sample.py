@@ -57,8 +57,7 @@ class Sample:
         for form in errors.formats:
             larger = sum(form.row_bytes <= other.row_bytes for other in plan.formats[1:])
             begin = int(ends[larger - 1]) if larger else 0
-            has_codebook = form.setting is not None and form.setting.method == "dpq"
-            if has_codebook and begin and form.least_rows <= len(self._rows) - begin:
+            if form.has_codebook and begin and form.least_rows <= len(self._rows) - begin:
                 found[form] = self._errors(form, begin)
             else:
                 found[form] = errors.of(form)

@@ -129,8 +129,10 @@ def _place(ids: Tensor, padding_idx: int) -> int | None:
 def _smallest(errors: Errors, has_map: bool) -> str:
     """Return the smallest plan in words: nearly all rows in the smallest format."""
     n = errors.num_rows
-    plans = [Plan((first, last), (1, n - 1), 0) for first in errors.formats for last in errors.formats]
-    least = min((plan.shape(has_map).nbytes, str(plan)) for plan in plans if n - 1 <= plan.formats[1].most_rows)
+    codes = [form for form in errors.formats if form.has_codebook]
+    pairs = [(first, last) for first in codes for last in codes if first.row_bytes > last.row_bytes]
+    plans = [Plan(pair, (1, n - 1), 0) for pair in pairs]
+    least = min((plan.shape(has_map).nbytes, str(plan)) for plan in plans)
     return f"the smallest, {least[1]}, requires {least[0]:,}"
 
 
