@@ -100,13 +100,15 @@ def test_objective_of_other_method_is_refused() -> None:
 
 
 def test_tiers_that_do_not_fit_name_smallest_plan() -> None:
-    with pytest.raises(SizeError, match="table words: no plan of tiers fits into 512 bytes; the smallest, .* requires"):
+    with pytest.raises(
+        SizeError, match=r"table words: no plan of tiers fits into 512 bytes; the smallest, .* requires"
+    ):
         made(Plan("tiered", ratio=100))
 
 
 def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install 'edge-embed[plot]'")
-    from edge_embed.report.views.compressed_plot import draw  # noqa: PLC0415
+    from edge_embed.report.views.compressed_plot import draw
 
     draw(CompressReport((report,), 1), tmp_path / "tried.svg")
     text = (tmp_path / "tried.svg").read_text(encoding="utf-8")
@@ -114,5 +116,5 @@ def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -
 
 
 def test_other_counts_of_wrong_length_are_refused() -> None:
-    with pytest.raises(BadInputError, match="table words: .*counts: got 799, expected 800"):
+    with pytest.raises(BadInputError, match=r"table words: .*counts: got 799, expected 800"):
         made(Plan("rows", ratio=4), COUNTS, COUNTS[1:])

@@ -151,7 +151,7 @@ def test_fit_with_unknown_objective_is_refused() -> None:
 
 
 def test_error_of_too_few_bytes_has_smallest_size() -> None:
-    with pytest.raises(SizeError, match="no plan of tiers fits into 500 bytes; the smallest, .* as 4 shared") as error:
+    with pytest.raises(SizeError, match=r"no plan of tiers fits into 500 bytes; the smallest, .* as 4 shared") as error:
         tiered.fit(ROWS, 500, counts=COUNTS)
     least = int(re.search(r"requires ([\d,]+)", str(error.value))[1].replace(",", ""))
     assert tiered.fit(ROWS, least, counts=COUNTS).to_packed().shape.nbytes <= least

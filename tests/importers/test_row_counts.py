@@ -46,7 +46,7 @@ def test_row_counts_of_order_and_numbers(tmp_path: Path) -> None:
 
 
 def test_row_counts_of_texts_without_tokenizer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="got no tokenizer, .* --tokenizer FILE"):
+    with pytest.raises(BadInputError, match=r"got no tokenizer, .* --tokenizer FILE"):
         read_row_counts(f"texts:{tmp_path / 'texts.txt'}", None)
 
 
