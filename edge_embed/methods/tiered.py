@@ -1,4 +1,4 @@
-"""Tiered tables: frequent rows in a tier of many bits, rare rows in one of few; each tier is stored as DPQ."""
+"""Tiered tables: three tiers, from many bits for frequent rows to few for rare ones; each is stored as DPQ."""
 
 from collections.abc import Mapping
 from typing import Any
