@@ -20,10 +20,11 @@ TIERED = Method(
     {
         "packed": "edge_embed.packed.tiered:PackedTiered",
         "operators": "edge_embed.ops.tiered:FORMS",
-        "layers": "edge_embed.layers.tiered:frozen_layer",
+        "layers": "edge_embed.layers.tiered:TieredEmbedding",
         "lowering": "edge_embed.lowering.tiered:TIERED",
         "nodes": "edge_embed.exporters.onnx.nodes.tiered:NODES",
         "onnx": "edge_embed.exporters.onnx.tiered:METHODS",
+        "tflite": "edge_embed.exporters.tflite.tiered:TIERED",
         "validation": "edge_embed.validation.tiered:TIERED",
         "inspection": "edge_embed.inspection.tiered:FORMS",
         "fitting": "edge_embed.fitting.tiered:TIERED",
