@@ -131,7 +131,7 @@ def _smallest(errors: Errors, has_map: bool) -> str:
     n = errors.num_rows
     codes = [form for form in errors.formats if form.has_codebook]
     pairs = [(first, last) for first in codes for last in codes if first.row_bytes > last.row_bytes]
-    plans = [Plan(pair, (1, n - 1), 0) for pair in pairs]
+    plans = [Plan((first, first, last), (1, 1, n - 2), 0) for first, last in pairs]
     least = min((plan.shape(has_map).nbytes, str(plan)) for plan in plans)
     return f"the smallest, {least[1]}, requires {least[0]:,}"
 
