@@ -6,7 +6,7 @@ Usage: python samples/compare_tiers.py --data FOLDER --output FOLDER
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from options import Options, data_option, make_folder
 from tiers import language_model, news, recommenders, sentences, word_vectors
 from tiers.case import Case
-from tiers.contenders import CONTENDERS
+from tiers.contenders import CONTENDERS, OTHER
 
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.files import new_file
@@ -76,6 +76,8 @@ def _measured(case: Case, methods: Sequence[str], options: Options) -> Iterator[
            "higher_is_better": case.higher_is_better}  # fmt: skip
     for ratio in _RATIOS:
         for method in methods:
+            if method == OTHER and not case.other_counts:
+                continue
             cell: Cell = {"case": case.name, "ratio": ratio, "method": method}
             began = time.process_time()
             try:
@@ -84,12 +86,10 @@ def _measured(case: Case, methods: Sequence[str], options: Options) -> Iterator[
                 yield cell | {"error": str(error)}
                 continue
             cell |= {"seconds": round(time.process_time() - began, 1), "bytes": nbytes, "setting": setting}
-            yield cell | {"figures": case.figures(rows)}
-            click.echo(f"{case.name} {ratio}x {method}: {_last(case, rows)}", err=True)
-
-
-def _last(case: Case, rows: Mapping[str, torch.Tensor]) -> str:
-    return ", ".join(f"{name} {value:.5g}" for name, value in case.figures(rows).items())
+            figures = case.figures(rows)
+            yield cell | {"figures": figures}
+            shown = ", ".join(f"{name} {value:.5g}" for name, value in figures.items())
+            click.echo(f"{case.name} {ratio}x {method}: {shown}", err=True)
 
 
 def _key(cell: Cell) -> tuple[Any, ...]:
@@ -117,31 +117,35 @@ def _write(file: Path, cells: Sequence[Cell], options: Options) -> None:
 
 
 def markdown(cells: Sequence[Cell], quick: bool) -> str:
-    """Return the table of the cells, a row for each model and ratio."""
+    """Return the table of the cells, a row for each model and ratio, and that of counts of another domain."""
     header = ["model, figure", "dense", "ratio", "tiered", "best other", "method", "margin", "plan"]
-    rows, won = [], []
+    rows, others, won = [], [], 0
     for dense in (cell for cell in cells if cell["method"] == "dense"):
         figure = next(iter(dense["figures"]))
+        name = f"{dense['case']}, {figure}"
         for ratio in _RATIOS:
-            found = {
-                cell["method"]: cell
-                for cell in cells
-                if (cell["case"], cell["ratio"]) == (dense["case"], ratio) and "figures" in cell
-            }
-            if _TIERED not in found or len(found) < 2:
+            found = {cell["method"]: cell for cell in cells if (cell["case"], cell["ratio"]) == (dense["case"], ratio)}
+            losses = {method: _loss(cell, dense, figure) for method, cell in found.items() if "figures" in cell}
+            flat = [method for method in losses if method not in (_TIERED, OTHER)]
+            if _TIERED not in found or not flat:
                 continue
-            losses = {method: _loss(cell, dense, figure) for method, cell in found.items()}
-            other = min((method for method in losses if method != _TIERED), key=lambda method: losses[method])
-            won.append(losses[_TIERED] < losses[other])
-            margin = losses[other] / losses[_TIERED] if losses[_TIERED] > 0 else float("inf")
-            numbers = (dense, found[_TIERED], found[other])
-            shown = [f"{cell['figures'][figure]:.4g}" for cell in numbers]
-            name = f"{dense['case']}, {figure}"
-            rows.append([name, shown[0], f"{ratio}x", shown[1], shown[2], other, f"{margin:.2f}",
-                         found[_TIERED]["setting"]])  # fmt: skip
+            best = min(flat, key=lambda method: losses[method])
+            own = losses.get(_TIERED, float("inf"))
+            won += own < losses[best]
+            shown = [_shown(cell, figure) for cell in (dense, found[_TIERED], found[best])]
+            margin = f"{losses[best] / own:.2f}" if 0 < own < float("inf") else ""
+            rows.append([name, shown[0], f"{ratio}x", *shown[1:], best, margin, found[_TIERED].get("setting", "")])
+            if OTHER in losses:
+                others.append([name, f"{ratio}x", shown[1], _shown(found[OTHER], figure), shown[2]])
     command = "python samples/compare_tiers.py" + " --quick" * quick
-    summary = f"Tiered tables are best in {sum(won)} of {len(won)} cells."
-    return join([f"`{command}`, one seed.", table(header, rows), summary, _NOTE])
+    summary = f"Tiered tables are best in {won} of {len(rows)} cells."
+    parts = [f"`{command}`, one seed.", table(header, rows), summary, _NOTE]
+    other_header = ["model, figure", "ratio", "counts of business news", "counts of WikiText-2", "best other"]
+    return join([*parts, *([table(other_header, others)] if others else [])])
+
+
+def _shown(cell: Cell, figure: str) -> str:
+    return f"{cell['figures'][figure]:.4g}" if "figures" in cell else "does not fit"
 
 
 def _loss(cell: Cell, dense: Cell, figure: str) -> float:

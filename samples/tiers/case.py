@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ class Case:
         counts: occurrences of the rows of each table in training data, numbers >= 0 [n], by the name of its layer.
         judge: returns figures of a model of these layers by name; methods are compared by the first one.
         higher_is_better: whether a larger first figure is better.
+        other_counts: occurrences in texts of another domain, by the name of a layer; empty without any.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Case:
     counts: Mapping[str, Tensor]
     judge: Judge
     higher_is_better: bool = False
+    other_counts: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> dict[str, int]:

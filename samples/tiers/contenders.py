@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import edge_embed
-from edge_embed.errors import EdgeEmbedError
+from edge_embed.errors import SizeError
 from edge_embed.fitting import rows as integer_rows
 from edge_embed.packed.tier_map import BLOCK
 from tiers.case import Case, rows_of, weight_of
@@ -17,21 +17,27 @@ from tiers.case import Case, rows_of, weight_of
 Made = tuple[dict[str, Tensor], int, str]  # rows by table, bytes of all tables, settings
 Contender = Callable[[Case, float, int], Made]
 
+OTHER = "tiered, other counts"
 _BITS = 8
 
 
-def compressed(method: str, with_counts: bool = True) -> Contender:
-    """Return a contender that compresses each table of a case with `edge_embed.compress`."""
+def compressed(method: str, which: str = "own") -> Contender:
+    """Return a contender that compresses each table of a case with `edge_embed.compress`.
+
+    Args:
+        method: method.
+        which: counts that it sees: ``own``, ``none`` or ``other``.
+    """
 
     def make(case: Case, ratio: float, seed: int) -> Made:
-        counts = dict(case.counts) if with_counts else {}
+        counts = {"own": dict(case.counts), "none": {}, "other": dict(case.other_counts)}[which]
         small, report = edge_embed.compress(
             case.model, method, modules=list(case.counts), counts=counts, ratio=ratio, seed=seed
         )
         rows = {n: rows_of(small.get_submodule(n), case.model.get_submodule(n)) for n in case.counts}
         found = [table for table in report.tables if table.fidelity]
         nbytes = sum(table.fidelity.packed_bytes for table in found if table.fidelity)
-        return rows, nbytes, "; ".join(table.setting for table in found)
+        return rows, nbytes, "; ".join(table.setting if table.plan is None else str(table.plan) for table in found)
 
     return make
 
@@ -49,7 +55,7 @@ def trimmed(case: Case, ratio: float, seed: int) -> Made:
         most = int(weight.nbytes / ratio)
         count = _most_rows(n, dim, most)
         if count < 1:
-            raise edge_embed.errors.SizeError(f"trimming: no row fits into {most:,} bytes")
+            raise SizeError(f"trimming: no row fits into {most:,} bytes")
         order = counts.argsort(descending=True, stable=True)
         first, others = order[:count], order[count:]
         shares = counts[others].double() + 0.5
@@ -76,16 +82,15 @@ def _most_rows(n: int, dim: int, nbytes: int) -> int:
 
 CONTENDERS: dict[str, Contender] = {
     "tiered": compressed("tiered"),
+    OTHER: compressed("tiered", "other"),
     "trimming": trimmed,
     "dpq": compressed("dpq"),
-    "dpq, no counts": compressed("dpq", with_counts=False),
+    "dpq, no counts": compressed("dpq", "none"),
     "opq": compressed("opq"),
-    "opq, no counts": compressed("opq", with_counts=False),
+    "opq, no counts": compressed("opq", "none"),
     "rows": compressed("rows"),
     "ant": compressed("ant"),
     "tt": compressed("tt"),
     "tr": compressed("tr"),
     "low_rank": compressed("low_rank"),
 }
-
-__all__ = ["CONTENDERS", "Contender", "EdgeEmbedError", "Made"]

@@ -1,11 +1,12 @@
 """Output layer and input table of the language model of the Penn Treebank.
 
-Its own text is not public: counts are those of the business news among the training texts of AG News, and the figures
-are measured on those among the test texts, both in the spelling of the Penn Treebank.
+Its own text is not public. Counts are those of the business news among the training texts of AG News. Figures are
+measured on the business news among the test texts, in the spelling of the Penn Treebank. Counts of another domain are
+those of WikiText-2.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -24,24 +25,31 @@ _BUSINESS = "3"
 
 def cases(options: Options) -> Iterator[Case]:
     """Yield the output layer and the input table."""
-    with unpacked(options.data, "ptb-rnnlm") as folder, unpacked(options.data, "agnews20k") as news:
+    with (
+        unpacked(options.data, "ptb-rnnlm") as folder,
+        unpacked(options.data, "agnews20k") as news,
+        unpacked(options.data, "wikitext2-valtest") as wiki,
+    ):
         model = load(folder / "ptb_rnnlm_100.npz")
         words = (folder / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").split()
         text = business_news(news / "test.csv", words, _QUICK_WORDS if options.quick else _WORDS)
-        counts = counts_of(news / "train_20k.csv", words)
+        counts = counts_of(_business(news / "train_20k.csv"), words)
+        others = counts_of((wiki / "wiki.valid.txt").read_text(encoding="utf-8").splitlines(), words)
     judge = judge_of(model, text)
-    yield Case("PTB output layer", model, {"output": counts}, judge)
-    yield Case("PTB input table", model, {"table": counts}, judge)
+    for name, layer in (("PTB output layer", "output"), ("PTB input table", "table")):
+        yield Case(name, model, {layer: counts}, judge, other_counts={layer: others})
 
 
-def counts_of(path: Path, words: list[str], label: str = _BUSINESS) -> Tensor:
-    """Return the occurrences of words in the texts of a class of the training texts, [words]."""
-    number = {word: at for at, word in enumerate(words)}
-    ids: list[int] = []
+def _business(path: Path) -> Iterator[str]:
+    """Yield the business texts among the training texts."""
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["label"] == label:
-                ids += [number.get(word, number["<unk>"]) for word in treebank_words(row["text"])]
+        yield from (row["text"] for row in csv.DictReader(file) if row["label"] == _BUSINESS)
+
+
+def counts_of(texts: Iterable[str], words: list[str]) -> Tensor:
+    """Return the occurrences of words in texts, [words]."""
+    number = {word: at for at, word in enumerate(words)}
+    ids = [number.get(word, number["<unk>"]) for text in texts for word in treebank_words(text)]
     return torch.tensor(ids).bincount(minlength=len(words))
 
 

@@ -3,8 +3,8 @@
     GMF    score(u, i) = w (p_u * q_i) + b                                           8 columns
     MLP    score(u, i) = w relu(W3 relu(W2 relu(W1 [p_u, q_i]))) + b                32 columns
 
-Source: "Neural Collaborative Filtering" (WWW 2017), with its protocol: the last item of a user is left out of training
-and is among the ten best of 100 candidates or not, the other 99 of which are random items of no action of the user.
+Source: "Neural Collaborative Filtering" (WWW 2017), with its protocol. The last item of a user is left out of training.
+It is a hit if it is among the ten best of 100 candidates. The other 99 are random items without an action of the user.
 """
 
 from collections.abc import Iterator

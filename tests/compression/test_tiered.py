@@ -86,7 +86,7 @@ def test_tiers_without_counts_are_refused() -> None:
         made(Plan("tiered", ratio=8), None)
 
 
-def test_other_counts_of_unknown_table_are_refused() -> None:
+def test_compress_tables_with_other_counts_of_unknown_table_is_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(BadInputError, match="other_counts: got the names word, did you mean 'words'"):
         compress_tables([table], {}, Plan("rows", ratio=4), other_counts={"word": "order"})
@@ -115,6 +115,6 @@ def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -
     assert text.count("of counts") == len(report.plan.tiers)
 
 
-def test_other_counts_of_wrong_length_are_refused() -> None:
+def test_compress_tables_with_other_counts_of_wrong_length_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"table words: .*counts: got 799, expected 800"):
         made(Plan("rows", ratio=4), COUNTS, COUNTS[1:])

@@ -158,7 +158,7 @@ def test_error_of_too_few_bytes_has_smallest_size() -> None:
 
 
 @pytest.mark.parametrize("kind", ["tensor", "array"])
-def test_some_rows_are_read_as_those_of_table(kind: str) -> None:
+def test_rows_of_part_of_table_are_read_as_those_of_table(kind: str) -> None:
     weight, ids = ROWS if kind == "tensor" else ROWS.numpy(), torch.tensor([5, 9, 700])
     table = DenseTable(SomeRows(weight, ids), 1)
     expected = ROWS[ids].double()
