@@ -73,14 +73,15 @@ def fidelity(
 
     def summary() -> Fidelity:
         directed = ~np.isnan(cosines)
-        ids = np.flatnonzero(directed)
-        near, counted = cosines[ids], weights[ids]
+        near, counted = (cosines, weights) if directed.all() else (cosines[directed], weights[directed])  # no copies
+        least = _least(near, _WORST)
+        rows = least if len(near) == n else np.flatnonzero(directed)[least]
         return Fidelity(
             float(np.sqrt(error / energy)) if energy else 0.0,
             float(counted @ near / counted.sum()) if counted.any() else 1.0,
             _bands(near, None if counts is None else counted),
             neighbours.share(directed),
-            tuple((int(ids[at]), float(near[at])) for at in _least(near, _WORST)),
+            tuple((int(row), float(near[at])) for row, at in zip(rows, least, strict=True)),
             table.nbytes,
             stored.nbytes,
             sum(map(_zipped, stored.arrays().values())),

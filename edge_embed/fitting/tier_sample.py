@@ -37,7 +37,7 @@ class Sample:
     ) -> None:
         n = table.num_embeddings
         ranks = _ranks(n, table.embedding_dim)
-        ids = order[torch.from_numpy(ranks)]
+        ids = order[torch.from_numpy(ranks)].long()
         self._rows, self._weights = table.rows(ids), weights[ids]  # [m, d], [m]
         self._stands_for = torch.from_numpy(np.diff(np.append(ranks, n)))
         self._ranks: NDArray[np.float64] = (ranks * (num_rows / n)).astype(np.float64)

@@ -74,6 +74,7 @@ def fit(
     table = DenseTable(weight, padding_idx, processes=processes)
     value_type = "float16" if _FLOAT16[0] <= table.largest <= _FLOAT16[1] else "float32"
     order = torch.argsort(counts, descending=True, stable=True)  # id of each rank
+    order = order.int() if n < 1 << 31 else order  # half the memory
     has_map = not bool((order[1:] > order[:-1]).all())
     able = list(formats(table.embedding_dim, value_type))
 
@@ -106,7 +107,7 @@ def _fitted(
     tiers: list[PackedDPQ] = []
     begin = 0
     for number, (form, size) in enumerate(plan):
-        ids = order[begin : begin + size].sort().values
+        ids = order[begin : begin + size].long().sort().values
         tier_of[ids.numpy()] = number
         padding = None if padding_idx is None else _place(ids, padding_idx)
         finished = partial(_finished, on_block, begin)
