@@ -50,14 +50,14 @@ Cell = dict[str, Any]
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_BUILD,
-    help="Folder for results.json and results.md. Cells of other models and methods in it are kept.",
+    help="Folder for cells.json and results.md. Cells of other models and methods in it are kept.",
 )
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seed: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     options = Options(data, quick, seed, output)
     make_folder(output)
     torch.set_num_threads(1)
-    file = output / "results.json"
+    file = output / "cells.json"
     cells = _read(file)
     for name in names or _CASES:
         for case in _CASES[name](options):
