@@ -14,6 +14,8 @@ from edge_embed.packed.tier_words import plan_words, tier_words
 from edge_embed.packed.tiered import PackedTiered
 from edge_embed.report.results.tiers import Tier, TierPlan
 
+_NUMBERS = 1 << 20  # of a block
+
 
 def tier_plan(
     table: DenseTable, packed: PackedTiered, counts: Tensor, is_order: bool, others: Tensor | None = None
@@ -30,7 +32,7 @@ def tier_plan(
     tiers = packed.tiers
     weightings = [counts, None] if others is None else [counts, None, others]
     sums = np.zeros((len(weightings), len(tiers), 3))  # error, length and weight, by weighting and tier
-    for place in table.places(table.num_embeddings):
+    for place in table.places(table.num_embeddings, numbers=_NUMBERS):
         ids = np.arange(place.start, place.stop)
         tier_of, _ = packed.places(ids)
         dense = table.block(place)

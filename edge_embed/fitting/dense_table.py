@@ -162,9 +162,9 @@ class DenseTable:
         """
         return map(self.block, self.places(rows, unit))
 
-    def places(self, rows: int, unit: int = 1) -> Iterator[slice]:
-        """Return an iterator over the slices of these blocks."""
-        step = max(1, _BLOCK_NUMBERS // (self.embedding_dim * unit)) * unit
+    def places(self, rows: int, unit: int = 1, numbers: int = _BLOCK_NUMBERS) -> Iterator[slice]:
+        """Return an iterator over the slices of these blocks, of at most so many numbers if a unit has no more."""
+        step = max(1, numbers // (self.embedding_dim * unit)) * unit
         return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))
 
     def rows(self, ids: Tensor) -> Tensor:
@@ -247,7 +247,7 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     if counts is not None and not weights.any():
         besides = "" if padding_idx is None else " outside the padding row"
         raise BadInputError(f"counts: got only zeros{besides}, expected a number above 0; or leave counts out")
-    return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # so their sum is finite
+    return weights.div_(weights.max().clamp(min=torch.finfo(torch.float64).tiny))  # so their sum is finite
 
 
 def _write(part: Tensor | NDArray[np.floating[Any]], to: Tensor) -> None:
