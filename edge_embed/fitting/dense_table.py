@@ -162,9 +162,9 @@ class DenseTable:
         """
         return map(self.block, self.places(rows, unit))
 
-    def places(self, rows: int, unit: int = 1, numbers: int = _BLOCK_NUMBERS) -> Iterator[slice]:
+    def places(self, rows: int, unit: int = 1, numbers: int | None = None) -> Iterator[slice]:
         """Return an iterator over the slices of these blocks, of at most so many numbers if a unit has no more."""
-        step = max(1, numbers // (self.embedding_dim * unit)) * unit
+        step = max(1, (numbers or _BLOCK_NUMBERS) // (self.embedding_dim * unit)) * unit
         return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))
 
     def rows(self, ids: Tensor) -> Tensor:
