@@ -26,7 +26,6 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 # may drop at any time. A copy of the smaller table would take 512 MB.
 LIMITS = [
     (2_000_000, SIZES, 1_600_000_000),
-    (2_000_000, TIERED, 1_600_000_000),
     pytest.param(10_000_000, TIERED, 4_000_000_000, marks=pytest.mark.long),
     pytest.param(10_000_000, ("--method", "dpq", "--ratio", "20"), 4_000_000_000, marks=pytest.mark.long),
 ]
@@ -65,7 +64,7 @@ def _counts(table: Path, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("table", "goal", "most"),
     LIMITS,
-    ids=["two million", "two million, tiered", "ten million, tiered", "ten million"],
+    ids=["two million", "ten million, tiered", "ten million"],
     indirect=["table"],
 )
 def test_compress_memory_stays_below_limit(table: Path, goal: tuple[str, ...], most: int, tmp_path: Path) -> None:

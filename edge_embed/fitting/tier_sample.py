@@ -1,8 +1,8 @@
 """Errors of sampled rows of a table in each format of a tier.
 
 Codebooks are fitted to the rows that have them in a plan, so errors are measured twice: with codebooks of all rows, and
-then with those of the rows after the first tiers of the first plan. Of real tables, the second estimate of a plan is 2
-to 4 % above the final error, the first one up to 25 %.
+then with those of the rows after the first tiers of the first plan. On two tables of a language model at 8, 16 and 32
+times fewer bytes, the second estimate was 1 to 10 % above the final error. The first one was 12 to 22 % above it.
 """
 
 from collections.abc import Iterable
