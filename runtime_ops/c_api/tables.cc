@@ -46,6 +46,21 @@ dpq_scaled::Table ToTable(const ee_dpq_scaled_table& c) {
   return table;
 }
 
+tiered::Table ToTable(const ee_tiered_table& c) {
+  tiered::Table table{};
+  for (int64_t t = 0; c.tiers != nullptr && t < c.num_tiers && t < EE_MAX_TIERS; ++t) {
+    table.tiers[t] = ToTable(c.tiers[t]);
+  }
+  table.num_tiers = c.num_tiers;
+  table.map = c.tier_map_bytes == 0 ? nullptr : c.tier_map;
+  table.map_bytes = c.tier_map_bytes;
+  table.ranks = ToBytes(c.tier_ranks);
+  table.ranks_bytes = c.tier_ranks_bytes;
+  table.num_embeddings = c.num_embeddings;
+  table.padding_idx = c.padding_idx;
+  return table;
+}
+
 ant::Table ToTable(const ee_ant_table& c) {
   ant::Table table{};
   table.row_offsets = ToBytes(c.row_offsets);

@@ -45,7 +45,12 @@ typedef enum ee_status {
   EE_BAD_NUM_ROW_SCALES = 34,
   EE_SHORT_ROW_SCALE_CODES = 35,
   EE_SHORT_ROW_SCALES = 36,
-  EE_BAD_ROW_SCALE_CODE = 37
+  EE_BAD_ROW_SCALE_CODE = 37,
+  EE_BAD_NUM_TIERS = 38,
+  EE_BAD_TIERS = 39,
+  EE_SHORT_TIER_MAP = 40,
+  EE_SHORT_TIER_RANKS = 41,
+  EE_BAD_TIER_PLACE = 42
 } ee_status;
 
 #ifdef __cplusplus
@@ -53,7 +58,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_ROW_SCALE_CODE;
+constexpr int kLastStatus = EE_BAD_TIER_PLACE;
 
 // Returns a sentence without a full stop. It is never null, also for a value that is not in the enum.
 const char* StatusMessage(int status);

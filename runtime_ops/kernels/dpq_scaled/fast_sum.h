@@ -185,7 +185,7 @@ class IntegerBags {
  private:
   size_t Offset(size_t bag) const { return static_cast<size_t>(Load<int64_t>(bags_.offsets, bag)); }
 
-  void Take(size_t first, size_t all) {
+  __attribute__((noinline)) void Take(size_t first, size_t all) {
     const size_t end = all - first < kWindowRows ? all : first + kWindowRows;
     TakeWindow(table_, maker_.layout(), maker_.codes(), ids_, &bags_, first, end, &window_);
   }

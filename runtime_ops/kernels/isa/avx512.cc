@@ -5,6 +5,7 @@
 #include "kernels/dpq_scaled/fast.h"
 #include "kernels/fast_offer.h"
 #include "kernels/isa/isa.h"
+#include "kernels/tiered/fast_interleave.h"
 #include "kernels/tt/fast.h"
 
 namespace edge_embed {
@@ -73,6 +74,8 @@ constexpr Kernels<dpq::Table> kDPQ{{DpqGather, DpqGatherScratch},
                                    dpq::kTopK};
 constexpr LogitsKernel<dpq::Table> kPlainLogits = kDPQ.logits;
 constexpr Kernels<dpq_scaled::Table> kDPQ_SCALED = dpq_scaled::kAround<kPlainLogits>;
+constexpr tiered::TierKernels kTierKernels{&kDPQ, &kDPQ_SCALED, &kAvx2TierLoops, tiered::Interleave};
+constexpr Kernels<tiered::Table> kTIERED = tiered::Around<kTierKernels>::kKernels;
 constexpr Kernels<tt::Table> kTT = tt::kFast;
 
 }  // namespace

@@ -15,6 +15,9 @@ namespace edge_embed {
 namespace ant {
 struct Loops;  // kernels/ant/fast_sum.h
 }
+namespace tiered {
+struct Loops;  // kernels/tiered/loops.h
+}
 
 extern const Variant kPortable;  // SSE2 or NEON, which every processor of the architecture has
 #if EDGE_EMBED_X86
@@ -33,6 +36,8 @@ ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const 
                         size_t end, const Output& rows, double* scratch, size_t* bad_position);
 ee_status Avx2AntBag(const ant::Loops& loops, const ant::Table& table, const Ids& ids, const Bags& bags,
                      size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position);
+
+extern const tiered::Loops kAvx2TierLoops;
 
 bool HasAvx2();
 bool HasAvx512();
