@@ -135,9 +135,11 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t
   for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
     const size_t left = layout.row_bytes - at;
     TurnedWord words[kTurnedWords];
-    if (rows == kTurnedRows && left >= kPieceBytes) {
+    // Shorter rows are read with bytes of the next ones, whose products are zeros or are not used.
+    const bool has_next = first + kTurnedRows + kPieceBytes / layout.row_bytes < layout.rows;
+    if (rows == kTurnedRows && (left >= kPieceBytes || has_next)) {
       TurnWords(codes + at, layout.row_bytes, words);
-      if constexpr (kUnrolled) {  // words stay in registers
+      if (kUnrolled && left >= kPieceBytes) {  // words stay in registers
 #pragma GCC unroll 8
         for (size_t k = 0; k < kTurnedWords; ++k) add(words[k]);
         continue;

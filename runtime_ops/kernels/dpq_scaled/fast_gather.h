@@ -11,31 +11,37 @@ inline Size GatherScratch(const Table& table) {
   return RowMaker::MemoryDoubles(table) + RowDoubles(table, kMadeAtOnce / 2);
 }
 
-// Writes `count` rows one after another.
+// The address of row `index`.
+__attribute__((always_inline)) inline unsigned char* RowAt(const Output& rows, size_t index, size_t row_bytes) {
+  const size_t place = rows.places == nullptr ? index : rows.places[index];
+  return static_cast<unsigned char*>(rows.data) + place * row_bytes;
+}
+
+// Writes `count` rows, the first of which has the index `first`.
 __attribute__((noinline)) inline void WriteRows(RowMaker* maker, const size_t* ids, const float* scales,
-                                                size_t count, float* made, ee_type type, unsigned char* out) {
-  const size_t row_bytes = maker->columns() * SizeOf(type);
+                                                size_t count, float* made, const Output& rows, size_t first) {
+  const size_t row_bytes = maker->columns() * SizeOf(rows.type);
   for (size_t i = 0; i < count; i += kMadeAtOnce) {
     const size_t left = count - i, some = left < kMadeAtOnce ? left : kMadeAtOnce;
     auto* const from = reinterpret_cast<unsigned char*>(made);
-    if (type == EE_FLOAT32) {
+    if (rows.type == EE_FLOAT32) {
       maker->Make(ids + i, scales + i, some, made);
     } else {
       maker->MakeNarrow(ids + i, some, from);
     }
-    for (size_t row = 0; row < some; ++row, out += row_bytes) {
-      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes, out);
+    for (size_t row = 0; row < some; ++row) {
+      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes, RowAt(rows, first + i + row, row_bytes));
     }
   }
 }
 
-// The rows of a window.
-__attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window,
-                                                  unsigned char* out) {
+// The rows of a window, the first of which has the index `first`.
+__attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window, const Output& rows,
+                                                  size_t first) {
   const size_t columns = maker.columns();
   WithNumbers(maker.decoder(), [&](const auto& numbers) __attribute__((always_inline)) {
-    unsigned char* to = out;
-    for (size_t i = 0; i < window.count; ++i, to += columns * sizeof(float)) {
+    for (size_t i = 0; i < window.count; ++i) {
+      unsigned char* const to = RowAt(rows, first + i, columns * sizeof(float));
       if (window.counted[i] != 0) {
         WriteNumbers(numbers, window.codes[i], window.scales[i], columns, to);
       } else {
@@ -47,13 +53,12 @@ __attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const W
 
 // Rows of small numbers, directly to their place.
 inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin,
-                               size_t end, unsigned char* out, size_t* bad_position) {
+                               size_t end, const Output& rows, size_t* bad_position) {
   Window window;
   for (size_t first = begin; first < end; first += window.count) {
     TakeWindow(table, maker.layout(), maker.codes(), ids, nullptr, first,
                end - first < kWindowRows ? end : first + kWindowRows, &window);
-    WriteWindow(maker, window, out);
-    out += window.count * maker.columns() * sizeof(float);
+    WriteWindow(maker, window, rows, first);
     if (window.status == EE_OK) continue;
     *bad_position = first + window.count;
     return window.status;
@@ -66,10 +71,8 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
   RowMaker maker(table, scratch);
   float* const made = reinterpret_cast<float*>(scratch + RowMaker::MemoryDoubles(table).saturated());
-  const size_t row_bytes = maker.columns() * SizeOf(rows.type);
-  auto* out = static_cast<unsigned char*>(rows.data) + begin * row_bytes;
   if (maker.decoder().fits() && rows.type == EE_FLOAT32) {
-    return GatherNumbers(table, maker, ids, begin, end, out, bad_position);
+    return GatherNumbers(table, maker, ids, begin, end, rows, bad_position);
   }
   size_t lists[2][dpq::kBlockRows];
   size_t* here = lists[0];
@@ -85,12 +88,11 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
     PrefetchRows(table, maker.layout(), ahead, next_count);
     float scales[dpq::kBlockRows];
     const size_t sound = TakeScales(table, here, count, scales);
-    WriteRows(&maker, here, scales, sound, made, rows.type, out);
+    WriteRows(&maker, here, scales, sound, made, rows, first);
     if (first + sound < next) {
       *bad_position = first + sound;
       return sound < count ? EE_BAD_ROW_SCALE_CODE : EE_ID_OUT_OF_RANGE;
     }
-    out += count * row_bytes;
     size_t* const done = here;
     here = ahead;
     ahead = done;

@@ -10,10 +10,6 @@ size_t IdsAtOnce(size_t columns) {
   return rows < kFewIds ? kFewIds : rows > kMostIds ? kMostIds : rows;
 }
 
-Size MadeDoubles(const Table& table) {
-  return Size(IdsAtOnce(Columns(table)) / 2 + 1) * Columns(table) + kMostLanes / 2;
-}
-
 }  // namespace
 
 Tiers::Tiers(const Table& table) : count(static_cast<size_t>(table.num_tiers)) {
@@ -29,25 +25,39 @@ Chunk::Chunk(const TierKernels& kernels, const Table& table, const Ids& ids, dou
       tiers_(table),
       ids_(ids),
       columns_(Columns(table)),
-      made_(reinterpret_cast<float*>(scratch)),
-      scratch_(scratch + MadeDoubles(table).saturated()) {
+      scratch_(scratch),
+      made_(reinterpret_cast<float*>(scratch + WriteDoubles(kernels, table).saturated())) {
   lists_.count = 0;
 }
 
-Size Chunk::Doubles(const TierKernels& kernels, const Table& table) {
-  return MadeDoubles(table) + LargestOf(kernels, table, [](const auto& inner, const auto& tier) {
-           return inner.gather.scratch(tier);
-         });
+Size Chunk::WriteDoubles(const TierKernels& kernels, const Table& table) {
+  return LargestOf(kernels, table, [](const auto& inner, const auto& tier) { return inner.gather.scratch(tier); });
+}
+
+Size Chunk::MakeDoubles(const TierKernels& kernels, const Table& table) {
+  const size_t columns = Columns(table);
+  return WriteDoubles(kernels, table) + Size(IdsAtOnce(columns) / 2 + 1) * columns + kMostLanes / 2;
 }
 
 size_t Chunk::MostIds() const { return IdsAtOnce(columns_); }
 
 void Chunk::Make(size_t begin, size_t end) {
-  const size_t most = MostIds();
+  Find(begin, end, MostIds());
+  float* to = made_;
+  for (size_t t = 0; t < tiers_.count; ++t) {
+    const size_t count = Run(t, {to, EE_FLOAT32});
+    for (size_t k = 0; k < count; ++k, to += columns_) rows_[lists_.positions[t][k]] = to;
+  }
+}
+
+void Chunk::Write(size_t begin, size_t end, float* rows) {
+  Find(begin, end, kMostIds);
+  for (size_t t = 0; t < tiers_.count; ++t) Run(t, {rows, EE_FLOAT32, lists_.positions[t]});
+}
+
+void Chunk::Find(size_t begin, size_t end, size_t most) {
   kernels_.loops->find(table_, ids_, begin, end - begin < most ? end : begin + most, &lists_);
   for (size_t t = 0; t < tiers_.count; ++t) CheckScales(t);
-  float* to = made_;
-  for (size_t t = 0; t < tiers_.count; ++t) to = MakeTier(t, to);
 }
 
 // Ends the chunk before the first row with a damaged scale code.
@@ -62,17 +72,16 @@ void Chunk::CheckScales(size_t t) {
   }
 }
 
-// Makes the rows of a tier, and returns the place after them.
-float* Chunk::MakeTier(size_t t, float* to) {
+// Makes the rows of a tier, and returns their number.
+size_t Chunk::Run(size_t t, const Output& rows) {
   size_t count = lists_.counts.Of(t), bad;
   while (count > 0 && lists_.positions[t][count - 1] >= lists_.count) --count;
-  if (count == 0) return to;
   const Ids ids{lists_.rows[t], EE_INT64, count};
+  if (count == 0) return 0;
   WithTier(kernels_, tiers_.tables[t], [&](const auto& inner, const auto& tier) {
-    return inner.gather.run(tier, ids, 0, count, {to, EE_FLOAT32}, scratch_, &bad);
+    return inner.gather.run(tier, ids, 0, count, rows, scratch_, &bad);
   });
-  for (size_t k = 0; k < count; ++k, to += columns_) rows_[lists_.positions[t][k]] = to;
-  return to;
+  return count;
 }
 
 }  // namespace edge_embed::tiered

@@ -32,15 +32,18 @@ struct Tiers {
 
 class Chunk {
  public:
-  // `scratch` has Doubles.
+  // `scratch` has MakeDoubles, or WriteDoubles without Make.
   Chunk(const TierKernels& kernels, const Table& table, const Ids& ids, double* scratch);
 
-  static Size Doubles(const TierKernels& kernels, const Table& table);
+  static Size WriteDoubles(const TierKernels& kernels, const Table& table);
+  static Size MakeDoubles(const TierKernels& kernels, const Table& table);
 
   // Makes the rows of the ids from `begin` on, up to `end`, to the first error or to MostIds.
   void Make(size_t begin, size_t end);
-
   size_t MostIds() const;  // kFewIds .. kMostIds
+
+  // Writes the rows of the ids from `begin` on to `rows`, up to `end`, to the first error or to kMostIds.
+  void Write(size_t begin, size_t end, float* rows);
 
   size_t count() const { return lists_.count; }
   ee_status status() const { return lists_.status; }
@@ -48,16 +51,17 @@ class Chunk {
   const float* const* rows() const { return rows_; }
 
  private:
+  void Find(size_t begin, size_t end, size_t most);
   void CheckScales(size_t t);
-  float* MakeTier(size_t t, float* to);
+  size_t Run(size_t t, const Output& rows);
 
   const TierKernels& kernels_;
   const Table& table_;
   const Tiers tiers_;
   const Ids& ids_;
   const size_t columns_;
-  float* const made_;
   double* const scratch_;
+  float* const made_;
   Lists lists_;
   const float* rows_[kMostIds];
 };

@@ -11,7 +11,7 @@
 namespace edge_embed::tiered {
 namespace {
 
-constexpr Loops kLoops{FindPlaces, CopyRows, AddRows, KeepLargest, WriteBag};
+constexpr Loops kLoops{FindPlaces, CountRows, AddRows, KeepLargest, WriteBag};
 constexpr TierKernels kTiers{&dpq::kFast, &dpq_scaled::kFast, &kLoops, Interleave};
 constexpr Kernels<Table> kFast = Around<kTiers>::kKernels;
 

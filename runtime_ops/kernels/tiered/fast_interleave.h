@@ -67,22 +67,27 @@ __attribute__((always_inline)) inline size_t InterleaveVectors(const Table& tabl
 
 #endif
 
+// The ids i .. end-1 of a span, one by one.
+__attribute__((noinline)) inline void InterleaveSome(const Table& table, const Span& span, ee_type type,
+                                                     unsigned char* to, size_t i, size_t end, Counts* next) {
+  for (; i < end; ++i) {
+    const size_t tier = TierOf(table.map, table.map_bits(), span.first + i);
+    dpq::StoreLogit(span.from[next->Of(tier)], {to, type}, i);
+    next->Add(tier, 1);
+  }
+}
+
 inline void Interleave(const Table& table, const Span& span, ee_type type, unsigned char* to) {
   Counts next = span.begins;
   size_t i = 0;
-  const auto one_by_one = [&](size_t end) {
-    for (; i < end; ++i) {
-      const size_t tier = TierOf(table.map, table.map_bits(), span.first + i);
-      dpq::StoreLogit(span.from[next.Of(tier)], {to, type}, i);
-      next.Add(tier, 1);
-    }
-  };
 #if defined(__AVX2__)
   const size_t before = -span.first % kLanes;
-  one_by_one(before < span.rows ? before : span.rows);
-  i = InterleaveVectors(table, span, type, to, i, &next);
+  if (before < span.rows) {
+    InterleaveSome(table, span, type, to, 0, before, &next);
+    i = InterleaveVectors(table, span, type, to, before, &next);
+  }
 #endif
-  one_by_one(span.rows);
+  InterleaveSome(table, span, type, to, i, span.rows, &next);
 }
 
 }  // namespace

@@ -17,23 +17,9 @@ struct TierRows {
   size_t starts[EE_MAX_TIERS] = {}, counts[EE_MAX_TIERS] = {};
 };
 
-// Rows of a tier at positions begin .. end-1 of a block.
-__attribute__((noinline)) size_t CountRows(const unsigned char* block, size_t bits, size_t tier, size_t begin,
-                                           size_t end) {
-  size_t rows = 0;
-  for (size_t bit = begin * bits, last = end * bits; bit < last;) {
-    const size_t shift = bit % kWordBits, left = last - bit, some = kWordBits - shift;
-    uint64_t equal = Equal(Load<uint64_t>(block, bit / kWordBits), tier, bits) >> shift;
-    if (left < kWordBits) equal &= (uint64_t{1} << left) - 1;
-    rows += Ones(equal);
-    bit += some;
-  }
-  return rows;
-}
-
 // The ids from `first` on, at most `most`. In a damaged table, a rank may differ from the end of the block before:
 // the ids then end there.
-TierRows TakeRows(const Table& table, size_t first, size_t most) {
+TierRows TakeRows(const TierKernels& kernels, const Table& table, size_t first, size_t most) {
   const size_t bits = table.map_bits(), tiers = static_cast<size_t>(table.num_tiers);
   TierRows taken;
   while (taken.rows < most) {
@@ -43,10 +29,10 @@ TierRows TakeRows(const Table& table, size_t first, size_t most) {
     TierRows next = taken;
     for (size_t t = 0; t < size_t{1} << bits; ++t) {
       const int64_t rank = t < tiers ? Load<int32_t>(table.ranks, block * tiers + t) : 0;
-      const size_t start = static_cast<size_t>(rank) + CountRows(codes, bits, t, 0, begin);
+      const size_t start = static_cast<size_t>(rank) + kernels.loops->count(codes, bits, t, 0, begin);
       if (taken.rows == 0) next.starts[t] = start;
       if (t < tiers && start != next.starts[t] + taken.counts[t]) return taken;
-      next.counts[t] += CountRows(codes, bits, t, begin, end);
+      next.counts[t] += kernels.loops->count(codes, bits, t, begin, end);
     }
     next.rows += end - begin;
     taken = next;
@@ -97,7 +83,7 @@ class TieredLogits {
   ee_status Mapped(size_t begin, size_t end, size_t* bad_position) const {
     for (size_t first = begin; first < end;) {
       const size_t most = end - first < most_ ? end - first : most_;
-      const TierRows taken = TakeRows(table_, first, most);
+      const TierRows taken = TakeRows(kernels_, table_, first, most);
       size_t rows = taken.rows;
       const ee_status status = Together(first, taken, &rows);
       first += rows;

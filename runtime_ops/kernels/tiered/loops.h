@@ -49,7 +49,8 @@ struct Span {
 struct Loops {
   // Finds the ids begin .. end-1, at most kMostIds.
   void (*find)(const Table& table, const Ids& ids, size_t begin, size_t end, Lists* lists);
-  void (*copy)(const float* const* rows, size_t count, size_t columns, void* out);
+  // Rows of a tier at positions begin .. end-1 of a block of the map.
+  size_t (*count)(const unsigned char* block, size_t bits, size_t tier, size_t begin, size_t end);
   void (*add)(const BagPart& part);
   void (*keep_largest)(const BagPart& part);
   void (*write_totals)(const BagPart& part, float divisor, const Output& out, size_t at);

@@ -88,7 +88,7 @@ class BagRows {
 
 }  // namespace
 
-Size GatherScratchBy(const TierKernels& kernels, const Table& table) { return Chunk::Doubles(kernels, table); }
+Size GatherScratchBy(const TierKernels& kernels, const Table& table) { return Chunk::WriteDoubles(kernels, table); }
 
 ee_status GatherBy(const TierKernels& kernels, const Table& table, const Ids& ids, size_t begin, size_t end,
                    const Output& rows, double* scratch, size_t* bad_position) {
@@ -96,8 +96,7 @@ ee_status GatherBy(const TierKernels& kernels, const Table& table, const Ids& id
   const size_t columns = Columns(table);
   Chunk chunk(kernels, table, ids, scratch);
   for (size_t first = begin; first < end; first += chunk.count()) {
-    chunk.Make(first, end);
-    kernels.loops->copy(chunk.rows(), chunk.count(), columns, static_cast<float*>(rows.data) + first * columns);
+    chunk.Write(first, end, static_cast<float*>(rows.data) + first * columns);
     if (chunk.status() == EE_OK) continue;
     *bad_position = first + chunk.count();
     return chunk.status();
@@ -106,7 +105,7 @@ ee_status GatherBy(const TierKernels& kernels, const Table& table, const Ids& id
 }
 
 Size BagScratchBy(const TierKernels& kernels, const Table& table) {
-  return Chunk::Doubles(kernels, table) + TotalsDoubles(table);
+  return Chunk::MakeDoubles(kernels, table) + TotalsDoubles(table);
 }
 
 ee_status BagBy(const TierKernels& kernels, const Table& table, const Ids& ids, const Bags& bags, size_t begin,
