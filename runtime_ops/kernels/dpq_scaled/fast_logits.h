@@ -35,10 +35,10 @@ struct Prepared {
   size_t of_state;     // floats of a state for decoded rows; those of other states follow each other
 };
 
-// True if rows are decoded. For one or two states, lookups of four-bit codes of many rows at once are as fast
-// or faster, except with AVX-512.
+// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or two
+// states, and with AVX-512 for several.
 inline bool Decodes(const Table& table, size_t batch) {
-  const bool looks_up = dpq::Permutes(table.plain()) && kMostTableBits == 0 && batch <= 2;
+  const bool looks_up = dpq::Permutes(table.plain()) && (kMostTableBits == 0 ? batch <= 2 : batch > 1);
   return !looks_up && Decoder(table, Layout(table.plain())).fits();
 }
 
@@ -73,8 +73,8 @@ void Prepare(const Table& table, const float* hidden, size_t batch, double* memo
 
 // The scales of some rows, and their logits as float32.
 struct LogitsBlock {
-  float scales[kBlockLogits];
-  float logits[kBlockLogits];
+  float scales[kBlockLogits + kLanes];
+  float logits[kBlockLogits + kLanes];
 };
 
 template <const PlainLogits& kPlain>
@@ -182,17 +182,15 @@ __attribute__((noinline)) inline void NumberLogits(const RowMaker& maker, const 
 __attribute__((noinline)) inline size_t ScalesOf(const Table& table, size_t first, size_t rows,
                                                  float* scales) {
   const unsigned char* const codes = table.row_scale_codes + (table.has_scales() ? first : 0);
+  const unsigned char* const values = table.row_scales;
   const size_t count = static_cast<size_t>(table.num_row_scales);
   const size_t padding = static_cast<size_t>(table.padding_idx) - first;  // very large without a padding row
-  size_t most = 0;
-  for (size_t i = 0; table.has_scales() && i < rows; ++i) most = codes[i] > most ? codes[i] : most;
-  for (size_t i = 0; most >= count && table.has_scales() && i < rows; ++i) {
-    if (codes[i] >= count && i != padding) rows = i;
-  }
   for (size_t i = 0; i < rows; ++i) {
-    scales[i] = table.has_scales() && codes[i] < count ? Load<float>(table.row_scales, codes[i]) : 1;
+    scales[i] = 1;
+    if (count == 0 || i == padding) continue;
+    if (codes[i] >= count) return i;
+    scales[i] = Load<float>(values, codes[i]);
   }
-  if (padding < rows) scales[padding] = 1;
   return rows;
 }
 
@@ -203,11 +201,16 @@ __attribute__((noinline)) inline void WriteScaled(const LogitsBlock& block, cons
   for (size_t b = 0; b < batch; ++b) {
     auto* const to = static_cast<unsigned char*>(logits.out.data) + logits.At(b, first) * size;
     const float* const from = block.logits + b * rows;
-    size_t i = 0;
-    for (; i + kLanes <= rows; i += kLanes) {
-      StoreAs(LoadFloats(from + i) * LoadFloats(block.scales + i), logits.out.type, to + i * size);
+    for (size_t i = 0; i < rows; i += kLanes) {
+      const Floats scaled = LoadFloats(from + i) * LoadFloats(block.scales + i);
+      if (rows - i >= kLanes) {
+        StoreAs(scaled, logits.out.type, to + i * size);
+      } else {
+        unsigned char last[kVectorBytes];
+        StoreAs(scaled, logits.out.type, last);
+        dpq::CopyRest(last, (rows - i) * size, to + i * size);
+      }
     }
-    for (; i < rows; ++i) dpq::StoreLogit(from[i] * block.scales[i], {to, logits.out.type}, i);
   }
 }
 

@@ -63,6 +63,12 @@ __attribute__((noinline)) void TakeRows(const Table& table, size_t row_bytes, co
   window->status = status;
 }
 
+// Not inlined: compilers would convert many weights at a time, by far more code.
+__attribute__((noinline)) inline float SampleWeight(const Bags& bags, size_t index) {
+  return bags.sample_weight_type == EE_FLOAT16 ? ToFloat(Load<Half>(bags.sample_weights, index))
+                                               : Load<float>(bags.sample_weights, index);
+}
+
 // Reads the rows of the ids begin .. end-1, at most kWindowRows. `bags` may be null.
 inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows& codes, const Ids& ids,
                        const Bags* bags, size_t begin, size_t end, Window* window) {
@@ -73,10 +79,7 @@ inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows&
   }
   if (bags == nullptr || bags->sample_weights == nullptr) return;
   for (size_t k = 0; k < window->count; ++k) {
-    const float weight = bags->sample_weight_type == EE_FLOAT16
-                             ? ToFloat(Load<Half>(bags->sample_weights, begin + k))
-                             : Load<float>(bags->sample_weights, begin + k);
-    window->weights[k] = window->counted[k] != 0 ? weight : 0;
+    window->weights[k] = window->counted[k] != 0 ? SampleWeight(*bags, begin + k) : 0;
   }
 }
 

@@ -52,7 +52,7 @@ class TieredLogits {
         logits_(logits),
         span_logits_(reinterpret_cast<float*>(scratch)),
         scratch_(scratch + (kSpanLogits + kMostLanes) / 2),
-        most_(input.batch < kSpanLogits ? kSpanLogits / input.batch : 1) {
+        most_(RowsAtOnce(input.batch)) {
     const double* prepared = input.prepared;
     for (size_t t = 0; t < tiers_.count; ++t) {
       prepared_[t] = prepared;
@@ -78,6 +78,12 @@ class TieredLogits {
       start = stop;
     }
     return EE_OK;
+  }
+
+  // Not a power of two: the logits of all states of a row would share a few places of a cache.
+  static size_t RowsAtOnce(size_t batch) {
+    const size_t rows = batch < kSpanLogits ? kSpanLogits / batch : 1;
+    return rows > kMostLanes ? rows - kMostLanes : rows;
   }
 
   ee_status Mapped(size_t begin, size_t end, size_t* bad_position) const {
