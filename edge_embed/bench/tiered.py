@@ -11,6 +11,7 @@ from edge_embed.packed.tiered import PackedTiered
 class _Table(ctypes.Structure):
     _fields_ = (
         ("tiers", ctypes.POINTER(SCALED_KERNEL.struct)),
+        ("tiers_bytes", SIZE),
         ("num_tiers", INT64),
         ("tier_map", POINTER),
         ("tier_map_bytes", SIZE),
@@ -25,6 +26,7 @@ def _struct(packed: PackedTiered) -> _Table:
     tiers = (SCALED_KERNEL.struct * len(packed.tiers))(*map(SCALED_KERNEL.fill, packed.tiers))
     return _Table(
         tiers,
+        ctypes.sizeof(tiers),
         len(packed.tiers),
         *((None, 0) if packed.tier_map is None else array(packed.tier_map)),
         *((None, 0) if packed.tier_ranks is None else array(packed.tier_ranks)),

@@ -137,6 +137,7 @@ typedef struct ee_tt_table {
 typedef struct ee_tiered_table {
   const ee_dpq_scaled_table* tiers; /* [num_tiers], of equal columns, without padding rows, and of num_embeddings rows
                                        in all; else EE_BAD_TIERS */
+  size_t tiers_bytes;               /* readable bytes at tiers; too few: EE_BAD_NUM_TIERS */
   int64_t num_tiers;                /* EE_MIN_TIERS to EE_MAX_TIERS; else EE_BAD_NUM_TIERS */
   const uint8_t* tier_map; /* uint8 [blocks, 32 or 64 bytes] of blocks of 256 rows; null: the first rows are those of
                               tier 0, the next ones those of tier 1, and so on */

@@ -24,6 +24,7 @@ void ReadMethod(Fields* fields, Memory* memory, ee_tiered_table* tiered, Table* 
   auto* const tiers = static_cast<ee_dpq_scaled_table*>(memory->data);
   memset(tiers, 0, EE_MAX_TIERS * sizeof(ee_dpq_scaled_table));
   tiered->tiers = tiers;
+  tiered->tiers_bytes = EE_MAX_TIERS * sizeof(ee_dpq_scaled_table);
   for (size_t t = count; t-- > 0;) {
     Table tier{};
     tier.num_embeddings = rows[t];

@@ -29,7 +29,7 @@ ee_status ValidatePadding(const Table& table) {
   if (table.padding_idx < kNoPadding || table.padding_idx >= table.num_embeddings) return EE_BAD_PADDING;
   Place place;
   if (table.padding_idx == kNoPadding) return EE_OK;
-  return FindPlace(table, static_cast<size_t>(table.padding_idx), &place) ? EE_OK : EE_BAD_TIER_PLACE;
+  return FindPlace(table, static_cast<size_t>(table.padding_idx), &place) ? EE_OK : EE_BAD_PADDING;
 }
 
 }  // namespace
