@@ -106,7 +106,10 @@ OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, con
   table->num_tiers = static_cast<int64_t>((num_tensors - kMapTensors) / kTierTensors);
   for (size_t t = 0; t < static_cast<size_t>(table->num_tiers); ++t) {
     const Tensor* const own = tensors + kMapTensors + t * kTierTensors;
-    if (OrtStatus* status = MakeTier(node, attributes.tiers[t], own, &table->tiers[t])) return status;
+    Message named;  // for error messages
+    named << node.op << ", tier " << static_cast<int64_t>(t);
+    const Node of_tier{node.api, named.text()};
+    if (OrtStatus* status = MakeTier(of_tier, attributes.tiers[t], own, &table->tiers[t])) return status;
   }
   table->num_embeddings = attributes.num_embeddings;
   table->padding_idx = attributes.padding_idx;

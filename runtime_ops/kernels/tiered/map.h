@@ -33,7 +33,7 @@ __attribute__((always_inline)) inline uint64_t Equal(uint64_t word, size_t tier,
 
 // The tier of an id.
 __attribute__((always_inline)) inline size_t TierOf(const unsigned char* map, size_t bits, size_t id) {
-  return map[id * bits / 8] >> (id * bits % 8) & ((1U << bits) - 1);
+  return size_t{map[id * bits / 8]} >> (id * bits % 8) & ((size_t{1} << bits) - 1);
 }
 
 }  // namespace

@@ -20,7 +20,9 @@ bool FindPlace(const Table& table, size_t id, Place* place) {
   if (table.map == nullptr) return FindSorted(table, id, place);
   const size_t bits = table.map_bits(), block = id / kBlockRows, tiers = static_cast<size_t>(table.num_tiers);
   const unsigned char* const codes = table.map + block * kBlockRows / 8 * bits;
-  const auto tier_at = [=](size_t i) { return codes[i * bits / 8] >> (i * bits % 8) & ((1U << bits) - 1); };
+  const auto tier_at = [=](size_t i) {
+    return size_t{codes[i * bits / 8]} >> (i * bits % 8) & ((size_t{1} << bits) - 1);
+  };
   const size_t tier = tier_at(id % kBlockRows);
   if (tier >= tiers) return false;
   int64_t row = Load<int32_t>(table.ranks, block * tiers + tier);
