@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from edge_embed.ops.entmax_loss import entmax_loss, sparsemax_loss
     from edge_embed.packed.ant import PackedANT
     from edge_embed.packed.dpq import PackedDPQ
+    from edge_embed.packed.tiered import PackedTiered
     from edge_embed.packed.tt import PackedTT
     from edge_embed.runtime.library import get_delegate_path, get_library_path
     from edge_embed.runtime.session import create_session
@@ -69,6 +70,7 @@ __all__ = [
     "PackedANT",
     "PackedDPQ",
     "PackedTT",
+    "PackedTiered",
     "ParityError",
     "PenaltySchedule",
     "ProximalOptimizer",
@@ -123,6 +125,7 @@ _MODULE_OF = {
     "PackedANT": "edge_embed.packed.ant",
     "PackedDPQ": "edge_embed.packed.dpq",
     "PackedTT": "edge_embed.packed.tt",
+    "PackedTiered": "edge_embed.packed.tiered",
     "ParityError": "edge_embed.errors",
     "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",

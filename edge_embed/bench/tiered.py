@@ -12,7 +12,6 @@ class _Table(ctypes.Structure):
     _fields_ = (
         ("tiers", ctypes.POINTER(SCALED_KERNEL.struct)),
         ("tiers_bytes", SIZE),
-        ("num_tiers", INT64),
         ("tier_map", POINTER),
         ("tier_map_bytes", SIZE),
         ("tier_ranks", POINTER),
@@ -27,7 +26,6 @@ def _struct(packed: PackedTiered) -> _Table:
     return _Table(
         tiers,
         ctypes.sizeof(tiers),
-        len(packed.tiers),
         *((None, 0) if packed.tier_map is None else array(packed.tier_map)),
         *((None, 0) if packed.tier_ranks is None else array(packed.tier_ranks)),
         packed.num_embeddings,

@@ -3,7 +3,7 @@
     minimise  sum_i w_i |E_i - E'_i|^2        w_i = (count_i + 1/2)^p        rows sorted by count, largest first
 
 The error of each row is measured once in every format. The first tier of a plan ends at one of many places; the second
-one takes as many rows as the bytes allow. All plans of two and three formats, from large to small, are compared.
+one takes as many rows as the bytes allow. All plans of three formats, from large to small, are compared.
 """
 
 import itertools
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.fitting.tier_formats import Format
+from edge_embed.packed.tier_map import NUM_TIERS, map_bytes
 from edge_embed.packed.tiered_shape import TieredShape
 
 _PLACES = 400  # where the first tier may end
-_MOST = 3  # tiers
 
 
 @dataclass(frozen=True)
@@ -78,30 +78,29 @@ def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
 def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:
     """Yield the best sizes for each choice of formats."""
     ordered = sorted(errors.formats, key=lambda form: -form.row_bytes)
-    for count in range(2, _MOST + 1):
-        for chosen in itertools.combinations(ordered, count):
-            if chosen[-2].row_bytes > chosen[-1].row_bytes and (plan := _sized(errors, chosen, nbytes, has_map)):
-                yield plan
+    for chosen in itertools.combinations(ordered, NUM_TIERS):
+        if chosen[1].row_bytes > chosen[2].row_bytes and (plan := _sized(errors, chosen, nbytes, has_map)):
+            yield plan
 
 
 def _sized(errors: Errors, chosen: Sequence[Format], nbytes: int, has_map: bool) -> Plan | None:
     """Return the best sizes of tiers of these formats; the last but one takes what the bytes allow."""
     n = errors.num_rows
     per_row = np.array([form.row_bytes for form in chosen], np.float64)
-    others = sum(form.fixed_bytes for form in chosen) + _map_bytes(n, len(chosen), has_map)
-    left = nbytes - others - n * per_row[-1]  # bytes for rows of the first formats
-    first = _places(n) if len(chosen) == _MOST else np.zeros(1)
-    second = np.floor((left - first * (per_row[0] - per_row[-1])) / (per_row[-2] - per_row[-1]))
+    others = sum(form.fixed_bytes for form in chosen) + (map_bytes(n) if has_map else 0)
+    left = nbytes - others - n * per_row[2]  # bytes for rows of the first formats
+    first = _places(n)
+    second = np.floor((left - first * (per_row[0] - per_row[2])) / (per_row[1] - per_row[2]))
     most = np.array([form.most_rows for form in chosen])
-    ends = np.minimum(first + np.minimum(second, most[-2]), n - 1)
-    serves = (second >= 1) & (first <= most[0]) & (ends > first) & (n - ends <= most[-1])
+    ends = np.minimum(first + np.minimum(second, most[1]), n - 1)
+    serves = (second >= 1) & (first <= most[0]) & (ends > first) & (n - ends <= most[2])
     if not serves.any():
         return None
-    error = errors.until(chosen[-2], ends) - errors.until(chosen[-2], first)
-    error += errors.total(chosen[-1]) - errors.until(chosen[-1], ends)
-    error += errors.until(chosen[0], first) if len(chosen) == _MOST else 0
+    error = errors.until(chosen[0], first)
+    error += errors.until(chosen[1], ends) - errors.until(chosen[1], first)
+    error += errors.total(chosen[2]) - errors.until(chosen[2], ends)
     best = int(np.where(serves, error, np.inf).argmin())
-    bounds = [0, *([int(first[best])] if len(chosen) == _MOST else []), int(ends[best]), n]
+    bounds = [0, int(first[best]), int(ends[best]), n]
     return Plan(tuple(chosen), tuple(int(size) for size in np.diff(bounds)), float(error[best]))
 
 
@@ -109,8 +108,3 @@ def _places(n: int) -> NDArray[np.float64]:
     """Return the ends of the first tier that are tried: evenly spaced, and closer together near the first rows."""
     even = np.linspace(1, n - 2, _PLACES)
     return np.unique(np.round(np.concatenate([even, np.geomspace(1, max(2, n - 2), _PLACES)])))
-
-
-def _map_bytes(n: int, num_tiers: int, has_map: bool) -> int:
-    blocks = -(-n // 256)
-    return blocks * (32 * (num_tiers - 1).bit_length() + 4 * num_tiers) if has_map else 0

@@ -17,6 +17,7 @@ from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.ops.bag import MODES, check_offsets, reduce_bags
@@ -148,6 +149,16 @@ class ScaledDPQEmbeddingBag(Bag, ScaledDPQEmbedding):
     """
 
 
+class TieredEmbeddingBag(Bag, TieredEmbedding):
+    """`TieredEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``TieredEmbeddingBag(packed, mode="mean")`` also accepts the keyword arguments of `Bag`.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+
 class ANTEmbeddingBag(Bag, ANTEmbedding):
     """`ANTEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
@@ -207,6 +218,7 @@ def bag_of(layer: CompressedEmbedding, mode: Mode, include_last_offset: bool = F
 _KINDS: tuple[type[Bag], ...] = (
     DPQEmbeddingBag,
     ScaledDPQEmbeddingBag,
+    TieredEmbeddingBag,
     ANTEmbeddingBag,
     ANTMixtureEmbeddingBag,
     TTEmbeddingBag,

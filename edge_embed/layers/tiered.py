@@ -61,8 +61,3 @@ class TieredEmbedding(StoredEmbedding):
         """Return sizes and state for ``print(model)``."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}, {len(self.num_groups)} tiers{padding}, frozen=True"
-
-
-def frozen_layer(packed: PackedTiered) -> TieredEmbedding:
-    """Return a frozen layer with a copy of a packed table."""
-    return TieredEmbedding(packed)

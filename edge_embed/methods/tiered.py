@@ -1,4 +1,4 @@
-"""Tiered tables: frequent rows in a tier of many bits, rare rows in one of few; each tier is stored as DPQ."""
+"""Tiered tables: three tiers, from many bits for frequent rows to few for rare ones; each is stored as DPQ."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,10 +20,11 @@ TIERED = Method(
     {
         "packed": "edge_embed.packed.tiered:PackedTiered",
         "operators": "edge_embed.ops.tiered:FORMS",
-        "layers": "edge_embed.layers.tiered:frozen_layer",
+        "layers": "edge_embed.layers.tiered:TieredEmbedding",
         "lowering": "edge_embed.lowering.tiered:TIERED",
         "nodes": "edge_embed.exporters.onnx.nodes.tiered:NODES",
         "onnx": "edge_embed.exporters.onnx.tiered:METHODS",
+        "tflite": "edge_embed.exporters.tflite.tiered:TIERED",
         "validation": "edge_embed.validation.tiered:TIERED",
         "inspection": "edge_embed.inspection.tiered:FORMS",
         "fitting": "edge_embed.fitting.tiered:TIERED",

@@ -1,6 +1,6 @@
 """Tiered tables: rows from the tier of each id, and packing. `edge_embed.packed.tier_map` has the formulas.
 
-Shapes: T tiers; tier t has n_t rows, codes [n_t, row_bytes] and values [G, K, s]; scales of rows have no elements in a
+Shapes: tier t of three has n_t rows, codes [n_t, row_bytes] and values [G, K, s]; scales of rows have no elements in a
 tier without them. B ids.
 """
 
@@ -10,8 +10,7 @@ from torch import Tensor
 from edge_embed.ops.dpq import pack_scaled, scaled_rows
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
-from edge_embed.packed.bits import bits_for
-from edge_embed.packed.tier_map import BLOCK
+from edge_embed.packed.tier_map import BITS, BLOCK
 from edge_embed.packed.tiered import PackedTiered
 
 
@@ -48,8 +47,11 @@ def _wide(values: Tensor) -> torch.dtype:
 def _rows_of_tier(
     places: Tensor, codes: Tensor, values: Tensor, row_scale_codes: Tensor, row_scales: Tensor, num_groups: int
 ) -> Tensor:
-    scales = (row_scale_codes, row_scales) if row_scales.numel() else (None, None)
-    return scaled_rows(places, codes, values, None, *scales, num_groups, 0, None)
+    return scaled_rows(places, codes, values, None, *_scales(row_scale_codes, row_scales), num_groups, 0, None)
+
+
+def _scales(codes: Tensor, scales: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    return (codes, scales) if scales.numel() else (None, None)
 
 
 def _places(ids: Tensor, tier_map: Tensor, tier_ranks: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
@@ -58,11 +60,10 @@ def _places(ids: Tensor, tier_map: Tensor, tier_ranks: Tensor, sizes: list[int])
     if not tier_map.numel():
         tier = torch.searchsorted(ends, ids, right=True)
         return tier, ids - (ends - torch.tensor(sizes, device=ids.device))[tier]
-    bits = bits_for(len(sizes))
     block, at = ids // BLOCK, (ids % BLOCK).unsqueeze(1)
-    shifts = torch.arange(0, 8, bits, device=ids.device)
-    stored = tier_map.index_select(0, block).long().unsqueeze(2)  # [B, 32 bits, 1]
-    every = ((stored >> shifts) & ((1 << bits) - 1)).flatten(1)  # [B, 256], the tiers of the block
+    shifts = torch.arange(0, 8, BITS, device=ids.device)
+    stored = tier_map.index_select(0, block).long().unsqueeze(2)  # [B, 64, 1]
+    every = ((stored >> shifts) & ((1 << BITS) - 1)).flatten(1)  # [B, 256], the tiers of the block
     tier = every.gather(1, at)  # [B, 1]
     before = ((every == tier) & (torch.arange(BLOCK, device=ids.device) < at)).sum(1)
     return tier.squeeze(1), tier_ranks.index_select(0, block).long().gather(1, tier).squeeze(1) + before
@@ -86,11 +87,10 @@ def pack(
     tiers = []
     for stored in zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True):
         code, value, scale_codes, scales, groups = stored
-        given = (scale_codes, scales) if scales.numel() else (None, None)
-        tiers.append(pack_scaled(code, value, None, *given, groups, 0, None))
-    has_map = tier_map.numel() > 0
-    arrays = (tier_map.cpu().numpy(), tier_ranks.cpu().numpy()) if has_map else (None, None)
-    return PackedTiered(tuple(tiers), *arrays, padding_idx)
+        tiers.append(pack_scaled(code, value, None, *_scales(scale_codes, scales), groups, 0, None))
+    if not tier_map.numel():
+        return PackedTiered(tuple(tiers), padding_idx=padding_idx)
+    return PackedTiered(tuple(tiers), tier_map.cpu().numpy(), tier_ranks.cpu().numpy(), padding_idx)
 
 
 TIERED = define(

@@ -7,6 +7,8 @@ from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.file import load_tables, read_manifest, save_tables
 from edge_embed.packed.manifest import Manifest, TableEntry
 from edge_embed.packed.packed_form import METHODS, PackedTable, TableShape
+from edge_embed.packed.tiered import PackedTiered
+from edge_embed.packed.tiered_shape import TieredShape
 from edge_embed.packed.tt import PackedTT
 from edge_embed.packed.tt_shape import TTShape
 
@@ -19,9 +21,11 @@ __all__ = [
     "PackedDPQ",
     "PackedTT",
     "PackedTable",
+    "PackedTiered",
     "TTShape",
     "TableEntry",
     "TableShape",
+    "TieredShape",
     "load_tables",
     "read_manifest",
     "save_tables",

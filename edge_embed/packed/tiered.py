@@ -1,4 +1,4 @@
-"""Tiered table, packed: frequent rows in a tier of many bits, rare rows in one of few. Each tier is a DPQ table.
+"""Tiered table, packed: three tiers, from many bits for frequent rows to few for rare ones. Each is a DPQ table.
 
     row(id) = row of tier(id) at place(id), in float32        `edge_embed.packed.tier_map`
 
@@ -18,8 +18,8 @@ from edge_embed.packed.arrays import check_specs
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.ids import check_padding_idx, checked_ids
 from edge_embed.packed.packed_form import PackedTable, check_form
-from edge_embed.packed.tier_map import check_map, packed_map, places_of
-from edge_embed.packed.tiered_shape import MAX_TIERS, NO_MAP, NO_SCALES, TENSORS, TieredShape, tensor_name
+from edge_embed.packed.tier_map import NUM_TIERS, check_map, packed_map, places_of
+from edge_embed.packed.tiered_shape import NO_MAP, NO_SCALES, TENSORS, TIERED_TENSORS, TieredShape, tensor_name
 
 
 @suggests_keywords
@@ -28,9 +28,9 @@ class PackedTiered(PackedTable):
     """Packed tiered table.
 
     Attributes:
-        tiers: 2 to 4 DPQ tables of equal columns, all with float32 or all with float16 values, without padding rows.
+        tiers: three DPQ tables of equal columns, all with float32 or all with float16 values, without padding rows.
         tier_map: uint8 [blocks, 32 bits]: the tier of each row; None if the rows are sorted by tier.
-        tier_ranks: int32 [blocks, T]: rows of each tier before each block of 256 rows; None without a map.
+        tier_ranks: int32 [blocks, 3]: rows of each tier before each block of 256 rows; None without a map.
         padding_idx: row that is exactly +0.0, whatever its tier stores, or None.
 
     Raises:
@@ -73,7 +73,7 @@ class PackedTiered(PackedTable):
         if tier_of is None or (np.diff(tier_of.astype(np.int64)) >= 0).all():
             table = cls(tiers, None, None, padding_idx)
         else:
-            table = cls(tiers, *packed_map(tier_of, len(tiers)), padding_idx)
+            table = cls(tiers, *packed_map(tier_of), padding_idx)
         table.check()
         return table
 
@@ -88,13 +88,11 @@ class PackedTiered(PackedTable):
         """
         if attributes.keys() != {"tiers", "has_map"}:
             raise BadInputError(f"attributes: got {sorted(attributes)}, expected ['has_map', 'tiers']")
-        declared, has_map = attributes["tiers"], attributes["has_map"]
+        declared, has_map = _declared_tiers(attributes), attributes["has_map"]
         if type(has_map) is not bool:
             raise BadInputError(f"has_map: got {has_map!r:.80}, expected true or false")
-        if not isinstance(declared, list) or not all(isinstance(each, dict) for each in declared[: MAX_TIERS + 1]):
-            raise BadInputError(f"tiers: got {declared!r:.80}, expected a list of objects")
         tiers = []
-        for number, each in enumerate(declared[: MAX_TIERS + 1]):
+        for number, each in enumerate(declared):
             with located(f"tier {number}"):
                 own = {name: value for name, value in each.items() if name != "num_embeddings"}
                 tiers.append(PackedDPQ.shape_from(each.get("num_embeddings"), embedding_dim, own, value_type))
@@ -113,22 +111,17 @@ class PackedTiered(PackedTable):
         Raises:
             BadInputError: a tensor or attribute is missing, or does not fit the others.
         """
-        declared = attributes.get("tiers")
-        count = len(declared) if isinstance(declared, list) else 0
-        names = ["tier_map", "tier_ranks", *(tensor_name(t, name) for t in range(count) for name in TENSORS)]
-        if list(tensors) != names and tensors.keys() != set(names):
-            raise BadInputError(f"tensors: got {sorted(tensors)!r:.300}, expected {names}")
+        if tensors.keys() != set(TIERED_TENSORS):
+            raise BadInputError(f"tensors: got {sorted(tensors)!r:.300}, expected {list(TIERED_TENSORS)}")
+        declared = _declared_tiers(attributes)
         tiers = []
-        for number in range(count):
+        for number, each in enumerate(declared):
             codes, values, row_scale_codes, row_scales = (tensors[tensor_name(number, name)] for name in TENSORS)
             scales = (row_scale_codes, row_scales) if row_scales.size else (None, None)
-            groups: Any = declared[number].get("num_groups") if isinstance(declared[number], dict) else None
             with located(f"tier {number}"):
-                tiers.append(PackedDPQ(codes, values, groups, None, None, *scales))
-        has_map = attributes.get("has_map") is True
-        table = cls(
-            tuple(tiers), *((tensors["tier_map"], tensors["tier_ranks"]) if has_map else (None, None)), padding_idx
-        )
+                tiers.append(PackedDPQ(codes, values, each.get("num_groups"), None, None, *scales))
+        stored: list[Any] = [tensors[name] if attributes.get("has_map") is True else None for name in NO_MAP]
+        table = cls(tuple(tiers), stored[0], stored[1], padding_idx)
         table.check_declared(cls.shape_from(table.num_embeddings, table.embedding_dim, attributes, table.value_type))
         table.check()
         return table
@@ -199,3 +192,10 @@ class PackedTiered(PackedTable):
                 tier.check_codes()
         if self.tier_map is not None and self.tier_ranks is not None:
             check_map(self.tier_map, self.tier_ranks, tuple(tier.num_embeddings for tier in self.tiers))
+
+
+def _declared_tiers(attributes: Mapping[str, Any]) -> list[Any]:
+    declared = attributes.get("tiers")
+    if not isinstance(declared, list) or len(declared) != NUM_TIERS or not all(type(each) is dict for each in declared):
+        raise BadInputError(f"tiers: got {declared!r:.80}, expected a list of {NUM_TIERS} objects")
+    return declared

@@ -1,6 +1,6 @@
 """Sizes of a tiered table: those of its tiers, each a DPQ table, and of the map from rows to tiers.
 
-    nbytes = sum of the tiers + blocks (32 bits + 4 T)        blocks = ceil(n / 256), bits = ceil(log2 T)
+    nbytes = sum of the tiers + 76 blocks        blocks = ceil(n / 256)
 
 A table whose rows are sorted by tier has no map. Rows of float32 or float16 are a tier with one group, whose codes
 number the rows; rows that share a few vectors are one with fewer codes.
@@ -13,11 +13,14 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.packed_form import TensorSpec
 from edge_embed.packed.sizes import check_total
-from edge_embed.packed.tier_map import MAX_ROWS, map_specs
+from edge_embed.packed.tier_map import MAX_ROWS, NUM_TIERS, map_bytes, map_specs
 
-MIN_TIERS, MAX_TIERS = 2, 4
 TENSORS = ("codes", "values", "row_scale_codes", "row_scales")
 """Tensors of a tier, in order; the last two are empty for a tier without scales of rows."""
+
+
+NO_MAP = {"tier_map": TensorSpec("uint8", (0, 0)), "tier_ranks": TensorSpec("int32", (0, 0))}
+NO_SCALES = {"row_scale_codes": TensorSpec("uint8", (0,)), "row_scales": TensorSpec("float32", (0,))}
 
 
 def tensor_name(tier: int, tensor: str) -> str:
@@ -25,12 +28,16 @@ def tensor_name(tier: int, tensor: str) -> str:
     return f"tier_{tier}_{tensor}"
 
 
+TIERED_TENSORS = (*NO_MAP, *(tensor_name(tier, name) for tier in range(NUM_TIERS) for name in TENSORS))
+"""All tensors, in the order of the arguments of every operator."""
+
+
 @dataclass(frozen=True)
 class TieredShape:
     """Numbers that determine every size of a tiered table.
 
     Attributes:
-        tiers: sizes of 2 to 4 tiers of equal columns and values, float32 or float16.
+        tiers: sizes of the three tiers, of equal columns and values, float32 or float16.
         has_map: whether the tier of each row is stored; otherwise the first rows are those of tier 0, and so on.
 
     Raises:
@@ -41,8 +48,8 @@ class TieredShape:
     has_map: bool = False
 
     def __post_init__(self) -> None:
-        if not MIN_TIERS <= len(self.tiers) <= MAX_TIERS:
-            raise BadInputError(f"tiers: got {len(self.tiers)}, expected {MIN_TIERS} to {MAX_TIERS}")
+        if len(self.tiers) != NUM_TIERS:
+            raise BadInputError(f"tiers: got {len(self.tiers)}, expected {NUM_TIERS}")
         first = self.tiers[0]
         for number, tier in enumerate(self.tiers):
             got, expected = ((each.embedding_dim, each.value_type) for each in (tier, first))
@@ -73,9 +80,7 @@ class TieredShape:
     @property
     def map_bytes(self) -> int:
         """Bytes of the tier of each row, and of the ranks."""
-        blocks = -(-self.num_embeddings // 256)
-        bits = (len(self.tiers) - 1).bit_length()
-        return blocks * (32 * bits + 4 * len(self.tiers)) if self.has_map else 0
+        return map_bytes(self.num_embeddings) if self.has_map else 0
 
     @property
     def nbytes(self) -> int:
@@ -106,12 +111,8 @@ class TieredShape:
 
     def tensor_specs(self) -> dict[str, TensorSpec]:
         """Return the specs of the map and of the tensors of each tier, in order; missing ones have no elements."""
-        found = map_specs(self.num_embeddings, len(self.tiers)) if self.has_map else dict(NO_MAP)
+        found = map_specs(self.num_embeddings) if self.has_map else dict(NO_MAP)
         for number, tier in enumerate(self.tiers):
             specs = {**NO_SCALES, **tier.tensor_specs()}
             found |= {tensor_name(number, name): specs[name] for name in TENSORS}
         return found
-
-
-NO_MAP = {"tier_map": TensorSpec("uint8", (0, 0)), "tier_ranks": TensorSpec("int32", (0, 0))}
-NO_SCALES = {"row_scale_codes": TensorSpec("uint8", (0,)), "row_scales": TensorSpec("float32", (0,))}

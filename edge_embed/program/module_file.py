@@ -23,6 +23,7 @@ from edge_embed.layers.bag import (
     ANTMixtureEmbeddingBag,
     DPQEmbeddingBag,
     ScaledDPQEmbeddingBag,
+    TieredEmbeddingBag,
     TREmbeddingBag,
     TTEmbeddingBag,
 )
@@ -30,6 +31,7 @@ from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.program.archive import Archive
@@ -49,6 +51,8 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         DPQEmbeddingBag,
         ScaledDPQEmbedding,
         ScaledDPQEmbeddingBag,
+        TieredEmbedding,
+        TieredEmbeddingBag,
         TREmbedding,
         TREmbeddingBag,
         TTEmbedding,

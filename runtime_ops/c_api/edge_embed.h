@@ -132,17 +132,16 @@ typedef struct ee_tt_table {
   int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_tt_table;
 
-/* A tiered table: frequent rows in a tier of many bits, rare rows in one of few. kernels/tiered/tiered.h states the
+/* A tiered table: three tiers, from many bits for frequent rows to few for rare ones. kernels/tiered/tiered.h states the
  * formula. The tier and the place of a row are checked when the row is read. */
 typedef struct ee_tiered_table {
-  const ee_dpq_scaled_table* tiers; /* [num_tiers], of equal columns, without padding rows, and of num_embeddings rows
-                                       in all; else EE_BAD_TIERS */
-  size_t tiers_bytes;               /* readable bytes at tiers; too few: EE_BAD_NUM_TIERS */
-  int64_t num_tiers;                /* EE_MIN_TIERS to EE_MAX_TIERS; else EE_BAD_NUM_TIERS */
-  const uint8_t* tier_map; /* uint8 [blocks, 32 or 64 bytes] of blocks of 256 rows; null: the first rows are those of
-                              tier 0, the next ones those of tier 1, and so on */
+  const ee_dpq_scaled_table* tiers; /* [EE_NUM_TIERS], of equal columns, without padding rows, and of num_embeddings
+                                       rows in all; else EE_BAD_TIERS */
+  size_t tiers_bytes;               /* readable bytes at tiers; too few: EE_BAD_SHAPE */
+  const uint8_t* tier_map; /* uint8 [blocks, 64] of blocks of 256 rows; null: the first rows are those of tier 0, the
+                              next ones those of tier 1, and the last ones those of tier 2 */
   size_t tier_map_bytes;   /* readable bytes at tier_map; too few: EE_SHORT_TIER_MAP */
-  const void* tier_ranks;  /* int32 [blocks, num_tiers]; may be null without tier_map */
+  const void* tier_ranks;  /* int32 [blocks, EE_NUM_TIERS]; may be null without tier_map */
   size_t tier_ranks_bytes; /* readable bytes at tier_ranks; too few: EE_SHORT_TIER_RANKS */
   int64_t num_embeddings;  /* number of rows, at most 2147483647 */
   int64_t padding_idx;     /* row that is read as +0.0; -1: none */

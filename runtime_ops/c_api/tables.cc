@@ -48,14 +48,12 @@ dpq_scaled::Table ToTable(const ee_dpq_scaled_table& c) {
 
 tiered::Table ToTable(const ee_tiered_table& c) {
   tiered::Table table{};
-  const size_t readable = c.tiers == nullptr ? 0 : c.tiers_bytes / sizeof(ee_dpq_scaled_table);
-  for (int64_t t = 0; t < c.num_tiers && t < EE_MAX_TIERS && static_cast<size_t>(t) < readable; ++t) {
-    ee_dpq_scaled_table tier;
-    __builtin_memcpy(&tier, reinterpret_cast<const char*>(c.tiers) + t * int64_t{sizeof(tier)}, sizeof(tier));
+  const auto* const tiers = ToBytes(c.tiers);
+  for (size_t t = 0; t < EE_NUM_TIERS && tiers != nullptr; ++t) {
+    ee_dpq_scaled_table tier{};
+    if (c.tiers_bytes >= sizeof(tier) * EE_NUM_TIERS) __builtin_memcpy(&tier, tiers + t * sizeof(tier), sizeof(tier));
     table.tiers[t] = ToTable(tier);
-    table.num_tiers = t + 1;
   }
-  if (table.num_tiers < c.num_tiers) table.num_tiers = 0;  // which Validate refuses
   table.map = c.tier_map_bytes == 0 ? nullptr : c.tier_map;
   table.map_bytes = c.tier_map_bytes;
   table.ranks = ToBytes(c.tier_ranks);

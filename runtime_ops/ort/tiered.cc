@@ -1,11 +1,11 @@
 // The ONNX operators of tiered tables, version 1. The tensors of a table are
-//   tier_map uint8 [blocks, 32 or 64] and tier_ranks int32 [blocks, T], of blocks of 256 rows; both [0, 0] if
-//   rows are sorted by tier
-// and for each of the T tiers
+//   tier_map uint8 [blocks, 64] and tier_ranks int32 [blocks, 3], of blocks of 256 rows; both [0, 0] if rows are
+//   sorted by tier
+// and for each of the three tiers
 //   codes uint8 [rows, row_bytes], values float32 | float16 [num_groups or 1, num_codes, s],
 //   row_scale_codes uint8 [rows] and row_scales float32 [S]; both [0] if its rows have no scales.
 // Its attributes are format_version, num_embeddings, padding_idx (-1: none), and bits, num_codes and num_groups
-// of each tier, 0 for one that it lacks. Rows are float32, for any type of the values.
+// of each tier. Rows are float32, for any type of the values.
 #include "kernels/tiered/tiered.h"
 
 #include "ort/bag.h"
@@ -38,17 +38,13 @@ struct Tiered {
                                            {"tier_2_codes", Only(EE_UINT8)},
                                            {"tier_2_values", kFloats},
                                            {"tier_2_row_scale_codes", Only(EE_UINT8)},
-                                           {"tier_2_row_scales", Only(EE_FLOAT32)},
-                                           {"tier_3_codes", Only(EE_UINT8)},
-                                           {"tier_3_values", kFloats},
-                                           {"tier_3_row_scale_codes", Only(EE_UINT8)},
-                                           {"tier_3_row_scales", Only(EE_FLOAT32)}};
-  static constexpr size_t kRequired = kMapTensors + EE_MIN_TIERS * kTierTensors;
+                                           {"tier_2_row_scales", Only(EE_FLOAT32)}};
+  static constexpr size_t kRequired = CountOf(kTensors);
   static constexpr size_t kFloatTensor = 0;  // uint8: rows are float32
 
   using Table = tiered::Table;
   struct Attributes {
-    DpqAttributes tiers[EE_MAX_TIERS];
+    DpqAttributes tiers[EE_NUM_TIERS];
     int64_t num_embeddings;
     int64_t padding_idx;
   };
@@ -61,13 +57,12 @@ struct Tiered {
   }
 };
 
-constexpr const char* kOfTier[EE_MAX_TIERS][3] = {{"bits_0", "num_codes_0", "num_groups_0"},
+constexpr const char* kOfTier[EE_NUM_TIERS][3] = {{"bits_0", "num_codes_0", "num_groups_0"},
                                                   {"bits_1", "num_codes_1", "num_groups_1"},
-                                                  {"bits_2", "num_codes_2", "num_groups_2"},
-                                                  {"bits_3", "num_codes_3", "num_groups_3"}};
+                                                  {"bits_2", "num_codes_2", "num_groups_2"}};
 
 OrtStatus* Tiered::ReadAttributes(const Node& node, const OrtKernelInfo* info, Attributes* attributes) {
-  for (size_t t = 0; t < EE_MAX_TIERS; ++t) {
+  for (size_t t = 0; t < EE_NUM_TIERS; ++t) {
     DpqAttributes& tier = attributes->tiers[t];
     int64_t* const fields[] = {&tier.bits, &tier.num_codes, &tier.num_groups};
     for (size_t k = 0; k < CountOf(fields); ++k) {
@@ -86,25 +81,24 @@ OrtStatus* MakeTier(const Node& node, const DpqAttributes& attributes, const Ten
   return scale_codes.count + scales.count == 0 ? nullptr : AddRowScales(node, scale_codes, scales, tier);
 }
 
-OrtStatus* CheckMap(const Node& node, const Tensor& map, const Tensor& ranks, const tiered::Table& table) {
-  const int64_t rows = tiered::kBlockRows, blocks = (table.num_embeddings + rows - 1) / rows;
-  const int64_t bytes = rows / 8 * static_cast<int64_t>(table.map_bits());
+OrtStatus* CheckMap(const Node& node, const Tensor& map, const Tensor& ranks, int64_t rows) {
+  const int64_t blocks = rows / int64_t{tiered::kBlockRows} + (rows % int64_t{tiered::kBlockRows} != 0);
+  const int64_t bytes = tiered::kBlockBytes;
   if (map.count + ranks.count == 0) return nullptr;
   if (map.rank == 2 && map.dims[0] == blocks && map.dims[1] == bytes && ranks.rank == 2 &&
-      ranks.dims[0] == blocks && ranks.dims[1] == table.num_tiers) {
+      ranks.dims[0] == blocks && ranks.dims[1] == EE_NUM_TIERS) {
     return nullptr;
   }
   Message message = Begin(node);
   message << "got tier_map of shape " << map << " and tier_ranks of shape " << ranks << ", expected [" << blocks
-          << ", " << bytes << "] and [" << blocks << ", " << table.num_tiers << "], or no elements" << kDamaged;
+          << ", " << bytes << "] and [" << blocks << ", " << EE_NUM_TIERS << "], or no elements" << kDamaged;
   return Fail(node, message);
 }
 
 OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
-                             size_t num_tensors, Table* table) {
+                             size_t, Table* table) {
   const Tensor &map = tensors[0], &ranks = tensors[1];
-  table->num_tiers = static_cast<int64_t>((num_tensors - kMapTensors) / kTierTensors);
-  for (size_t t = 0; t < static_cast<size_t>(table->num_tiers); ++t) {
+  for (size_t t = 0; t < EE_NUM_TIERS; ++t) {
     const Tensor* const own = tensors + kMapTensors + t * kTierTensors;
     Message named;  // for error messages
     named << node.op << ", tier " << static_cast<int64_t>(t);
@@ -113,7 +107,7 @@ OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, con
   }
   table->num_embeddings = attributes.num_embeddings;
   table->padding_idx = attributes.padding_idx;
-  if (OrtStatus* status = CheckMap(node, map, ranks, *table)) return status;
+  if (OrtStatus* status = CheckMap(node, map, ranks, table->num_embeddings)) return status;
   table->map = map.count == 0 ? nullptr : static_cast<const unsigned char*>(map.data);
   table->map_bytes = map.count;
   table->ranks = static_cast<const unsigned char*>(ranks.data);
@@ -121,8 +115,7 @@ OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, con
   const ee_status status = tiered::Validate(*table);
   if (status == EE_OK) return nullptr;
   Message message = Begin(node);
-  message << StatusMessage(status) << "; got " << table->num_tiers
-          << " tiers, num_embeddings=" << table->num_embeddings << " and padding_idx=" << table->padding_idx
+  message << StatusMessage(status) << "; got num_embeddings=" << table->num_embeddings << " and padding_idx=" << table->padding_idx
           << kDamaged;
   return Fail(node, message);
 }

@@ -42,13 +42,12 @@ TierBlocks TakeTier(Reader& in, int64_t columns, ee_dpq_scaled_table* tier) {
 }
 
 // Ranks of the map, so that half of the tables have only few wrong places.
-void CountRanks(const Block& map, int64_t bits, int64_t tiers, const Block& ranks) {
+void CountRanks(const Block& map, const Block& ranks) {
   int32_t counts[4] = {};
-  for (size_t block = 0; (block + 1) * static_cast<size_t>(tiers) * 4 <= ranks.size; ++block) {
-    std::memcpy(ranks.data.get() + block * static_cast<size_t>(tiers) * 4, counts, static_cast<size_t>(tiers) * 4);
-    for (size_t i = block * 256; i < (block + 1) * 256; ++i) {
-      const size_t bit = i * static_cast<size_t>(bits);
-      if (bit / 8 < map.size) ++counts[map.data.get()[bit / 8] >> bit % 8 & (bits == 1 ? 1 : 3)];
+  for (size_t block = 0; (block + 1) * 12 <= ranks.size; ++block) {
+    std::memcpy(ranks.data.get() + block * 12, counts, 12);
+    for (size_t i = block * 256; i < (block + 1) * 256 && i / 4 < map.size; ++i) {
+      ++counts[map.data.get()[i / 4] >> i % 4 * 2 & 3];
     }
   }
 }
@@ -61,20 +60,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ee_tiered_table& table = tagged.tiered;
   const uint8_t kind = in.Take<uint8_t>();
   const int64_t columns = 1 + in.Take<uint8_t>() % 12;
-  table.num_tiers = kind < 250 ? 2 + kind % 3 : Number(in, 7);
   std::vector<TierBlocks> blocks;
-  ee_dpq_scaled_table tiers[4] = {};
+  ee_dpq_scaled_table tiers[3] = {};
   int64_t rows = 0;
-  for (int64_t t = 0; t < table.num_tiers && t < 4; ++t) {
-    blocks.push_back(TakeTier(in, columns, &tiers[t]));
-    rows += Small(tiers[t].plain.num_embeddings / 4) ? tiers[t].plain.num_embeddings : 0;
+  for (ee_dpq_scaled_table& tier : tiers) {
+    blocks.push_back(TakeTier(in, columns, &tier));
+    rows += Small(tier.plain.num_embeddings / 4) ? tier.plain.num_embeddings : 0;
   }
-  const int64_t bits = table.num_tiers == 2 ? 1 : 2, map_blocks = (rows + 255) / 256;
-  const Block map = TakeBlock(in, map_blocks * 32 * bits);
-  const Block ranks = TakeBlock(in, Small(table.num_tiers) ? map_blocks * table.num_tiers * 4 : -1);
-  if ((kind & 8) != 0 && table.num_tiers >= 2 && table.num_tiers <= 4) {
-    CountRanks(map, bits, table.num_tiers, ranks);
-  }
+  const int64_t map_blocks = (rows + 255) / 256;
+  const Block map = TakeBlock(in, map_blocks * 64), ranks = TakeBlock(in, map_blocks * 12);
+  if ((kind & 8) != 0) CountRanks(map, ranks);
   table.tiers = tiers;
   table.tiers_bytes = in.Take<uint8_t>() < 250 ? sizeof(tiers) : in.Take<uint8_t>();
   table.tier_map = map.data.get();

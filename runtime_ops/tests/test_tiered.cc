@@ -25,17 +25,17 @@ void CheckRowBits(const TieredCase& made) {
   }
 }
 
-// Two, three and four tiers; rows around the ends of a block of the map and of 256 ids.
+// Rows around the ends of a block of the map and of 256 ids.
 void TestRows() {
   for (const ee_type type : {EE_FLOAT32, EE_FLOAT16}) {
     for (const bool mapped : {true, false}) {
       for (const int64_t columns : {4, 20, 36}) {
-        CheckRowBits(TieredCase({SomeTiers(columns, {3, 5}, type), mapped}));
-        CheckRowBits(TieredCase({SomeTiers(columns, {100, 156, 1}, type), mapped, 256}));
-        CheckRowBits(TieredCase({SomeTiers(columns, {40, 90, 300, 82}, type), mapped, 511}));
+        CheckRowBits(TieredCase({SomeTiers(columns, 3, 5, 1, type), mapped}));
+        CheckRowBits(TieredCase({OtherTiers(columns, 100, 156, 1, type), mapped, 256}));
+        CheckRowBits(TieredCase({SomeTiers(columns, 40, 390, 82, type), mapped, 511}));
       }
-      CheckRowBits(TieredCase({SomeTiers(100, {255, 1}, type), mapped, 0}));
-      CheckRowBits(TieredCase({SomeTiers(8, {700, 400}, type), mapped, 1023}));
+      CheckRowBits(TieredCase({OtherTiers(100, 1, 254, 1, type), mapped, 0}));
+      CheckRowBits(TieredCase({SomeTiers(8, 300, 400, 400, type), mapped, 1023}));
     }
   }
 }
@@ -43,18 +43,18 @@ void TestRows() {
 void TestUses() {
   for (const bool mapped : {true, false}) {
     for (const int64_t columns : {4, 20, 36, 132}) {
-      CheckUses(TieredCase({SomeTiers(columns, {9, 8, 5, 3}), mapped, 5}));
-      CheckUses(TieredCase({SomeTiers(columns, {300, 280}), mapped}));
+      CheckUses(TieredCase({SomeTiers(columns, 9, 8, 8), mapped, 5}));
+      CheckUses(TieredCase({OtherTiers(columns, 100, 200, 280), mapped}));
     }
-    CheckUses(TieredCase({SomeTiers(64, {90, 200, 30}, EE_FLOAT16), mapped, 3}));
-    CheckParts(TieredCase({SomeTiers(8, {3, 3, 3}), mapped}));
-    CheckBadIds(TieredCase({SomeTiers(8, {3, 3, 3}), mapped}));
+    CheckUses(TieredCase({SomeTiers(64, 90, 200, 30, EE_FLOAT16), mapped, 3}));
+    CheckParts(TieredCase({SomeTiers(8, 3, 3, 3), mapped}));
+    CheckBadIds(TieredCase({SomeTiers(8, 3, 3, 3), mapped}));
   }
 }
 
 // A bag that exceeds a chunk is reduced in parts, also if the first ones have only the padding row.
 void TestLongBags() {
-  const TieredCase made({SomeTiers(8, {90, 100, 110}), true, 7});
+  const TieredCase made({SomeTiers(8, 90, 100, 110), true, 7});
   BagCase bags;
   bags.offsets = {0, 300, 301, 301, 1000, 1003};
   for (int64_t i = 0; i < 1003; ++i) bags.ids.push_back(i < 290 || i == 1001 ? 7 : i * 7 % 300);
@@ -69,10 +69,10 @@ void TestLongBags() {
 // Spans of logits: their first and last rows lie inside blocks, for one and several states.
 void TestLogits() {
   for (const size_t batch : {size_t{1}, size_t{2}, size_t{16}}) {
-    CheckLogits(TieredCase({SomeTiers(8, {400, 900, 300}), true, 1500}), batch, EE_FLOAT32);
-    CheckLogits(TieredCase({SomeTiers(8, {9000, 9000}), true, 17999}), batch, EE_FLOAT32);
+    CheckLogits(TieredCase({SomeTiers(8, 400, 900, 300), true, 1500}), batch, EE_FLOAT32);
+    CheckLogits(TieredCase({OtherTiers(8, 500, 9000, 8500), true, 17999}), batch, EE_FLOAT32);
   }
-  const TieredCase made({SomeTiers(12, {200, 300, 100, 70}), true, 300});
+  const TieredCase made({SomeTiers(12, 200, 300, 170), true, 300});
   const auto table = made.table();
   const GuardedBuffer scratch = MakeScratch(table);
   const size_t rows = static_cast<size_t>(made.rows());
@@ -96,7 +96,7 @@ void TestLogits() {
 // Equal rows in all tiers: the lowest id is first.
 void TestTopK() {
   for (const bool mapped : {true, false}) {
-    const TieredCase made({SomeTiers(8, {120, 200, 90}), mapped, 40});
+    const TieredCase made({SomeTiers(8, 120, 200, 90), mapped, 40});
     const auto table = made.table();
     const TopK<tiered::Table> kernel(*Tested(), table);
     for (const bool zero : {false, true}) {
@@ -153,19 +153,19 @@ void CheckDamaged(const tiered::Table& table, ee_status expected, int64_t wrong)
   }
 }
 
-void SetRank(TieredCase* made, size_t block, size_t tiers, size_t tier, int32_t rank) {
-  std::memcpy(made->ranks() + (block * tiers + tier) * sizeof(int32_t), &rank, sizeof(rank));
+void SetRanks(TieredCase* made, size_t block, int32_t rank) {
+  for (size_t t = 0; t < 3; ++t) std::memcpy(made->ranks() + (block * 3 + t) * sizeof(rank), &rank, sizeof(rank));
 }
 
 void TestDamagedMap() {
-  TieredCase three({SomeTiers(8, {300, 100, 200}), true});
+  TieredCase three({SomeTiers(8, 300, 100, 200), true});
   three.map()[300 / 4] = static_cast<unsigned char>(three.map()[300 / 4] | 3);  // a fourth tier
   CheckDamaged(three.table(), EE_BAD_TIER_PLACE, 300);
 
   for (const int32_t rank : {600, std::numeric_limits<int32_t>::max(), -400, std::numeric_limits<int32_t>::min()}) {
     for (const size_t block : {size_t{1}, size_t{2}}) {
-      TieredCase made({SomeTiers(8, {300, 310}), true});
-      for (const size_t tier : {size_t{0}, size_t{1}}) SetRank(&made, block, 2, tier, rank);
+      TieredCase made({SomeTiers(8, 300, 300, 10), true});
+      SetRanks(&made, block, rank);
       CheckDamaged(made.table(), EE_BAD_TIER_PLACE, static_cast<int64_t>(block) * 256);
     }
   }
@@ -173,8 +173,8 @@ void TestDamagedMap() {
 
 // Ranks of other rows of the tier: every use reads the same wrong rows.
 void TestWrongRanks() {
-  TieredCase made({SomeTiers(8, {300, 310}), true});
-  for (const size_t tier : {size_t{0}, size_t{1}}) SetRank(&made, 1, 2, tier, 3);
+  TieredCase made({SomeTiers(8, 300, 300, 10), true});
+  SetRanks(&made, 1, 3);
   const auto table = made.table();
   const GuardedBuffer scratch = MakeScratch(table);
   std::vector<int64_t> ids;
@@ -196,7 +196,7 @@ void TestWrongRanks() {
 // The scale code of the padding row is not read.
 void TestDamagedScales() {
   for (const bool mapped : {true, false}) {
-    const TieredCase made({SomeTiers(8, {60, 70}), mapped, 2});
+    const TieredCase made({SomeTiers(8, 60, 40, 30), mapped, 2});
     tiered::Table table = made.table();
     std::vector<unsigned char> codes(table.tiers[0].row_scale_codes, table.tiers[0].row_scale_codes + 60);
     table.tiers[0].row_scale_codes = codes.data();
@@ -210,7 +210,7 @@ void TestDamagedScales() {
 }
 
 void TestValidate() {
-  const TieredShape shape{SomeTiers(8, {300, 310, 5}), true, 4};
+  const TieredShape shape{SomeTiers(8, 300, 310, 5), true, 4};
   const auto after = [&](const auto& change) {
     TieredCase made(shape);
     tiered::Table table = made.table();
@@ -219,11 +219,9 @@ void TestValidate() {
   };
   using T = tiered::Table;
   CHECK(after([](T&) {}) == EE_OK);
-  CHECK(after([](T& t) { t.num_tiers = 1; }) == EE_BAD_NUM_TIERS);
-  CHECK(after([](T& t) { t.num_tiers = 5; }) == EE_BAD_NUM_TIERS);
-  CHECK(after([](T& t) { t.num_tiers = -1; }) == EE_BAD_NUM_TIERS);
-  CHECK(after([](T& t) { t.num_tiers = 4; }) == EE_BAD_SHAPE);
-  CHECK(after([](T& t) { t.num_tiers = 2; }) == EE_BAD_TIERS);
+  CHECK(after([](T& t) { t.tiers[2].num_embeddings = 0; }) == EE_BAD_SHAPE);
+  CHECK(after([](T& t) { t.tiers[2].num_embeddings = 4; }) == EE_BAD_TIERS);
+  CHECK(after([](T& t) { t.tiers[2].group_width = 4; }) == EE_BAD_TIERS);
   CHECK(after([](T& t) { ++t.num_embeddings; }) == EE_BAD_TIERS);
   CHECK(after([](T& t) { t.num_embeddings = 0; }) == EE_BAD_TIERS);
   CHECK(after([](T& t) { t.tiers[1].padding_idx = 0; }) == EE_BAD_TIERS);
@@ -237,7 +235,7 @@ void TestValidate() {
   CHECK(after([](T& t) { t.padding_idx = -2; }) == EE_BAD_PADDING);
   CHECK(after([](T& t) { t.map = nullptr; }) == EE_OK);
   TieredCase made(shape);
-  for (const size_t tier : {size_t{0}, size_t{1}, size_t{2}}) SetRank(&made, 0, 3, tier, 1000);
+  SetRanks(&made, 0, 1000);
   CHECK(Validate(made.table()) == EE_BAD_PADDING);  // the place of the padding row
 }
 

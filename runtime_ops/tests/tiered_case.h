@@ -33,7 +33,6 @@ class TieredCase {
   tiered::Table table() const {
     tiered::Table table{};
     for (size_t t = 0; t < tiers_.size(); ++t) table.tiers[t] = tiers_[t]->table();
-    table.num_tiers = static_cast<int64_t>(tiers_.size());
     table.num_embeddings = rows();
     table.padding_idx = shape_.padding_idx;
     if (!shape_.mapped) return table;
@@ -65,18 +64,15 @@ class TieredCase {
 
  private:
   void MakeMap() {
-    const size_t bits = tiers_.size() == 2 ? 1 : 2, blocks = (tier_of_.size() + 255) / 256;
-    std::vector<unsigned char> map(blocks * 32 * bits), ranks;
+    const size_t blocks = (tier_of_.size() + 255) / 256;
+    std::vector<unsigned char> map(blocks * 64), ranks;
     std::vector<int32_t> counts(tiers_.size());
     for (size_t id = 0; id < tier_of_.size(); ++id) {
       if (id % 256 == 0) {
         const auto* const bytes = reinterpret_cast<const unsigned char*>(counts.data());
         ranks.insert(ranks.end(), bytes, bytes + counts.size() * sizeof(int32_t));
       }
-      for (size_t bit = 0; bit < bits; ++bit) {
-        const size_t at = id * bits + bit;
-        map[at / 8] = static_cast<unsigned char>(map[at / 8] | (tier_of_[id] >> bit & 1) << (at % 8));
-      }
+      map[id / 4] = static_cast<unsigned char>(map[id / 4] + tier_of_[id] * (size_t{1} << (id % 4 * 2)));
       places_.push_back(counts[tier_of_[id]]++);
     }
     map_ = std::make_unique<Placed>(map);
@@ -90,21 +86,22 @@ class TieredCase {
   std::unique_ptr<Placed> map_, ranks_;
 };
 
-// Tiers of `columns` columns, a multiple of four: rows of integers, floats, groups of columns and shared rows.
-inline std::vector<ScaledShape> SomeTiers(int64_t columns, const std::vector<int64_t>& rows,
+// Tiers of `columns` columns, a multiple of four: rows of integers, groups of columns and shared rows.
+inline std::vector<ScaledShape> SomeTiers(int64_t columns, int64_t first, int64_t second, int64_t third,
                                           ee_type type = EE_FLOAT32) {
-  std::vector<ScaledShape> tiers;
-  const auto add = [&](DpqShape plain, int64_t scales, bool integers) {
-    if (tiers.size() == rows.size()) return;
-    plain.rows = rows[tiers.size()];
-    plain.type = type;
-    tiers.push_back({plain, scales, 0, integers, -3});
-  };
-  add({0, 256, columns, 1, true}, 5, true);
-  add({0, 10, columns / 4, 4, false, kNoPadding, 1, true}, 0, false);
-  add({0, 16, columns, 1, true}, 3, true);
-  add({0, 16, 1, columns}, 0, false);
-  return tiers;
+  const DpqShape integers{first, 256, columns, 1, true, kNoPadding, 0, false, type};
+  const DpqShape groups{second, 10, columns / 4, 4, false, kNoPadding, 1, true, type};
+  const DpqShape shared{third, 16, 1, columns, false, kNoPadding, 0, false, type};
+  return {{integers, 5, 0, true, -128}, {groups, 0}, {shared, 0}};
+}
+
+// Floats, whose codes number them, integers of four bits and of two bits.
+inline std::vector<ScaledShape> OtherTiers(int64_t columns, int64_t first, int64_t second, int64_t third,
+                                           ee_type type = EE_FLOAT32) {
+  const DpqShape floats{first, 300, 1, columns, false, kNoPadding, 0, false, type};
+  const DpqShape fours{second, 16, columns, 1, true, kNoPadding, 0, false, type};
+  const DpqShape twos{third, 4, columns, 1, true, kNoPadding, 0, false, type};
+  return {{floats, 0}, {fours, 3, 0, true, -8}, {twos, 2, 0, true, -2}};
 }
 
 }  // namespace edge_embed::testing

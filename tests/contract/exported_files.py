@@ -21,7 +21,8 @@ from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.layers.bag import bag_of
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
-from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT, load_tables, save_tables
+from edge_embed.layers.tiered import TieredEmbedding
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTiered, PackedTT, load_tables, save_tables
 from edge_embed.program.program import Program
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -64,6 +65,8 @@ def _layer(table: PackedTable) -> CompressedEmbedding:
     if isinstance(table, PackedTT):
         is_ring = table.cores[0].shape[1] > 1
         return (edge_embed.TREmbedding if is_ring else edge_embed.TTEmbedding).from_packed(table)
+    if isinstance(table, PackedTiered):
+        return TieredEmbedding(table)
     assert isinstance(table, PackedDPQ)
     is_scaled = table.row_scales is not None or table.unused_columns > 0
     return (ScaledDPQEmbedding if is_scaled else edge_embed.DPQEmbedding).from_packed(table)

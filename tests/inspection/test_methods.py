@@ -22,6 +22,7 @@ from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.bag import DPQEmbeddingBag
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.lowering.graph import lower_program
@@ -32,6 +33,8 @@ from edge_embed.program.reader import read_program
 from edge_embed.report.views.exported import table_cells
 from edge_embed.runtime.session import create_session
 from edge_embed.validation.paths import missing_library
+
+from ..tiered_tables import tiered
 
 SIZES = (120, 12)  # rows, columns
 
@@ -48,12 +51,13 @@ class Words(nn.Module):
         self.round = TREmbedding(*SIZES, rank=2)
         self.sorted = TTEmbedding(*SIZES, rank=2, row_order=torch.arange(SIZES[0] - 1, -1, -1))
         self.integers = rows.fit(torch.randn(*SIZES), 4, 3)
+        self.tiers = TieredEmbedding(tiered(sizes=(20, 40, 60), dim=SIZES[1], value_type="float32", padding_idx=None))
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, TopK]:
         rows = self.word(ids) + self.frozen(ids) + self.item(ids) + self.round(ids) + self.sorted(ids)  # [B, L, d]
-        hidden = rows + self.integers(ids) + self.context(ids).unsqueeze(1)
+        hidden = rows + self.integers(ids) + self.tiers(ids) + self.context(ids).unsqueeze(1)
         return self.output(hidden), self.output.topk(hidden, 5)
 
 
@@ -83,7 +87,7 @@ def test_tables_of_each_method_are_equal_in_each_file(made):
         assert (
             {table.name for table in report.tables}
             == packed.keys()
-            == {"word", "frozen", "item", "round", "sorted", "integers", "context"}
+            == {"word", "frozen", "item", "round", "sorted", "integers", "tiers", "context"}
         )
         for info in report.tables:
             table = packed[info.name]
@@ -107,6 +111,7 @@ def test_operators_of_each_use_are_listed(made):
         ("DPQScaledEmbedding", 1, True),
         ("TTEmbedding", 2, True),
         ("TTOrderedEmbedding", 1, True),
+        ("TieredEmbedding", 1, True),
     ]
 
 
@@ -152,7 +157,14 @@ def test_optimised_file_keeps_row_order_and_row_scales(made, tmp_path):
 def test_saved_program_lists_state_of_each_table(made):
     states = {table.name: table.state for table in reports(made)[0].tables}
     cores = {"item": "stored", "round": "stored", "sorted": "stored"}
-    assert states == {"word": "trainable", "frozen": "frozen", "integers": "frozen", "context": "trainable", **cores}
+    assert states == {
+        "word": "trainable",
+        "frozen": "frozen",
+        "integers": "frozen",
+        "tiers": "frozen",
+        "context": "trainable",
+        **cores,
+    }
 
 
 def shown(report):
@@ -175,6 +187,10 @@ def test_text_names_parameters_of_sizes(made):
     layout = "K=16 D=12 4 bit, shared, 119 row scales, pad 3"
     assert lines["integers"].startswith(f"integers rows (as dpq) packed 120 x 12 {layout} ")
     assert "x cores " in lines["item"]
+    tiers = (
+        "20 rows K=20 D=1 5 bit; 40 rows K=15 D=12 4 bit, shared, 5 row scales; 60 rows K=6 D=6 3 bit, mapped 3.1x"
+    )
+    assert lines["tiers"].startswith(f"tiers tiered packed 120 x 12 {tiers}")
     assert lines["round"].startswith("round tt packed 120 x 12 I=")
     assert " R=2x2x2x2 " in lines["round"]
 

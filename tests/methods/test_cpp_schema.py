@@ -15,12 +15,13 @@ from edge_embed.methods import Parts
 from edge_embed.packed.bits import MAX_CODES, MIN_CODES
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
 from edge_embed.packed.topk import MAX_K
-from edge_embed.packed.tiered_shape import MAX_TIERS, MIN_TIERS, NO_MAP, TENSORS
+from edge_embed.packed.tier_map import NUM_TIERS
+from edge_embed.packed.tiered_shape import TIERED_TENSORS
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"
 ADAPTERS = SOURCES / "ort"
-MOST_TENSORS = len(NO_MAP) + MAX_TIERS * len(TENSORS)
+MOST_TENSORS = len(TIERED_TENSORS)
 LIMITS = {
     "EE_MIN_CODES": MIN_CODES,
     "EE_MAX_CODES": MAX_CODES,
@@ -28,8 +29,7 @@ LIMITS = {
     "EE_MAX_CORES": MAX_CORES,
     "EE_MAX_K": MAX_K,
     "EE_MAX_ROW_SCALES": MAX_ROW_SCALES,
-    "EE_MIN_TIERS": MIN_TIERS,
-    "EE_MAX_TIERS": MAX_TIERS,
+    "EE_NUM_TIERS": NUM_TIERS,
 }
 
 

@@ -91,7 +91,9 @@ def test_tflite_export_of_outside_method_is_refused_by_name(saved, tmp_path):
 
 
 def test_compress_by_outside_method_is_refused_with_methods():
-    with pytest.raises(BadInputError, match="method: got 'x', expected dpq, opq, ant, tt, tr, low_rank, rows or auto"):
+    with pytest.raises(
+        BadInputError, match="method: got 'x', expected dpq, opq, ant, tt, tr, low_rank, rows, tiered or auto"
+    ):
         edge_embed.compress(nn.Embedding(30, 6), method="x", ratio=2)
 
 

@@ -15,7 +15,7 @@ from edge_embed.packed import load_tables
 
 FILES = {
     method: (Path(__file__).parents[1] / "golden" / f"{method}_v1.safetensors").read_bytes()
-    for method in ("dpq", "dpq_int8", "dpq_scaled", "ant", "tt")
+    for method in ("dpq", "dpq_int8", "dpq_scaled", "tiered", "ant", "tt")
 }
 every_file = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
 
@@ -118,8 +118,8 @@ def test_header_with_any_replaced_value_is_refused(path: Path, golden: bytes, da
 
 def padding_rows(entry: Any) -> list[Any]:
     """Return padding rows that an entry may declare without contradicting the tensors of the golden files."""
-    rows = {"dpq": [1], "ant": [1, 2], "tt": range(entry["num_embeddings"])}[entry["method"]]
-    return [None, *rows] if entry["padding_idx"] is not None or entry["method"] == "tt" else [None]
+    rows = {"dpq": [1], "ant": [1, 2]}.get(entry["method"], range(entry["num_embeddings"]))
+    return [None, *rows] if entry["padding_idx"] is not None or entry["method"] in ("tt", "tiered") else [None]
 
 
 @every_file

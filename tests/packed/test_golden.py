@@ -11,7 +11,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from edge_embed import packed as packed_package
-from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTT, load_tables, save_tables
+from edge_embed.packed import PackedANT, PackedDPQ, PackedTable, PackedTiered, PackedTT, load_tables, save_tables
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAGE = (Path(packed_package.__file__).parent / "FORMAT.md").read_text("utf-8")
@@ -62,10 +62,25 @@ def dpq_scaled_tables() -> dict[str, PackedTable]:
     return {"words": words, "tags": tags, "names": names}
 
 
+def tiered_tables() -> dict[str, PackedTable]:
+    """Return words with a map of two blocks and three kinds of tiers, and sorted tags of float16 values."""
+    frequent = PackedDPQ.from_codes(np.array([[0], [1]]), np.array([[[1, -2], [4, 8]]], np.float32))
+    integers = np.array([[[-1], [0], [1]]], np.float32)
+    scales = np.array([0, 1], np.uint8), np.array([0.5, 2], np.float32)
+    some = PackedDPQ(np.array([[8], [2]], np.uint8), integers, 2, None, None, *scales)
+    rare = PackedDPQ.from_codes(np.arange(255)[:, np.newaxis] % 2, np.array([[[0.25, 3], [5, 6]]], np.float32))
+    tier_of = np.full(259, 2)
+    tier_of[[1, 257]], tier_of[[2, 258]] = 0, 1
+    words = PackedTiered.from_tiers((frequent, some, rare), tier_of, 0)
+    tags = (PackedDPQ.from_codes(np.eye(2, dtype=int), count((2, 2, 1), "<f2", tier)) for tier in range(3))
+    return {"words": words, "tags": PackedTiered.from_tiers(tuple(tags))}
+
+
 TABLES = {
     "ant": ant_tables,
     "dpq_int8": dpq_int8_tables,
     "dpq_scaled": dpq_scaled_tables,
+    "tiered": tiered_tables,
     "tt": tt_tables,
     "tt_order": tt_order_tables,
 }
@@ -164,3 +179,20 @@ def test_format_page_shows_tt_file_with_row_order() -> None:
     assert bytes.fromhex(stored) == table.tensors()["row_order"].tobytes()
     assert table.rows(1).tolist() == plain.rows(4).tolist() == [56, 67, 76, 91]
     assert table.rows(0).tobytes() == bytes(16)
+
+
+def test_format_page_shows_tiered_file() -> None:
+    table = load_tables(GOLDEN / "tiered_v1.safetensors")["words"]
+    tensors = table.tensors()
+    names = ("tier_ranks", "tier_0_codes", "tier_1_codes", "tier_1_row_scale_codes", "tier_1_row_scales")
+    cells = {row[0]: bytes.fromhex(row[1]) for row in page_rows(f"`(?:{'|'.join(names)})`") if is_hex(row[-1])}
+    assert cells == {f"`{name}`": tensors[name].tobytes() for name in names}
+    assert tensors["tier_map"][0].tobytes() == bytes.fromhex("92") + bytes([0xAA]) * 63
+    assert tensors["tier_map"][1].tobytes() == bytes.fromhex("12") + bytes(63)
+    assert "`92 aa aa ... aa`" in PAGE
+    assert "`12 00 00 ... 00`" in PAGE
+    assert table.rows([1, 257]).tolist() == [[1, -2], [4, 8]]
+    assert table.rows([2, 258]).tolist() == [[-0.5, 0.5], [2, -2]]
+    assert "(2, \N{MINUS SIGN}2)" in PAGE
+    assert table.rows([3, 4]).tolist() == [[5, 6], [0.25, 3]]
+    assert table.rows(0).tobytes() == bytes(8)

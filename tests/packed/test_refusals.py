@@ -179,7 +179,10 @@ DAMAGE: dict[str, tuple[bytes, str]] = {
     ),
     "entry no object": (with_manifest(lambda m: m["tables"].update(words=1)), "table 'words': entry: got 1"),
     "entry key": (with_entry(scale=None), r"table 'words': entry: .*unknown keys \['scale'\]"),
-    "method": (with_entry(method="xyz"), r"table 'words': method: got 'xyz', expected one of \['ant', 'dpq', 'tt'\]"),
+    "method": (
+        with_entry(method="xyz"),
+        r"table 'words': method: got 'xyz', expected one of \['ant', 'dpq', 'tiered', 'tt'\]",
+    ),
     "method list": (with_entry(method=[]), r"table 'words': method: got \[\]"),
     "value type": (with_entry(value_type="float64"), "value_type: got 'float64', expected float32, float16 or int8"),
     "value type a list": (with_entry(value_type=["float32"]), "value_type: got .'float32'., expected float32"),

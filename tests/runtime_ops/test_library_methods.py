@@ -71,7 +71,7 @@ def test_c_interface_lists_methods_left_out(with_dpq, method):
     name = {"dpq_scaled": "dpq", "tiered": "dpq"}.get(method, method)
     sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[name]
     packed = Parts("bench")[name].random_table(np.random.default_rng(0), 50, 12, *sizes)
-    other = {"dpq_scaled": lambda: replace(packed, unused_columns=1), "tiered": lambda: PackedTiered((packed, packed))}
+    other = {"dpq_scaled": lambda: replace(packed, unused_columns=1), "tiered": lambda: PackedTiered((packed, packed, packed))}
     table = table_of(other.get(method, lambda: packed)())
     assert table.method == KERNELS[method].number
     status = functions.ee_check(ctypes.byref(table))

@@ -14,23 +14,27 @@ import edge_embed
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.fitting import rows
 from edge_embed.fitting.order import by_frequency
-from edge_embed.layers.bag import ScaledDPQEmbeddingBag
+from edge_embed.layers.bag import ScaledDPQEmbeddingBag, TieredEmbeddingBag
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.lowering.graph import lower_program
 
+from ..tiered_tables import tiered
 from .conftest import Exported, copy_of, make_program
 
 N, D = 90, 24
-METHODS = ("DPQ", "scaled DPQ", "ANT", "TT", "TR", "ordered TT")
+METHODS = ("DPQ", "scaled DPQ", "tiered", "ANT", "TT", "TR", "ordered TT")
+STORED = ("scaled DPQ", "tiered")  # frozen already: the stored type stays
 # A tensor of each method, the name of its first item, and a byte whose change exceeds rounding.
 FIRST = {
     "DPQ": ("codes", "row 0, group 0"),
     "scaled DPQ": ("row_scale_codes", "row 0"),
+    "tiered": ("tier_1_codes", "tier 1, row 0, group 0"),
     "ANT": ("anchor_ids", "row 0, anchor "),
     "TT": ("core_0", "index 0, column index 0, ranks 0 and 0"),
     "TR": ("core_0", "index 0, column index 0, ranks 0 and 0"),
     "ordered TT": ("row_order", "id 0"),
 }
-FLIPPED = {"DPQ": 0, "scaled DPQ": 0, "ANT": 0, "TT": 2, "TR": 2, "ordered TT": 0}
+FLIPPED = {"DPQ": 0, "scaled DPQ": 0, "tiered": 0, "ANT": 0, "TT": 2, "TR": 2, "ordered TT": 0}
 
 
 def make(method: str, kind: str = "Embedding", **options):
@@ -38,6 +42,9 @@ def make(method: str, kind: str = "Embedding", **options):
     if method == "scaled DPQ":
         layer = rows.fit(0.1 * torch.randn(N, D, generator=torch.Generator().manual_seed(0)), 4, 3)
         return layer if kind == "Embedding" else ScaledDPQEmbeddingBag(layer.to_packed(), **options)
+    if method == "tiered":
+        layer = TieredEmbedding(tiered(sizes=(9, 30, N - 39), dim=D))
+        return layer if kind == "Embedding" else TieredEmbeddingBag(layer.to_packed(), **options)
     if method == "ordered TT":
         method, options = "TT", {**options, "row_order": by_frequency(torch.arange(N), 3)}
     return getattr(edge_embed, method + kind)(N, D, padding_idx=3, **sizes[method], **options)
@@ -162,7 +169,7 @@ def failures_of(report, name: str) -> list[str]:
 @pytest.fixture(scope="module")
 def half_tables(tmp_path_factory):
     torch.manual_seed(0)
-    models = {method.replace(" ", "_"): Everything(method) for method in METHODS if method != "scaled DPQ"}
+    models = {method.replace(" ", "_"): Everything(method) for method in METHODS if method not in STORED}
     for model in models.values():
         for layer in (model.bags, model.words, model.weighted):
             layer.freeze(value_type="float16")
@@ -173,7 +180,7 @@ def half_tables(tmp_path_factory):
     return report
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "scaled DPQ"])
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in STORED])
 @pytest.mark.slow
 def test_half_precision_tables_pass_on_every_path(method, half_tables):
     assert failures_of(half_tables, method.replace(" ", "_")) == []
@@ -249,7 +256,7 @@ def test_half_precision_model_passes_on_every_path(method, half_models):
     """All weights, inputs and outputs are float16."""
     exported, report = half_models
     name = method.replace(" ", "_")
-    stored = "float32" if method == "scaled DPQ" else "float16"  # frozen already: the stored type stays
+    stored = "float32" if method in STORED else "float16"
     assert exported.lowered.tables[f"models.{name}.words"].shape.value_type == stored
     assert failures_of(report, name) == []
 

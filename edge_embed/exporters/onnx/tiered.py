@@ -1,6 +1,6 @@
 """Tiered tables in ONNX: the nodes ``edge_embed::Tiered...`` and the portable body of rows.
 
-    ids, tier_map uint8 [blocks, 32 bits], tier_ranks int32 [blocks, T], T times <codes, values, scales of rows>
+    ids, tier_map uint8 [blocks, 64], tier_ranks int32 [blocks, 3], 3 times <codes, values, scales of rows>
         ->  rows float32 [*ids, d]
 
 The body finds tier and place of each id (`edge_embed.packed.tier_map`). The ids of each tier are looked up by a node of
@@ -16,9 +16,8 @@ from edge_embed.exporters.onnx.names import DOMAIN
 from edge_embed.exporters.onnx.nodes import tiered as nodes
 from edge_embed.ops import tiered
 from edge_embed.packed.bits import bits_for
-from edge_embed.packed.tier_map import BLOCK
+from edge_embed.packed.tier_map import BITS, BLOCK, NUM_TIERS
 from edge_embed.packed.tiered import PackedTiered
-from edge_embed.packed.tiered_shape import MAX_TIERS
 
 FORMAT_VERSION = 1
 
@@ -131,16 +130,15 @@ _JOIN = """
 
 
 def _body(count: int) -> str:
-    tiers = range(nodes.num_tiers(count))
-    bits = bits_for(len(tiers))
+    tiers = range(NUM_TIERS)
     places = _PLACES.format(
         sizes="\n".join(_SIZE.format(t=t) for t in tiers),
         size_names=", ".join(f"size_{t}" for t in tiers),
         block=BLOCK,
-        per_byte=8 // bits,
-        divisors=", ".join(str(1 << shift) for shift in range(0, 8, bits)),
-        codes=1 << bits,
-        last_tier=len(tiers) - 1,
+        per_byte=8 // BITS,
+        divisors=", ".join(str(1 << shift) for shift in range(0, 8, BITS)),
+        codes=1 << BITS,
+        last_tier=NUM_TIERS - 1,
     )
     lookups = "".join(
         _TIER.format(t=t, domain=DOMAIN, lookup=DPQ.operator("rows").op_type, attributes=_plain_attributes(t))
@@ -168,7 +166,6 @@ def _table(
     every = list(zip(codes, values, row_scale_codes, row_scales, strict=True))
     sizes = [(bits_for(int(value.shape[1])), int(value.shape[1])) for value in values]
     tiers = [(*size, groups) for size, groups in zip(sizes, num_groups, strict=True)]
-    tiers += [(0,) * len(nodes.OF_TIER)] * (MAX_TIERS - len(tiers))
     named = {f"{name}_{t}": tier[at] for t, tier in enumerate(tiers) for at, name in enumerate(nodes.OF_TIER)}
     return [tier_map, tier_ranks, *(tensor for tier in every for tensor in tier)], {
         "format_version": FORMAT_VERSION,
@@ -185,8 +182,6 @@ TIERED = OnnxMethod(
     table=_table,
     body=_body,
     num_rows="\n  num_rows = Constant <value_int: int = @num_embeddings> ()\n",
-    parts="tensors",
-    remedy="give all tables the same number of tiers",
     looks_up=(DPQ, 2),
 )
 METHODS = (TIERED,)

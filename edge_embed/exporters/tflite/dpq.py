@@ -59,48 +59,53 @@ def _choose(packed: PackedDPQ, wanted: str) -> str:
     return wanted
 
 
-def _table_bytes(packed: PackedDPQ, chosen: str) -> int:
+def whole_codes(packed: PackedDPQ) -> str:
+    """Return the layout that stores the values themselves."""
+    return "direct" if packed.bits == 8 else "byte"
+
+
+def table_bytes(packed: PackedDPQ, chosen: str) -> int:
     """Return the bytes of the table in the file beyond those of its packed form."""
     if chosen == "pairs":
         return _pairs_bytes(packed) - packed.values.nbytes
     return 0 if chosen == "direct" else sum(part.nbytes for part in _parts(packed))
 
 
-def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) -> Tensor:
-    """Add the lookup of rows [*ids, d] in the type of the table."""
+def add_rows(graph: Graph, prefix: str, packed: PackedDPQ, ids: Tensor, chosen: str) -> Tensor:
+    """Add the lookup of rows [*ids, d] in the type of the table, whose tensors have names of this prefix."""
     flat_ids = graph.flatten(ids)  # [B]
-    stored = graph.gather(store(graph, stored_name(name, "codes"), packed.codes), flat_ids)  # [B, row_bytes]
+    stored = graph.gather(store(graph, prefix + "codes", packed.codes), flat_ids)  # [B, row_bytes]
     places = graph.cast(stored, "int32")
     if chosen == "byte":
-        places = _codes(graph, name, packed, places)  # [B, D]
+        places = _codes(graph, prefix, packed, places)  # [B, D]
     pieces = pairs(packed) if chosen == "pairs" else packed.values.reshape(-1, packed.values.shape[2])
     step = _BYTE_VALUES if chosen == "pairs" else packed.num_codes
     places = _begin_at(graph, places, packed, flat_ids, step, len(pieces))
     if packed.padding_idx is not None:
         pieces = zeros_after(pieces)
-    table = store(graph, stored_name(name, "pairs" if chosen == "pairs" else "values"), pieces)
+    table = store(graph, prefix + ("pairs" if chosen == "pairs" else "values"), pieces)
     selected = graph.gather(table, places)  # [B, *, *]
     if packed.value_scales is not None:
         wide = floats(graph, selected, packed.value_type)
         by_group = graph.reshape(wide, (-1, packed.num_groups, packed.shape.group_width))
-        scales = graph.table(stored_name(name, "value_scales"), packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
+        scales = graph.table(prefix + "value_scales", packed.value_scales.reshape(-1, 1))  # [D or 1, 1]
         selected = graph.binary("MUL", by_group, scales)
     if packed.unused_columns:
         every = graph.reshape(selected, (-1, packed.num_groups * packed.shape.group_width))
         selected = graph.gather(every, graph.constant(np.arange(packed.embedding_dim)), axis=1)
     if packed.row_scales is not None:
-        return graph.reshape_like(_scaled(graph, name, packed, selected, flat_ids), ids, packed.embedding_dim)
+        return graph.reshape_like(_scaled(graph, prefix, packed, selected, flat_ids), ids, packed.embedding_dim)
     shaped = graph.reshape_like(selected, ids, packed.embedding_dim)
     # Last, because tflite-runtime crashes on a RESHAPE of float16.
     return graph.bitcast(shaped, "float16") if packed.value_type == "float16" else shaped
 
 
-def _scaled(graph: Graph, name: str, packed: PackedDPQ, selected: Tensor, ids: Tensor) -> Tensor:
+def _scaled(graph: Graph, prefix: str, packed: PackedDPQ, selected: Tensor, ids: Tensor) -> Tensor:
     """Multiply rows [B, d] with their scales, float32; int8 values are dequantised already."""
     rows = graph.reshape(selected, (-1, packed.embedding_dim))  # before they are float16, which cannot be reshaped
     if packed.value_scales is None:
         rows = graph.cast(floats(graph, rows, packed.value_type), "float32")
-    stored = {tensor: store(graph, stored_name(name, tensor), packed.tensors()[tensor]) for tensor in _ROW_SCALES}
+    stored = {tensor: store(graph, prefix + tensor, packed.tensors()[tensor]) for tensor in _ROW_SCALES}
     codes = graph.cast(graph.gather(stored["row_scale_codes"], ids), "int32")  # [B]
     scales = graph.gather(stored["row_scales"], codes)
     return graph.binary("MUL", rows, graph.reshape(scales, (-1, 1)))
@@ -117,6 +122,10 @@ def pairs(packed: PackedDPQ) -> NDArray[Any]:
     groups = np.arange(tables).reshape(-1, 1, count)  # [row_bytes, 1, count]
     decoded: NDArray[Any] = packed.values[groups, codes]  # [row_bytes, 256, count, s]
     return decoded.reshape(-1, count * width)
+
+
+def _rows(graph: Graph, name: str, packed: PackedDPQ, ids: Tensor, chosen: str) -> Tensor:
+    return add_rows(graph, stored_name(name, ""), packed, ids, chosen)
 
 
 def _read(stored: StoredTable, shape: DPQShape, layout: str) -> dict[str, NDArray[Any]]:
@@ -140,9 +149,9 @@ def _begin_at(graph: Graph, places: Tensor, packed: PackedDPQ, ids: Tensor, step
     return graph.binary("ADD", places, graph.constant(begins)) if begins.any() else places
 
 
-def _codes(graph: Graph, name: str, packed: PackedDPQ, stored: Tensor) -> Tensor:
+def _codes(graph: Graph, prefix: str, packed: PackedDPQ, stored: Tensor) -> Tensor:
     """Add the unpacking of codes int32 [B, D] from the bytes of rows, int32 [B, row_bytes]."""
-    parts = [graph.table(stored_name(name, f"bytes_{number}"), part) for number, part in enumerate(_parts(packed))]
+    parts = [graph.table(prefix + f"bytes_{number}", part) for number, part in enumerate(_parts(packed))]
     if _whole_bytes(packed):
         found = graph.gather(parts[0], stored)  # [B, row_bytes, 8 / bits]
         return graph.reshape(found, (-1, packed.num_groups))
@@ -201,4 +210,4 @@ def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
     return {**common, "values": stored_name(name, "values"), **sizes, "group_width": packed.shape.group_width}
 
 
-DPQ = TfliteMethod(PackedDPQ.method, _choose, _table_bytes, _rows, _read, _fields)
+DPQ = TfliteMethod(PackedDPQ.method, _choose, table_bytes, _rows, _read, _fields)

@@ -11,6 +11,7 @@ import numpy as np
 
 from edge_embed.errors import BadInputError
 from edge_embed.exporters.tflite.graph import Graph, Tensor
+from edge_embed.exporters.tflite.int32_ids import int32_ids
 from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored_types import floats, store
 from edge_embed.packed.stored_names import stored_name, stored_names
@@ -31,7 +32,7 @@ def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -
             f"{got}, expected at most {_LARGEST_ID:,}: TFLite supports division of int32 only; use --target onnx"
         )
     flat_ids = graph.flatten(ids)  # [B]
-    digits = _digits(graph, _checked(graph, flat_ids, packed.num_embeddings), packed.shape.row_shape)
+    digits = _digits(graph, int32_ids(graph, flat_ids, packed.num_embeddings), packed.shape.row_shape)
     product, height = None, packed.shape.ranks[0]
     for k, (core, digit) in enumerate(zip(packed.cores, digits, strict=True)):
         num_rows, before, columns, after = core.shape
@@ -47,15 +48,6 @@ def _rows(graph: Graph, name: str, packed: PackedTT, ids: Tensor, layout: str) -
         is_padding = graph.binary("EQUAL", flat_ids, graph.constant(packed.padding_idx, ids.dtype))
         made = graph.select(graph.reshape(is_padding, (-1, 1)), graph.constant(0, "float32"), made)
     return graph.cast(graph.reshape_like(made, ids, packed.embedding_dim), packed.row_type)
-
-
-def _checked(graph: Graph, ids: Tensor, num_rows: int) -> Tensor:
-    """Convert ids to int32; ids out of range are refused."""
-    above = graph.binary("LESS", graph.constant(-1, ids.dtype), ids)
-    below = graph.binary("LESS", ids, graph.constant(num_rows, ids.dtype))
-    sound = graph.binary("ADD", graph.cast(above, "int32"), graph.cast(below, "int32"))  # 2 if both conditions hold
-    nothing = graph.gather(graph.constant([0]), graph.binary("SUB", sound, graph.constant(2)))
-    return graph.binary("ADD", graph.cast(ids, "int32"), nothing)
 
 
 def _digits(graph: Graph, ids: Tensor, row_shape: tuple[int, ...]) -> list[Tensor]:

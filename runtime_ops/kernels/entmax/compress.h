@@ -1,6 +1,6 @@
 // Numbers of a row above a limit, moved to the front of an array, and back to their places.
 //
-// Vectors are stored whole where the array has room, so that no branch depends on the numbers: those of new
+// Vectors are stored whole where the array has room, so that few branches depend on the numbers: those of new
 // rows cannot be predicted.
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
@@ -11,6 +11,8 @@
 
 namespace edge_embed::entmax {
 namespace {
+
+constexpr size_t kGroup = 4;
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 // For each set of lanes: `front` has their numbers in order, `place` the number of lower ones in the set.
@@ -35,32 +37,60 @@ inline Floats Permuted(Floats vector, const uint8_t* lanes) {
 }
 #endif
 
-// Copies the numbers that are not at or below a limit, each less `offset`, and returns their count; NaN too.
-// `to` [n] may be `from`.
-inline size_t CopyAbove(const float* from, size_t n, float offset, float limit, float* to) {
-  size_t kept = 0;
-  ForEach<kLanes>(n, [&](size_t i, size_t count) {
-    const Floats part = LoadPart(from + i, count, -kInfinity) - offset;
+// The lanes of a vector that are not at or below a limit; those of NaN too.
 #if defined(__AVX512F__)
-    const __mmask16 above = _mm512_cmp_ps_mask((__m512)part, (__m512)Broadcast(limit), _CMP_NLE_UQ);
-    const auto number = static_cast<size_t>(__builtin_popcount(above));
-    const auto front = (Floats)_mm512_maskz_compress_ps(above, (__m512)part);
-    StorePart(front, to + kept, count == kLanes ? kLanes : number);
-    kept += number;
-#elif defined(__AVX2__)
-    const __m256 is_above = _mm256_cmp_ps((__m256)part, (__m256)Broadcast(limit), _CMP_NLE_UQ);
-    const auto above = static_cast<unsigned>(_mm256_movemask_ps(is_above));
-    const auto number = static_cast<size_t>(__builtin_popcount(above));
-    StorePart(Permuted(part, kLaneTables.front[above]), to + kept, count == kLanes ? kLanes : number);
-    kept += number;
+using Lanes = __mmask16;
+inline Lanes NotBelow(Floats part, float limit) {
+  return _mm512_cmp_ps_mask((__m512)part, (__m512)Broadcast(limit), _CMP_NLE_UQ);
+}
+inline bool AnyOf(Lanes lanes) { return lanes != 0; }
 #else
-    if (!Any(~(part <= Broadcast(limit)))) return;
-    for (size_t lane = 0; lane < count; ++lane) {
-      to[kept] = part[lane];
-      kept += !(part[lane] <= limit);
-    }
+using Lanes = Integers;
+inline Lanes NotBelow(Floats part, float limit) { return ~(part <= Broadcast(limit)); }
+inline bool AnyOf(Lanes lanes) { return Any(lanes); }
 #endif
-  });
+
+// Moves the first `count` numbers of a vector that are not at or below a limit to the front of `to`, and
+// returns how many there are.
+inline size_t CopyPart(Floats part, size_t count, float limit, float* to) {
+#if defined(__AVX512F__)
+  const Lanes above = NotBelow(part, limit);
+  const auto number = static_cast<size_t>(__builtin_popcount(above));
+  StorePart((Floats)_mm512_maskz_compress_ps(above, (__m512)part), to, count == kLanes ? kLanes : number);
+  return number;
+#elif defined(__AVX2__)
+  const auto above = static_cast<unsigned>(_mm256_movemask_ps((__m256)NotBelow(part, limit)));
+  const auto number = static_cast<size_t>(__builtin_popcount(above));
+  StorePart(Permuted(part, kLaneTables.front[above]), to, count == kLanes ? kLanes : number);
+  return number;
+#else
+  size_t number = 0;
+  for (size_t lane = 0; lane < count; ++lane) {
+    to[number] = part[lane];
+    number += !(part[lane] <= limit);
+  }
+  return number;
+#endif
+}
+
+// Copies the numbers that are not at or below a limit, each less `offset`, and returns their count; NaN too.
+// `to` [n] may be `from`. Most vectors of a long row have none, so several are compared at once.
+inline size_t CopyAbove(const float* from, size_t n, float offset, float limit, float* to) {
+  size_t i = 0, kept = 0;
+  for (; i + kGroup * kLanes <= n; i += kGroup * kLanes) {
+    Floats parts[kGroup];
+    Lanes above{};
+    for (size_t v = 0; v < kGroup; ++v) {
+      parts[v] = LoadFloats(from + i + v * kLanes) - offset;
+      above |= NotBelow(parts[v], limit);
+    }
+    if (!AnyOf(above)) continue;
+    for (const Floats& part : parts) kept += CopyPart(part, kLanes, limit, to + kept);
+  }
+  for (; i < n; i += kLanes) {
+    const size_t count = n - i < kLanes ? n - i : kLanes;
+    kept += CopyPart(LoadPart(from + i, count, -kInfinity) - offset, count, limit, to + kept);
+  }
   return kept;
 }
 
@@ -70,13 +100,13 @@ inline void Spread(const float* from, size_t n, float offset, float limit, size_
   const auto place = [&](size_t i, size_t lanes) {
     const Floats part = LoadPart(from + i, lanes, -kInfinity) - offset;
 #if defined(__AVX512F__)
-    const __mmask16 above = _mm512_cmp_ps_mask((__m512)part, (__m512)Broadcast(limit), _CMP_NLE_UQ);
+    const Lanes above = NotBelow(part, limit);
     const auto number = static_cast<size_t>(__builtin_popcount(above));
     count -= number;
     const Floats front = LoadPart(out + count, lanes == kLanes ? kLanes : number, 0);
     StorePart((Floats)_mm512_maskz_expand_ps(above, (__m512)front), out + i, lanes);
 #elif defined(__AVX2__)
-    const __m256 is_above = _mm256_cmp_ps((__m256)part, (__m256)Broadcast(limit), _CMP_NLE_UQ);
+    const auto is_above = (__m256)NotBelow(part, limit);
     const auto above = static_cast<unsigned>(_mm256_movemask_ps(is_above));
     const auto number = static_cast<size_t>(__builtin_popcount(above));
     count -= number;
@@ -84,7 +114,7 @@ inline void Spread(const float* from, size_t n, float offset, float limit, size_
     const auto placed = (__m256)Permuted(front, kLaneTables.place[above]);
     StorePart((Floats)_mm256_and_ps(placed, is_above), out + i, lanes);
 #else
-    if (!Any(~(part <= Broadcast(limit)))) return StorePart(Floats{}, out + i, lanes);
+    if (!AnyOf(NotBelow(part, limit))) return StorePart(Floats{}, out + i, lanes);
     for (size_t lane = lanes; lane-- > 0;) {
       const bool above = !(part[lane] <= limit);
       count -= above;

@@ -12,8 +12,8 @@ size_t IdsAtOnce(size_t columns) {
 
 }  // namespace
 
-Tiers::Tiers(const Table& table) : count(static_cast<size_t>(table.num_tiers)) {
-  for (size_t t = 0; t < count; ++t) tables[t] = table.tiers[t];
+Tiers::Tiers(const Table& table) {
+  for (size_t t = 0; t < kTiers; ++t) tables[t] = table.tiers[t];
   Place place;
   if (table.padding_idx == kNoPadding || !FindPlace(table, static_cast<size_t>(table.padding_idx), &place)) return;
   tables[place.tier].padding_idx = static_cast<int64_t>(place.row);
@@ -44,7 +44,7 @@ size_t Chunk::MostIds() const { return IdsAtOnce(columns_); }
 void Chunk::Make(size_t begin, size_t end) {
   Find(begin, end, MostIds());
   float* to = made_;
-  for (size_t t = 0; t < tiers_.count; ++t) {
+  for (size_t t = 0; t < kTiers; ++t) {
     const size_t count = Run(t, {to, EE_FLOAT32});
     for (size_t k = 0; k < count; ++k, to += columns_) rows_[lists_.positions[t][k]] = to;
   }
@@ -52,12 +52,12 @@ void Chunk::Make(size_t begin, size_t end) {
 
 void Chunk::Write(size_t begin, size_t end, float* rows) {
   Find(begin, end, kMostIds);
-  for (size_t t = 0; t < tiers_.count; ++t) Run(t, {rows, EE_FLOAT32, lists_.positions[t]});
+  for (size_t t = 0; t < kTiers; ++t) Run(t, {rows, EE_FLOAT32, lists_.positions[t]});
 }
 
 void Chunk::Find(size_t begin, size_t end, size_t most) {
   kernels_.loops->find(table_, ids_, begin, end - begin < most ? end : begin + most, &lists_);
-  for (size_t t = 0; t < tiers_.count; ++t) CheckScales(t);
+  for (size_t t = 0; t < kTiers; ++t) CheckScales(t);
 }
 
 // Ends the chunk before the first row with a damaged scale code.

@@ -18,7 +18,7 @@ auto WithTier(const TierKernels& kernels, const dpq_scaled::Table& tier, const U
 template <class Some>
 Size LargestOf(const TierKernels& kernels, const Table& table, const Some& some) {
   Size largest = 0;
-  for (int64_t t = 0; t < table.num_tiers; ++t) largest = Max(largest, WithTier(kernels, table.tiers[t], some));
+  for (const dpq_scaled::Table& tier : table.tiers) largest = Max(largest, WithTier(kernels, tier, some));
   return largest;
 }
 
@@ -26,8 +26,7 @@ Size LargestOf(const TierKernels& kernels, const Table& table, const Some& some)
 struct Tiers {
   explicit Tiers(const Table& table);
 
-  size_t count;
-  dpq_scaled::Table tables[EE_MAX_TIERS];
+  dpq_scaled::Table tables[kTiers];
 };
 
 class Chunk {

@@ -16,16 +16,17 @@ namespace {
 // The lanes of each tier, of kLanes ids from a multiple of kLanes on.
 class Lanes {
  public:
-  __attribute__((always_inline)) Lanes(const unsigned char* map, size_t bits, size_t id) {
+  __attribute__((always_inline)) Lanes(const unsigned char* map, size_t id) {
     uint32_t codes = 0;
-    __builtin_memcpy(&codes, map + id * bits / 8, kLanes / 8);
-    if (bits == 2) __builtin_memcpy(&codes, map + id * bits / 8, kLanes / 4);
-    low_ = bits == 1 ? codes : _pext_u32(codes, 0x55555555);
-    high_ = bits == 1 ? 0 : _pext_u32(codes, 0xAAAAAAAA);
+    __builtin_memcpy(&codes, map + id / 4, kLanes / 4);
+    low_ = _pext_u32(codes, 0x55555555);
+    high_ = _pext_u32(codes, 0xAAAAAAAA);
   }
 
+  // Of tier 0, 1 or 2.
   __attribute__((always_inline)) uint32_t Of(size_t tier) const {
-    return ((tier & 1) != 0 ? low_ : ~low_) & ((tier & 2) != 0 ? high_ : ~high_) & ((1U << kLanes) - 1);
+    constexpr uint32_t kAll = (uint32_t{1} << kLanes) - 1;
+    return tier == 0 ? ~(low_ | high_) & kAll : tier == 1 ? low_ & ~high_ : high_ & ~low_;
   }
 
  private:
@@ -48,13 +49,14 @@ __attribute__((always_inline)) inline Floats Expand(Floats before, uint32_t lane
 // Whole vectors, and the number of their ids.
 __attribute__((always_inline)) inline size_t InterleaveVectors(const Table& table, const Span& span, ee_type type,
                                                                unsigned char* to, size_t i, Counts* next) {
-  const size_t bits = table.map_bits(), size = SizeOf(type), tiers = static_cast<size_t>(table.num_tiers);
+  const size_t size = SizeOf(type);
   const unsigned char* const map = table.map;
   Counts at = *next;
   for (; i + kLanes <= span.rows; i += kLanes) {
-    const Lanes lanes(map, bits, span.first + i);
+    const Lanes lanes(map, span.first + i);
     Floats some{};
-    for (size_t t = 0; t < tiers; ++t) {
+#pragma GCC unroll 3
+    for (size_t t = 0; t < kTiers; ++t) {
       const uint32_t own = lanes.Of(t);
       some = Expand(some, own, span.from + at.Of(t));
       at.Add(t, Ones(own));
@@ -71,7 +73,7 @@ __attribute__((always_inline)) inline size_t InterleaveVectors(const Table& tabl
 __attribute__((noinline)) inline void InterleaveSome(const Table& table, const Span& span, ee_type type,
                                                      unsigned char* to, size_t i, size_t end, Counts* next) {
   for (; i < end; ++i) {
-    const size_t tier = TierOf(table.map, table.map_bits(), span.first + i);
+    const size_t tier = TierOf(table.map, span.first + i);
     dpq::StoreLogit(span.from[next->Of(tier)], {to, type}, i);
     next->Add(tier, 1);
   }

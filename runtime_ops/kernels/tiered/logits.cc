@@ -3,7 +3,6 @@
 // Consecutive ids are consecutive rows of each tier. The kernels of the tiers compute the logits of these rows,
 // which are then put in the order of the ids.
 #include "kernels/tiered/chunk.h"
-#include "kernels/tiered/map.h"
 
 namespace edge_embed::tiered {
 namespace {
@@ -14,26 +13,29 @@ constexpr size_t kSpanLogits = 16384;
 // Some consecutive ids, and their rows of each tier.
 struct TierRows {
   size_t rows = 0;
-  size_t starts[EE_MAX_TIERS] = {}, counts[EE_MAX_TIERS] = {};
+  size_t starts[kTiers] = {}, counts[kTiers + 1] = {};  // the last count is that of a tier that does not exist
 };
 
 // The ids from `first` on, at most `most`. In a damaged table, a rank may differ from the end of the block before:
 // the ids then end there.
 TierRows TakeRows(const TierKernels& kernels, const Table& table, size_t first, size_t most) {
-  const size_t bits = table.map_bits(), tiers = static_cast<size_t>(table.num_tiers);
   TierRows taken;
   while (taken.rows < most) {
     const size_t id = first + taken.rows, block = id / kBlockRows, begin = id % kBlockRows;
     const size_t left = most - taken.rows, end = kBlockRows - begin < left ? kBlockRows : begin + left;
-    const unsigned char* const codes = table.map + block * kBlockRows / 8 * bits;
+    const unsigned char* const codes = table.map + block * kBlockBytes;
     TierRows next = taken;
-    for (size_t t = 0; t < size_t{1} << bits; ++t) {
-      const int64_t rank = t < tiers ? Load<int32_t>(table.ranks, block * tiers + t) : 0;
-      const size_t start = static_cast<size_t>(rank) + kernels.loops->count(codes, bits, t, 0, begin);
+    size_t others = end - begin;
+    for (size_t t = 0; t < kTiers; ++t) {
+      const int64_t rank = Load<int32_t>(table.ranks, block * kTiers + t);
+      const size_t start = static_cast<size_t>(rank) + kernels.loops->count(codes, t, 0, begin);
+      const size_t rows = kernels.loops->count(codes, t, begin, end);
       if (taken.rows == 0) next.starts[t] = start;
-      if (t < tiers && start != next.starts[t] + taken.counts[t]) return taken;
-      next.counts[t] += kernels.loops->count(codes, bits, t, begin, end);
+      if (start != next.starts[t] + taken.counts[t]) return taken;
+      next.counts[t] += rows;
+      others -= rows;
     }
+    next.counts[kTiers] += others;
     next.rows += end - begin;
     taken = next;
   }
@@ -54,7 +56,7 @@ class TieredLogits {
         scratch_(scratch + (kSpanLogits + kMostLanes) / 2),
         most_(RowsAtOnce(input.batch)) {
     const double* prepared = input.prepared;
-    for (size_t t = 0; t < tiers_.count; ++t) {
+    for (size_t t = 0; t < kTiers; ++t) {
       prepared_[t] = prepared;
       prepared += WithTier(kernels, table.tiers[t], [&](const auto& inner, const auto& tier) {
                     return inner.logits.Prepared(tier, input.batch);
@@ -65,7 +67,7 @@ class TieredLogits {
   // Without a map, the logits of a tier follow each other.
   ee_status Sorted(size_t begin, size_t end, size_t* bad_position) const {
     size_t start = 0;
-    for (size_t t = 0; t < tiers_.count; ++t) {
+    for (size_t t = 0; t < kTiers; ++t) {
       const size_t stop = start + static_cast<size_t>(tiers_.tables[t].num_embeddings);
       const size_t first = begin < start ? start : begin, last = end < stop ? end : stop;
       if (first < last) {
@@ -110,11 +112,10 @@ class TieredLogits {
 
   // Logits of consecutive ids. On an error, *rows is their number before the first damaged row.
   ee_status Together(size_t first, const TierRows& taken, size_t* rows) const {
-    size_t sound[EE_MAX_TIERS] = {}, begun = 0;
-    ee_status statuses[EE_MAX_TIERS] = {EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE,
-                                        EE_BAD_TIER_PLACE};
+    size_t sound[kTiers + 1] = {}, begun = 0;
+    ee_status statuses[kTiers + 1] = {EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE};
     Counts begins;
-    for (size_t t = 0; t < EE_MAX_TIERS; begun += taken.counts[t], ++t) {
+    for (size_t t = 0; t < kTiers; begun += taken.counts[t], ++t) {
       begins.Add(t, begun);
       const size_t all = static_cast<size_t>(table_.tiers[t].num_embeddings), start = taken.starts[t];
       const size_t left = start < all ? all - start : 0;
@@ -137,11 +138,11 @@ class TieredLogits {
   }
 
   // Sets *rows to the number of ids before the first whose tier has no more sound logits, and returns that tier.
-  size_t End(size_t first, const TierRows& taken, const size_t (&sound)[EE_MAX_TIERS], size_t* rows) const {
-    size_t used[EE_MAX_TIERS] = {}, missing = 0;
-    for (size_t t = 0; t < EE_MAX_TIERS; ++t) missing += taken.counts[t] - sound[t];
+  size_t End(size_t first, const TierRows& taken, const size_t (&sound)[kTiers + 1], size_t* rows) const {
+    size_t used[kTiers + 1] = {}, missing = 0;
+    for (size_t t = 0; t <= kTiers; ++t) missing += taken.counts[t] - sound[t];
     for (size_t i = 0; missing > 0; ++i) {
-      const size_t tier = TierOf(table_.map, table_.map_bits(), first + i);
+      const size_t tier = TierOf(table_.map, first + i);
       if (used[tier]++ < sound[tier]) continue;
       *rows = i;
       return tier;
@@ -157,7 +158,7 @@ class TieredLogits {
   float* const span_logits_;
   double* const scratch_;
   const size_t most_;  // ids of which logits are computed together
-  const double* prepared_[EE_MAX_TIERS];
+  const double* prepared_[kTiers];
 };
 
 }  // namespace
@@ -179,8 +180,8 @@ ee_status LogitsBy(const TierKernels& kernels, const Table& table, const LogitsI
 // The prepared data of each tier, one after another.
 Size PreparedBy(const TierKernels& kernels, const Table& table, size_t batch) {
   Size doubles = 0;
-  for (int64_t t = 0; t < table.num_tiers; ++t) {
-    doubles = doubles + WithTier(kernels, table.tiers[t], [=](const auto& inner, const auto& tier) {
+  for (const dpq_scaled::Table& one : table.tiers) {
+    doubles = doubles + WithTier(kernels, one, [=](const auto& inner, const auto& tier) {
                 return inner.logits.Prepared(tier, batch);
               });
   }
@@ -188,8 +189,8 @@ Size PreparedBy(const TierKernels& kernels, const Table& table, size_t batch) {
 }
 
 void PrepareBy(const TierKernels& kernels, const Table& table, const float* hidden, size_t batch, double* memory) {
-  for (int64_t t = 0; t < table.num_tiers; ++t) {
-    WithTier(kernels, table.tiers[t], [&](const auto& inner, const auto& tier) {
+  for (const dpq_scaled::Table& one : table.tiers) {
+    WithTier(kernels, one, [&](const auto& inner, const auto& tier) {
       inner.logits.Prepare(tier, hidden, batch, memory);
       memory += inner.logits.Prepared(tier, batch).saturated();
     });

@@ -21,8 +21,8 @@ class Counts {
 // Some ids by tier: rows[t][k] is the row of the id at position positions[t][k].
 constexpr size_t kMostIds = 256;
 struct Lists {
-  size_t rows[EE_MAX_TIERS][kMostIds];
-  uint16_t positions[EE_MAX_TIERS][kMostIds];
+  size_t rows[kTiers][kMostIds];
+  uint16_t positions[kTiers][kMostIds];
   Counts counts;     // of each tier
   size_t count;      // ids before the first error
   ee_status status;  // of the id after them, if there is an error
@@ -50,7 +50,7 @@ struct Loops {
   // Finds the ids begin .. end-1, at most kMostIds.
   void (*find)(const Table& table, const Ids& ids, size_t begin, size_t end, Lists* lists);
   // Rows of a tier at positions begin .. end-1 of a block of the map.
-  size_t (*count)(const unsigned char* block, size_t bits, size_t tier, size_t begin, size_t end);
+  size_t (*count)(const unsigned char* block, size_t tier, size_t begin, size_t end);
   void (*add)(const BagPart& part);
   void (*keep_largest)(const BagPart& part);
   void (*write_totals)(const BagPart& part, float divisor, const Output& out, size_t at);

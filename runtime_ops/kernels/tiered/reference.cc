@@ -18,15 +18,10 @@ bool FindSorted(const Table& table, size_t id, Place* place) {
 
 bool FindPlace(const Table& table, size_t id, Place* place) {
   if (table.map == nullptr) return FindSorted(table, id, place);
-  const size_t bits = table.map_bits(), block = id / kBlockRows, tiers = static_cast<size_t>(table.num_tiers);
-  const unsigned char* const codes = table.map + block * kBlockRows / 8 * bits;
-  const auto tier_at = [=](size_t i) {
-    return size_t{codes[i * bits / 8]} >> (i * bits % 8) & ((size_t{1} << bits) - 1);
-  };
-  const size_t tier = tier_at(id % kBlockRows);
-  if (tier >= tiers) return false;
-  int64_t row = Load<int32_t>(table.ranks, block * tiers + tier);
-  for (size_t i = 0; i < id % kBlockRows; ++i) row += tier_at(i) == tier;
+  const size_t block = id / kBlockRows, tier = TierOf(table.map, id);
+  if (tier >= kTiers) return false;
+  int64_t row = Load<int32_t>(table.ranks, block * kTiers + tier);
+  for (size_t before = block * kBlockRows; before < id; ++before) row += TierOf(table.map, before) == tier;
   *place = {tier, static_cast<size_t>(row)};
   return row >= 0 && row < table.tiers[tier].num_embeddings;
 }
@@ -37,8 +32,8 @@ uint64_t RowWork(const Table& table) { return Columns(table); }
 
 uint64_t LogitsWork(const Table& table) {
   uint64_t work = 0;
-  for (int64_t t = 0; t < table.num_tiers; ++t) {
-    const uint64_t one = dpq_scaled::LogitsWork(table.tiers[t]);
+  for (const dpq_scaled::Table& tier : table.tiers) {
+    const uint64_t one = dpq_scaled::LogitsWork(tier);
     work = one > work ? one : work;
   }
   return work;
@@ -46,7 +41,7 @@ uint64_t LogitsWork(const Table& table) {
 
 Size RowScratch(const Table& table) {
   Size doubles = 0;
-  for (int64_t t = 0; t < table.num_tiers; ++t) doubles = Max(doubles, dpq_scaled::RowScratch(table.tiers[t]));
+  for (const dpq_scaled::Table& tier : table.tiers) doubles = Max(doubles, dpq_scaled::RowScratch(tier));
   return doubles;
 }
 

@@ -1,7 +1,7 @@
-// Tiered tables: frequent rows in a tier of many bits, rare rows in one of few. Each tier is a DPQ table.
+// Tiered tables: three tiers, from many bits for frequent rows to few for rare ones. Each is a DPQ table.
 //
 //   rows[i]   = row of tier(ids[i]) at place(ids[i]), as float32
-//   tier(id)  = code id % 256 of block id / 256 of the map, of 1 bit for two tiers, else of 2 bits
+//   tier(id)  = code id % 256 of block id / 256 of the map, of 2 bits
 //   place(id) = ranks[id / 256, tier(id)] + number of rows before id in its block that have its tier
 //
 // The rows of a tier are stored in the order of their ids, so consecutive ids are consecutive rows of each
@@ -16,25 +16,29 @@
 
 namespace edge_embed::tiered {
 
+constexpr size_t kTiers = EE_NUM_TIERS;
 constexpr size_t kBlockRows = 256;
+constexpr size_t kBlockBytes = kBlockRows / 4;
 
 struct Table {
-  dpq_scaled::Table tiers[EE_MAX_TIERS];  // the first num_tiers; the others are zero
-  int64_t num_tiers;                      // T, EE_MIN_TIERS .. EE_MAX_TIERS
-  const unsigned char* map;               // uint8 [blocks, 32 bits of a tier], or null
-  size_t map_bytes;                       // readable bytes at `map`
-  const unsigned char* ranks;             // int32 [blocks, T], any alignment; ignored without a map
-  size_t ranks_bytes;                     // readable bytes at `ranks`
-  int64_t num_embeddings;                 // n, the rows of all tiers
-  int64_t padding_idx;                    // row that is read as +0.0, whatever is stored, or kNoPadding
-
-  size_t map_bits() const { return num_tiers == 2 ? 1 : 2; }
+  dpq_scaled::Table tiers[kTiers];
+  const unsigned char* map;    // uint8 [blocks, kBlockBytes], or null
+  size_t map_bytes;            // readable bytes at `map`
+  const unsigned char* ranks;  // int32 [blocks, kTiers], any alignment; ignored without a map
+  size_t ranks_bytes;          // readable bytes at `ranks`
+  int64_t num_embeddings;      // n, the rows of all tiers
+  int64_t padding_idx;         // row that is read as +0.0, whatever is stored, or kNoPadding
 };
 
-// A row of a tier.
+// A row of a tier. A damaged map has a fourth tier.
 struct Place {
   size_t tier, row;
 };
+
+// The tier of row `id` of a map, 0 .. 3.
+__attribute__((always_inline)) inline size_t TierOf(const unsigned char* map, size_t id) {
+  return size_t{map[id / 4]} >> (id % 4 * 2) & 3;
+}
 
 // False if the tier of `id`, which must be in range, does not have it.
 bool FindPlace(const Table& table, size_t id, Place* place);

@@ -5,8 +5,7 @@ namespace {
 
 ee_status ValidateTiers(const Table& table) {
   int64_t rows = 0;
-  for (int64_t t = 0; t < table.num_tiers; ++t) {
-    const dpq_scaled::Table& tier = table.tiers[t];
+  for (const dpq_scaled::Table& tier : table.tiers) {
     const ee_status status = dpq_scaled::Validate(tier);
     if (status != EE_OK) return status;
     if (dpq_scaled::Columns(tier) != Columns(table) || tier.padding_idx != kNoPadding) return EE_BAD_TIERS;
@@ -20,9 +19,8 @@ ee_status ValidateMap(const Table& table) {
   if (table.map == nullptr) return EE_OK;
   if (table.ranks == nullptr) return EE_NULL_POINTER;
   const uint64_t blocks = (static_cast<uint64_t>(table.num_embeddings) + kBlockRows - 1) / kBlockRows;
-  if (table.map_bytes < blocks * kBlockRows / 8 * table.map_bits()) return EE_SHORT_TIER_MAP;
-  const uint64_t rank_bytes = static_cast<uint64_t>(table.num_tiers) * sizeof(int32_t);
-  return table.ranks_bytes < blocks * rank_bytes ? EE_SHORT_TIER_RANKS : EE_OK;
+  if (table.map_bytes < blocks * kBlockBytes) return EE_SHORT_TIER_MAP;
+  return table.ranks_bytes < blocks * kTiers * sizeof(int32_t) ? EE_SHORT_TIER_RANKS : EE_OK;
 }
 
 ee_status ValidatePadding(const Table& table) {
@@ -35,7 +33,6 @@ ee_status ValidatePadding(const Table& table) {
 }  // namespace
 
 ee_status Validate(const Table& table) {
-  if (table.num_tiers < EE_MIN_TIERS || table.num_tiers > EE_MAX_TIERS) return EE_BAD_NUM_TIERS;
   ee_status status = ValidateTiers(table);
   if (status == EE_OK) status = ValidateMap(table);
   return status == EE_OK ? ValidatePadding(table) : status;

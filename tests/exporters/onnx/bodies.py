@@ -17,6 +17,8 @@ from edge_embed.packed.tt import PackedTT
 from edge_embed.targets.reference import open_reference
 from edge_embed.validation.tables import Table
 
+from ...tiered_tables import tiered
+
 LEVELS = ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL")
 id_types = st.sampled_from(["int32", "int64"])
 value_types = st.sampled_from(["float32", "float16"])
@@ -55,6 +57,12 @@ def scaled(packed, unused=1, count=3):
     return replace(packed, unused_columns=min(unused, packed.shape.group_width - 1), **rows)
 
 
+def in_tiers(n=20, dtype="float32", padding_idx=None, seed=0):
+    """Return a tiered table of 6 columns; its rows are sorted for an odd seed."""
+    sizes = (1 + n // 8, n // 3, n - 1 - n // 8 - n // 3)
+    return tiered(sizes=sizes, value_type=dtype, padding_idx=padding_idx, is_sorted=seed % 2 == 1)
+
+
 def ordered(packed):
     """Return the same cores with a row order."""
     order = np.random.default_rng(packed.num_embeddings).permutation(packed.num_embeddings)
@@ -75,6 +83,7 @@ TABLES = {
     "ant": ant,
     "tt": tt,
     "ordered tt": lambda **sizes: ordered(tt(**sizes)),
+    "tiered": in_tiers,
 }
 
 
@@ -167,7 +176,7 @@ def check_rows(packed: Any, ids: Any) -> None:
     for way, got in results(rows_model(packed, ids), {"ids": ids}).items():
         expected = packed.rows(ids)
         assert got.dtype == expected.dtype, way
-        if packed.method == "dpq":
+        if packed.method in ("dpq", "tiered"):
             assert (got.shape, got.tobytes()) == (expected.shape, expected.tobytes()), way
         else:
             assert_close(got, packed.rows_float64(ids), packed.magnitudes(ids), way)

@@ -14,16 +14,18 @@ from edge_embed.layers.bag import (
     ANTEmbeddingBag,
     DPQEmbeddingBag,
     ScaledDPQEmbeddingBag,
+    TieredEmbeddingBag,
     TREmbeddingBag,
     TTEmbeddingBag,
 )
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.layers.tr import TREmbedding
 from edge_embed.layers.tt import TTEmbedding
 
-from .bodies import dpq, scaled
+from .bodies import dpq, in_tiers, scaled
 
 
 class OutputLayer(nn.Module):
@@ -67,6 +69,10 @@ EXPORTS = {
         (),
     ),
     "DPQScaledTopK": (lambda: Best(ScaledDPQEmbedding(NARROW), bias=True), ()),
+    "TieredEmbedding": (lambda: TieredEmbedding(in_tiers(padding_idx=0)), ()),
+    "TieredEmbeddingBag": (lambda: TieredEmbeddingBag(in_tiers(), mode="mean"), (OFFSETS,)),
+    "TieredLogits": (lambda: OutputLayer(TieredEmbedding(in_tiers())), ()),
+    "TieredTopK": (lambda: Best(TieredEmbedding(in_tiers(seed=1, padding_idx=0)), bias=True), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: OutputLayer(TTEmbedding(20, 12, 3)), ()),
@@ -85,6 +91,10 @@ PLAIN = {  # bodies that wrap plain nodes call these beside the bodies of rows
     "DPQScaledEmbeddingBag": ["DPQEmbedding", "DPQScaledEmbedding"],
     "DPQScaledLogits": ["DPQEmbedding", "DPQScaledEmbedding", "DPQLogits"],
     "DPQScaledTopK": ["DPQEmbedding", "DPQScaledEmbedding", "DPQLogits"],
+    "TieredEmbedding": ["DPQEmbedding"],
+    "TieredEmbeddingBag": ["DPQEmbedding", "TieredEmbedding"],
+    "TieredLogits": ["DPQEmbedding", "TieredEmbedding"],
+    "TieredTopK": ["DPQEmbedding", "TieredEmbedding"],
     "TTOrderedEmbedding": ["TTEmbedding"],
     "TTOrderedEmbeddingBag": ["TTEmbedding", "TTEmbeddingBag"],
     "TTOrderedLogits": ["TTEmbedding", "TTOrderedEmbedding", "TTLogits"],

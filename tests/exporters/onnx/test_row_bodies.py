@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.tiered import PackedTiered
 from edge_embed.packed.tt import PackedTT
 from edge_embed.targets.reference import open_reference
 
 from ...pairwise import pairwise
+from ...tiered_tables import KINDS, tiered
 from .bodies import (
     ant,
     check_rows,
@@ -64,7 +66,14 @@ def draw_tt(data: st.DataObject) -> PackedTT:
     return ordered(packed) if data.draw(st.booleans(), "ordered") else packed
 
 
-DRAW = {"dpq": draw_dpq, "ant": draw_ant, "tt": draw_tt}
+def draw_tiered(data: st.DataObject) -> PackedTiered:
+    sizes = data.draw(st.tuples(*[st.sampled_from([1, 2, 19, 300])] * 3), "sizes")
+    kinds, types = data.draw(st.tuples(*[st.sampled_from(KINDS)] * 3), "kinds"), data.draw(value_types, "type")
+    padding_idx, dim = padding_of(data, sum(sizes)), 2 * data.draw(st.integers(1, 5), "d / 2")
+    return tiered(kinds, sizes, dim, types, padding_idx, data.draw(st.booleans(), "sorted"))
+
+
+DRAW = {"dpq": draw_dpq, "ant": draw_ant, "tt": draw_tt, "tiered": draw_tiered}
 
 
 @pytest.mark.parametrize("method", DRAW)
