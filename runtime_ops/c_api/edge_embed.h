@@ -132,14 +132,14 @@ typedef struct ee_tt_table {
   int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_tt_table;
 
-/* A tiered table: three tiers, from many bits for frequent rows to few for rare ones. kernels/tiered/tiered.h states the
- * formula. The tier and the place of a row are checked when the row is read. */
+/* A tiered table: three tiers, from many bits for frequent rows to few for rare ones. kernels/tiered/tiered.h
+ * states the formula. The tier and the place of a row are checked when the row is read. */
 typedef struct ee_tiered_table {
-  const ee_dpq_scaled_table* tiers; /* [EE_NUM_TIERS], of equal columns, without padding rows, and of num_embeddings
-                                       rows in all; else EE_BAD_TIERS */
+  const ee_dpq_scaled_table* tiers; /* [EE_NUM_TIERS], of equal columns, without padding rows, and of
+                                       num_embeddings rows in all; else EE_BAD_TIERS */
   size_t tiers_bytes;               /* readable bytes at tiers; too few: EE_BAD_SHAPE */
-  const uint8_t* tier_map; /* uint8 [blocks, 64] of blocks of 256 rows; null: the first rows are those of tier 0, the
-                              next ones those of tier 1, and the last ones those of tier 2 */
+  const uint8_t* tier_map; /* uint8 [blocks, 64] of blocks of 256 rows; null: the first rows are those of tier
+                              0, the next ones those of tier 1, and the last ones those of tier 2 */
   size_t tier_map_bytes;   /* readable bytes at tier_map; too few: EE_SHORT_TIER_MAP */
   const void* tier_ranks;  /* int32 [blocks, EE_NUM_TIERS]; may be null without tier_map */
   size_t tier_ranks_bytes; /* readable bytes at tier_ranks; too few: EE_SHORT_TIER_RANKS */
@@ -195,8 +195,9 @@ typedef struct ee_best {
   size_t ids_bytes;    /* writable bytes at ids; too few: EE_SHORT_OUTPUT */
 } ee_best;
 
-/* Checks the sizes, types and buffer lengths of a table. It reads no contents, except the place of the padding
- * row of a tiered table, so it needs nanoseconds for any size. Every function below makes the same check.
+/* Checks the sizes, types and buffer lengths of a table. It reads no contents, except the place of the
+ * padding row of a tiered table, so it needs nanoseconds for any size. Every function below makes the same
+ * check.
  *
  * Errors: EE_NULL_POINTER, EE_BAD_VERSION, EE_BAD_ISA, EE_BAD_METHOD, EE_BAD_SHAPE, EE_BAD_TYPE,
  * EE_BAD_PADDING, EE_SIZE_OVERFLOW, and the errors of the fields in the structs above. */

@@ -51,7 +51,8 @@ tiered::Table ToTable(const ee_tiered_table& c) {
   const auto* const tiers = ToBytes(c.tiers);
   for (size_t t = 0; t < EE_NUM_TIERS && tiers != nullptr; ++t) {
     ee_dpq_scaled_table tier{};
-    if (c.tiers_bytes >= sizeof(tier) * EE_NUM_TIERS) __builtin_memcpy(&tier, tiers + t * sizeof(tier), sizeof(tier));
+    if (c.tiers_bytes >= sizeof(tier) * EE_NUM_TIERS)
+      __builtin_memcpy(&tier, tiers + t * sizeof(tier), sizeof(tier));
     table.tiers[t] = ToTable(tier);
   }
   table.map = c.tier_map_bytes == 0 ? nullptr : c.tier_map;

@@ -100,7 +100,8 @@ const char* StatusMessage(int status) {
     case EE_SHORT_TIER_MAP:
       return "the buffer of tier_map is shorter than 64 bytes for each block of 256 rows";
     case EE_SHORT_TIER_RANKS:
-      return "the buffer of tier_ranks is shorter than " EE_TEXT(EE_NUM_TIERS) " int32 numbers for each block of 256 rows";
+      return "the buffer of tier_ranks is shorter than " EE_TEXT(
+          EE_NUM_TIERS) " int32 numbers for each block of 256 rows";
     case EE_BAD_TIER_PLACE:
       return "the tier of a row does not exist or has no row at its place";
 #endif

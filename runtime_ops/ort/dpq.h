@@ -1,4 +1,5 @@
-// Attributes and tensors of DPQ tables, for all operators that have them (ort/dpq.cc, ort/dpq_scaled.cc, ort/tiered.cc).
+// Attributes and tensors of DPQ tables, for all operators that have them (ort/dpq.cc, ort/dpq_scaled.cc,
+// ort/tiered.cc).
 #ifndef EDGE_EMBED_ORT_DPQ_H_
 #define EDGE_EMBED_ORT_DPQ_H_
 
@@ -21,7 +22,8 @@ OrtStatus* MakeDpqTable(const Node& node, const DpqAttributes& attributes, const
                         size_t num_tensors, dpq::Table* table);
 
 // Checks row_scale_codes and row_scales, and gives them to a plain table.
-OrtStatus* AddRowScales(const Node& node, const Tensor& codes, const Tensor& scales, dpq_scaled::Table* table);
+OrtStatus* AddRowScales(const Node& node, const Tensor& codes, const Tensor& scales,
+                        dpq_scaled::Table* table);
 
 }  // namespace edge_embed::ort
 

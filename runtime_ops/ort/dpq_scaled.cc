@@ -82,12 +82,14 @@ constexpr OpSpec MakeScaledSpec() {
 
 }  // namespace
 
-OrtStatus* AddRowScales(const Node& node, const Tensor& codes, const Tensor& scales, dpq_scaled::Table* table) {
+OrtStatus* AddRowScales(const Node& node, const Tensor& codes, const Tensor& scales,
+                        dpq_scaled::Table* table) {
   if (codes.rank != 1 || codes.dims[0] != table->num_embeddings || scales.rank != 1 || scales.dims[0] < 1 ||
       scales.dims[0] > EE_MAX_ROW_SCALES) {
     Message message = Begin(node);
-    message << "got row_scale_codes of shape " << codes << " and row_scales of shape " << scales << ", expected ["
-            << table->num_embeddings << "] and [1 to " << EE_MAX_ROW_SCALES << "]" << kDamaged;
+    message << "got row_scale_codes of shape " << codes << " and row_scales of shape " << scales
+            << ", expected [" << table->num_embeddings << "] and [1 to " << EE_MAX_ROW_SCALES << "]"
+            << kDamaged;
     return Fail(node, message);
   }
   table->row_scale_codes = static_cast<const unsigned char*>(codes.data);

@@ -34,7 +34,8 @@
 namespace edge_embed::ort {
 
 constexpr size_t kNoFloatInput = SIZE_MAX;
-constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8, EE_UINT8};  // the limit of any operator
+constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8,
+                                      EE_UINT8};  // the limit of any operator
 
 template <typename T, size_t count>
 constexpr size_t CountOf(const T (&)[count]) {

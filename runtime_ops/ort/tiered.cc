@@ -1,11 +1,11 @@
 // The ONNX operators of tiered tables, version 1. The tensors of a table are
-//   tier_map uint8 [blocks, 64] and tier_ranks int32 [blocks, 3], of blocks of 256 rows; both [0, 0] if rows are
-//   sorted by tier
+//   tier_map uint8 [blocks, 64] and tier_ranks int32 [blocks, 3], of blocks of 256 rows; both [0, 0] if rows
+//   are sorted by tier
 // and for each of the three tiers
 //   codes uint8 [rows, row_bytes], values float32 | float16 [num_groups or 1, num_codes, s],
 //   row_scale_codes uint8 [rows] and row_scales float32 [S]; both [0] if its rows have no scales.
-// Its attributes are format_version, num_embeddings, padding_idx (-1: none), and bits, num_codes and num_groups
-// of each tier. Rows are float32, for any type of the values.
+// Its attributes are format_version, num_embeddings, padding_idx (-1: none), and bits, num_codes and
+// num_groups of each tier. Rows are float32, for any type of the values.
 #include "kernels/tiered/tiered.h"
 
 #include "ort/bag.h"
@@ -90,13 +90,14 @@ OrtStatus* CheckMap(const Node& node, const Tensor& map, const Tensor& ranks, in
     return nullptr;
   }
   Message message = Begin(node);
-  message << "got tier_map of shape " << map << " and tier_ranks of shape " << ranks << ", expected [" << blocks
-          << ", " << bytes << "] and [" << blocks << ", " << EE_NUM_TIERS << "], or no elements" << kDamaged;
+  message << "got tier_map of shape " << map << " and tier_ranks of shape " << ranks << ", expected ["
+          << blocks << ", " << bytes << "] and [" << blocks << ", " << EE_NUM_TIERS << "], or no elements"
+          << kDamaged;
   return Fail(node, message);
 }
 
-OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors,
-                             size_t, Table* table) {
+OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, const Tensor* tensors, size_t,
+                             Table* table) {
   const Tensor &map = tensors[0], &ranks = tensors[1];
   for (size_t t = 0; t < EE_NUM_TIERS; ++t) {
     const Tensor* const own = tensors + kMapTensors + t * kTierTensors;
@@ -115,8 +116,8 @@ OrtStatus* Tiered::MakeTable(const Node& node, const Attributes& attributes, con
   const ee_status status = tiered::Validate(*table);
   if (status == EE_OK) return nullptr;
   Message message = Begin(node);
-  message << StatusMessage(status) << "; got num_embeddings=" << table->num_embeddings << " and padding_idx=" << table->padding_idx
-          << kDamaged;
+  message << StatusMessage(status) << "; got num_embeddings=" << table->num_embeddings
+          << " and padding_idx=" << table->padding_idx << kDamaged;
   return Fail(node, message);
 }
 

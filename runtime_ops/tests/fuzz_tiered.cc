@@ -1,5 +1,5 @@
-// Fuzz target: hostile maps, ranks and tiers of tiered tables, through the C interface. For any input, the call must
-// return and stay inside the buffers, which are heap blocks of exactly the stated size.
+// Fuzz target: hostile maps, ranks and tiers of tiered tables, through the C interface. For any input, the
+// call must return and stay inside the buffers, which are heap blocks of exactly the stated size.
 #include <vector>
 
 #include "tests/fuzz_input.h"
@@ -18,7 +18,10 @@ TierBlocks TakeTier(Reader& in, int64_t columns, ee_dpq_scaled_table* tier) {
   const uint8_t kind = in.Take<uint8_t>();
   plain.num_embeddings = (kind != 7) + Number(in, (kind & 3) == 0 ? 198 : 12) % (int64_t{1} << 40);
   plain.num_codes = 2 + Number(in, 40) % 100000;
-  plain.num_groups = (kind & 4) != 0 ? columns : (kind & 8) != 0 ? 1 : columns % 2 == 0 ? columns / 2 : columns;
+  plain.num_groups = (kind & 4) != 0    ? columns
+                     : (kind & 8) != 0  ? 1
+                     : columns % 2 == 0 ? columns / 2
+                                        : columns;
   plain.group_width = kind == 11 ? Number(in, 6) : columns / plain.num_groups;
   plain.padding_idx = kind < 250 ? -1 : Number(in, 3);
   plain.bits = SmallestBits(plain.num_codes);
@@ -36,7 +39,8 @@ TierBlocks TakeTier(Reader& in, int64_t columns, ee_dpq_scaled_table* tier) {
       TakeBlock(in, Small(tier->num_row_scales) ? tier->num_row_scales * 4 : -1)};
   plain.codes = blocks.codes.data.get(), plain.codes_bytes = blocks.codes.size;
   plain.values = blocks.values.data.get(), plain.values_bytes = blocks.values.size;
-  tier->row_scale_codes = blocks.scale_codes.data.get(), tier->row_scale_codes_bytes = blocks.scale_codes.size;
+  tier->row_scale_codes = blocks.scale_codes.data.get(),
+  tier->row_scale_codes_bytes = blocks.scale_codes.size;
   tier->row_scales = blocks.scales.data.get(), tier->row_scales_bytes = blocks.scales.size;
   return blocks;
 }

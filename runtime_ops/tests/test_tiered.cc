@@ -1,5 +1,5 @@
-// Tiered tables: rows are bit-exact, sums within their bound, top-k in the order of all rows, and a wrong tier, rank
-// or scale code is an error of its row. All buffers end at a page without access.
+// Tiered tables: rows are bit-exact, sums within their bound, top-k in the order of all rows, and a wrong
+// tier, rank or scale code is an error of its row. All buffers end at a page without access.
 #include "tests/tiered_case.h"
 
 #include "kernels/topk.h"
@@ -79,8 +79,8 @@ void TestLogits() {
   const std::vector<float> hidden(12, 0.5F);
   std::vector<float> whole(rows);
   size_t bad = 0;
-  CHECK(RunLogits(table, hidden.data(), 1, 0, rows, Output{whole.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
-        EE_OK);
+  CHECK(RunLogits(table, hidden.data(), 1, 0, rows, Output{whole.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == EE_OK);
   for (const size_t begin : {size_t{0}, size_t{3}, size_t{255}, size_t{256}, size_t{301}}) {
     for (const size_t end : {begin + 1, begin + 18, begin + 260}) {
       std::vector<float> part(rows, -7.0F);
@@ -105,15 +105,15 @@ void TestTopK() {
       const GuardedBuffer scratch(kernel.scratch(table).saturated() * sizeof(double));
       const GuardedBuffer prepared(kernel.Prepared(table, 1).saturated() * sizeof(double));
       std::vector<Candidate> best(11, kNone);
-      const TopKInput input{kernel.Prepare(table, hidden.data(), 1, Doubles(prepared)), 10, nullptr, EE_FLOAT32,
-                            best.data()};
+      const TopKInput input{kernel.Prepare(table, hidden.data(), 1, Doubles(prepared)), 10, nullptr,
+                            EE_FLOAT32, best.data()};
       size_t bad = 0;
       CHECK(kernel.Run(table, input, 0, 410, Doubles(scratch), &bad) == EE_OK);
       Sort(best.data(), 10);
       std::vector<float> logits(410);
       const GuardedBuffer other = MakeScratch(table);
-      CHECK(RunLogits(table, hidden.data(), 1, 0, 410, Output{logits.data(), EE_FLOAT32}, Doubles(other), &bad) ==
-            EE_OK);
+      CHECK(RunLogits(table, hidden.data(), 1, 0, 410, Output{logits.data(), EE_FLOAT32}, Doubles(other),
+                      &bad) == EE_OK);
       std::vector<Candidate> expected;
       for (size_t id = 0; id < 410; ++id) expected.push_back(MakeCandidate(logits[id], id));
       std::sort(expected.begin(), expected.end(), std::greater<>());
@@ -154,7 +154,8 @@ void CheckDamaged(const tiered::Table& table, ee_status expected, int64_t wrong)
 }
 
 void SetRanks(TieredCase* made, size_t block, int32_t rank) {
-  for (size_t t = 0; t < 3; ++t) std::memcpy(made->ranks() + (block * 3 + t) * sizeof(rank), &rank, sizeof(rank));
+  for (size_t t = 0; t < 3; ++t)
+    std::memcpy(made->ranks() + (block * 3 + t) * sizeof(rank), &rank, sizeof(rank));
 }
 
 void TestDamagedMap() {
@@ -162,7 +163,8 @@ void TestDamagedMap() {
   three.map()[300 / 4] = static_cast<unsigned char>(three.map()[300 / 4] | 3);  // a fourth tier
   CheckDamaged(three.table(), EE_BAD_TIER_PLACE, 300);
 
-  for (const int32_t rank : {600, std::numeric_limits<int32_t>::max(), -400, std::numeric_limits<int32_t>::min()}) {
+  for (const int32_t rank :
+       {600, std::numeric_limits<int32_t>::max(), -400, std::numeric_limits<int32_t>::min()}) {
     for (const size_t block : {size_t{1}, size_t{2}}) {
       TieredCase made({SomeTiers(8, 300, 300, 10), true});
       SetRanks(&made, block, rank);
@@ -184,8 +186,8 @@ void TestWrongRanks() {
   size_t bad = 0;
   CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, 610, Output{rows.data(), EE_FLOAT32},
                                         Doubles(scratch), &bad) == EE_OK);
-  CHECK(RunLogits(table, hidden.data(), 1, 0, 610, Output{logits.data(), EE_FLOAT32}, Doubles(scratch), &bad) ==
-        EE_OK);
+  CHECK(RunLogits(table, hidden.data(), 1, 0, 610, Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == EE_OK);
   for (size_t id = 0; id < 610; ++id) {
     double sum = 0;
     for (size_t c = 0; c < 8; ++c) sum += static_cast<double>(rows[id * 8 + c]);

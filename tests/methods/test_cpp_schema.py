@@ -14,10 +14,10 @@ from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.methods import Parts
 from edge_embed.packed.bits import MAX_CODES, MIN_CODES
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
-from edge_embed.packed.topk import MAX_K
 from edge_embed.packed.tier_map import NUM_TIERS
 from edge_embed.packed.tiered import PackedTiered
 from edge_embed.packed.tiered_shape import TIERED_TENSORS
+from edge_embed.packed.topk import MAX_K
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"

@@ -71,7 +71,10 @@ def test_c_interface_lists_methods_left_out(with_dpq, method):
     name = {"dpq_scaled": "dpq", "tiered": "dpq"}.get(method, method)
     sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[name]
     packed = Parts("bench")[name].random_table(np.random.default_rng(0), 50, 12, *sizes)
-    other = {"dpq_scaled": lambda: replace(packed, unused_columns=1), "tiered": lambda: PackedTiered((packed, packed, packed))}
+    other = {
+        "dpq_scaled": lambda: replace(packed, unused_columns=1),
+        "tiered": lambda: PackedTiered((packed, packed, packed)),
+    }
     table = table_of(other.get(method, lambda: packed)())
     assert table.method == KERNELS[method].number
     status = functions.ee_check(ctypes.byref(table))
@@ -92,7 +95,10 @@ def test_doctor_names_methods_left_out(with_dpq, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt;dpq_scaled;tiered;entmax"'),
+        (
+            ("-DEDGE_EMBED_METHODS=dpq;rq",),
+            'got "dpq;rq", expected all, or some of "dpq;ant;tt;dpq_scaled;tiered;entmax"',
+        ),
         (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt;dpq_scaled;tiered"'),
         (("-DEDGE_EMBED_METHODS=dpq_scaled",), 'got "dpq_scaled", expected dpq too'),
         (("-DEDGE_EMBED_METHODS=dpq;tiered",), 'got "dpq;tiered", expected dpq and dpq_scaled too'),

@@ -21,7 +21,10 @@ class Tiered(Packed):
         return {name: content for name, content in super().tensors().items() if content.size}
 
     def line(self, **others: object) -> str:
-        sizes = {"num_embeddings": 300, "padding_idx": -1 if self.packed.padding_idx is None else self.packed.padding_idx}
+        sizes = {
+            "num_embeddings": 300,
+            "padding_idx": -1 if self.packed.padding_idx is None else self.packed.padding_idx,
+        }
         fields = {name: name for name in self.tensors()} | sizes
         fields["tiers"] = ",".join(str(tier.num_embeddings) for tier in self.packed.tiers)
         for number, tier in enumerate(self.packed.tiers):

@@ -12,7 +12,8 @@ inline Size GatherScratch(const Table& table) {
 }
 
 // The address of row `index`.
-__attribute__((always_inline)) inline unsigned char* RowAt(const Output& rows, size_t index, size_t row_bytes) {
+__attribute__((always_inline)) inline unsigned char* RowAt(const Output& rows, size_t index,
+                                                           size_t row_bytes) {
   const size_t place = rows.places == nullptr ? index : rows.places[index];
   return static_cast<unsigned char*>(rows.data) + place * row_bytes;
 }
@@ -30,14 +31,15 @@ __attribute__((noinline)) inline void WriteRows(RowMaker* maker, const size_t* i
       maker->MakeNarrow(ids + i, some, from);
     }
     for (size_t row = 0; row < some; ++row) {
-      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes, RowAt(rows, first + i + row, row_bytes));
+      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes,
+                    RowAt(rows, first + i + row, row_bytes));
     }
   }
 }
 
 // The rows of a window, the first of which has the index `first`.
-__attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window, const Output& rows,
-                                                  size_t first) {
+__attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window,
+                                                  const Output& rows, size_t first) {
   const size_t columns = maker.columns();
   WithNumbers(maker.decoder(), [&](const auto& numbers) __attribute__((always_inline)) {
     for (size_t i = 0; i < window.count; ++i) {

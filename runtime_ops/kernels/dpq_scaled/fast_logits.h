@@ -35,8 +35,8 @@ struct Prepared {
   size_t of_state;     // floats of a state for decoded rows; those of other states follow each other
 };
 
-// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or two
-// states, and with AVX-512 for several.
+// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or
+// two states, and with AVX-512 for several.
 inline bool Decodes(const Table& table, size_t batch) {
   const bool looks_up = dpq::Permutes(table.plain()) && (kMostTableBits == 0 ? batch <= 2 : batch > 1);
   return !looks_up && Decoder(table, Layout(table.plain())).fits();

@@ -15,7 +15,8 @@ size_t IdsAtOnce(size_t columns) {
 Tiers::Tiers(const Table& table) {
   for (size_t t = 0; t < kTiers; ++t) tables[t] = table.tiers[t];
   Place place;
-  if (table.padding_idx == kNoPadding || !FindPlace(table, static_cast<size_t>(table.padding_idx), &place)) return;
+  if (table.padding_idx == kNoPadding || !FindPlace(table, static_cast<size_t>(table.padding_idx), &place))
+    return;
   tables[place.tier].padding_idx = static_cast<int64_t>(place.row);
 }
 
@@ -31,7 +32,8 @@ Chunk::Chunk(const TierKernels& kernels, const Table& table, const Ids& ids, dou
 }
 
 Size Chunk::WriteDoubles(const TierKernels& kernels, const Table& table) {
-  return LargestOf(kernels, table, [](const auto& inner, const auto& tier) { return inner.gather.scratch(tier); });
+  return LargestOf(kernels, table,
+                   [](const auto& inner, const auto& tier) { return inner.gather.scratch(tier); });
 }
 
 Size Chunk::MakeDoubles(const TierKernels& kernels, const Table& table) {

@@ -1,4 +1,5 @@
-// Rows of some ids: the ids are sorted by tier, and the kernel of each tier makes its rows, one after another.
+// Rows of some ids: the ids are sorted by tier, and the kernel of each tier makes its rows, one after
+// another.
 #ifndef EDGE_EMBED_KERNELS_TIERED_CHUNK_H_
 #define EDGE_EMBED_KERNELS_TIERED_CHUNK_H_
 

@@ -1,7 +1,7 @@
 // Sums and maxima of rows that were made.
 //
-// Rounding is that of dpq/fast_bag.h: up to seven rows are added in registers, and these sums are added together
-// with their rounding errors.
+// Rounding is that of dpq/fast_bag.h: up to seven rows are added in registers, and these sums are added
+// together with their rounding errors.
 #ifndef EDGE_EMBED_KERNELS_TIERED_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_TIERED_FAST_BAG_H_
 

@@ -36,19 +36,22 @@ class Lanes {
 // The numbers at `from`, in the given lanes; the others are those of `before`.
 __attribute__((always_inline)) inline Floats Expand(Floats before, uint32_t lanes, const float* from) {
 #if defined(__AVX512F__)
-  return (Floats)_mm512_mask_expand_ps((__m512)before, static_cast<__mmask16>(lanes), (__m512)LoadFloats(from));
+  return (Floats)_mm512_mask_expand_ps((__m512)before, static_cast<__mmask16>(lanes),
+                                       (__m512)LoadFloats(from));
 #else
   const uint64_t bytes = _pdep_u64(lanes, 0x0101010101010101) * 0xFF;
   const auto index = static_cast<int64_t>(_pdep_u64(0x0706050403020100, bytes));
-  const __m256 moved = _mm256_permutevar8x32_ps((__m256)LoadFloats(from), _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(index)));
+  const __m256 moved =
+      _mm256_permutevar8x32_ps((__m256)LoadFloats(from), _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(index)));
   const __m256i mask = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes)));
   return (Floats)_mm256_blendv_ps((__m256)before, moved, (__m256)mask);
 #endif
 }
 
 // Whole vectors, and the number of their ids.
-__attribute__((always_inline)) inline size_t InterleaveVectors(const Table& table, const Span& span, ee_type type,
-                                                               unsigned char* to, size_t i, Counts* next) {
+__attribute__((always_inline)) inline size_t InterleaveVectors(const Table& table, const Span& span,
+                                                               ee_type type, unsigned char* to, size_t i,
+                                                               Counts* next) {
   const size_t size = SizeOf(type);
   const unsigned char* const map = table.map;
   Counts at = *next;

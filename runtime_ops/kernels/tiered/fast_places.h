@@ -1,5 +1,5 @@
-// Ids by tier. The place of an id has no branch on its tier: the map of its block is compared with the tier, and
-// the equal codes before the id are counted.
+// Ids by tier. The place of an id has no branch on its tier: the map of its block is compared with the tier,
+// and the equal codes before the id are counted.
 #ifndef EDGE_EMBED_KERNELS_TIERED_FAST_PLACES_H_
 #define EDGE_EMBED_KERNELS_TIERED_FAST_PLACES_H_
 
@@ -12,7 +12,8 @@ namespace {
 
 // Rows of `tier` at positions before `position` of a block of the map.
 #if defined(__AVX2__)
-__attribute__((always_inline)) inline size_t RowsBefore(const unsigned char* block, size_t position, size_t tier) {
+__attribute__((always_inline)) inline size_t RowsBefore(const unsigned char* block, size_t position,
+                                                        size_t tier) {
   const __m256i starts = _mm256_setr_epi64x(0, 64, 128, 192);
   const auto equal = [=](size_t part) __attribute__((always_inline)) {
     const auto bits = static_cast<int64_t>(position * kCodeBits) - static_cast<int64_t>(part * 256);
@@ -36,14 +37,17 @@ __attribute__((always_inline)) inline size_t RowsBefore(const unsigned char* blo
   return static_cast<size_t>(_mm_cvtsi128_si64(pair)) + static_cast<size_t>(_mm_extract_epi64(pair, 1));
 }
 #else
-__attribute__((always_inline)) inline size_t RowsBefore(const unsigned char* block, size_t position, size_t tier) {
+__attribute__((always_inline)) inline size_t RowsBefore(const unsigned char* block, size_t position,
+                                                        size_t tier) {
   constexpr uint64_t kAll = ~uint64_t{0};
   static constexpr uint64_t kMasks[2 * kWords] = {kAll, kAll, kAll, kAll, kAll, kAll, kAll, kAll};
   const size_t bits = position * kCodeBits, word = bits / kWordBits;
   const uint64_t* const masks = kMasks + kWords - word;
-  const auto equal = [=](size_t k) __attribute__((always_inline)) { return Equal(Load<uint64_t>(block, k), tier); };
+  const auto equal = [=](size_t k)
+                         __attribute__((always_inline)) { return Equal(Load<uint64_t>(block, k), tier); };
   uint64_t rows = Ones(equal(word) & ((uint64_t{1} << bits % kWordBits) - 1));
-  for (size_t k = 0; k < kWords; k += 2) rows += Ones((equal(k) & masks[k]) | (equal(k + 1) & masks[k + 1]) << 1);
+  for (size_t k = 0; k < kWords; k += 2)
+    rows += Ones((equal(k) & masks[k]) | (equal(k + 1) & masks[k + 1]) << 1);
   return rows;
 }
 #endif
@@ -87,7 +91,8 @@ class Places {
 constexpr size_t kCachedBytes = 256 * 1024;
 
 template <bool kMapped>
-__attribute__((noinline)) void FindIn(const Table& table, const Ids& ids, size_t begin, size_t end, Lists* lists) {
+__attribute__((noinline)) void FindIn(const Table& table, const Ids& ids, size_t begin, size_t end,
+                                      Lists* lists) {
   const Places<kMapped> places(table);
   const uint64_t num_rows = static_cast<uint64_t>(table.num_embeddings);
   for (size_t i = begin; table.map_bytes > kCachedBytes && i < end; ++i) {
@@ -125,7 +130,8 @@ inline void FindPlaces(const Table& table, const Ids& ids, size_t begin, size_t 
 
 inline size_t CountRows(const unsigned char* block, size_t tier, size_t begin, size_t end) {
   size_t rows = 0;
-  for (size_t bit = begin * kCodeBits, last = end * kCodeBits; bit < last; bit += kWordBits - bit % kWordBits) {
+  for (size_t bit = begin * kCodeBits, last = end * kCodeBits; bit < last;
+       bit += kWordBits - bit % kWordBits) {
     uint64_t equal = Equal(Load<uint64_t>(block, bit / kWordBits), tier) >> bit % kWordBits;
     if (last - bit < kWordBits) equal &= (uint64_t{1} << (last - bit)) - 1;
     rows += Ones(equal);

@@ -1,7 +1,7 @@
 // logits[b, i] = hidden[b] . row of tier(i) at place(i)
 //
-// Consecutive ids are consecutive rows of each tier. The kernels of the tiers compute the logits of these rows,
-// which are then put in the order of the ids.
+// Consecutive ids are consecutive rows of each tier. The kernels of the tiers compute the logits of these
+// rows, which are then put in the order of the ids.
 #include "kernels/tiered/chunk.h"
 
 namespace edge_embed::tiered {
@@ -13,11 +13,12 @@ constexpr size_t kSpanLogits = 16384;
 // Some consecutive ids, and their rows of each tier.
 struct TierRows {
   size_t rows = 0;
-  size_t starts[kTiers] = {}, counts[kTiers + 1] = {};  // the last count is that of a tier that does not exist
+  size_t starts[kTiers] = {},
+         counts[kTiers + 1] = {};  // the last count is that of a tier that does not exist
 };
 
-// The ids from `first` on, at most `most`. In a damaged table, a rank may differ from the end of the block before:
-// the ids then end there.
+// The ids from `first` on, at most `most`. In a damaged table, a rank may differ from the end of the block
+// before: the ids then end there.
 TierRows TakeRows(const TierKernels& kernels, const Table& table, size_t first, size_t most) {
   TierRows taken;
   while (taken.rows < most) {
@@ -45,8 +46,8 @@ TierRows TakeRows(const TierKernels& kernels, const Table& table, size_t first, 
 // The logits of a call.
 class TieredLogits {
  public:
-  TieredLogits(const TierKernels& kernels, const Table& table, const LogitsInput& input, const LogitsOutput& logits,
-               double* scratch)
+  TieredLogits(const TierKernels& kernels, const Table& table, const LogitsInput& input,
+               const LogitsOutput& logits, double* scratch)
       : kernels_(kernels),
         table_(table),
         tiers_(table),
@@ -113,7 +114,8 @@ class TieredLogits {
   // Logits of consecutive ids. On an error, *rows is their number before the first damaged row.
   ee_status Together(size_t first, const TierRows& taken, size_t* rows) const {
     size_t sound[kTiers + 1] = {}, begun = 0;
-    ee_status statuses[kTiers + 1] = {EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE};
+    ee_status statuses[kTiers + 1] = {EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE, EE_BAD_TIER_PLACE,
+                                      EE_BAD_TIER_PLACE};
     Counts begins;
     for (size_t t = 0; t < kTiers; begun += taken.counts[t], ++t) {
       begins.Add(t, begun);
@@ -137,7 +139,8 @@ class TieredLogits {
     return *rows == taken.rows ? EE_OK : statuses[ending];
   }
 
-  // Sets *rows to the number of ids before the first whose tier has no more sound logits, and returns that tier.
+  // Sets *rows to the number of ids before the first whose tier has no more sound logits, and returns that
+  // tier.
   size_t End(size_t first, const TierRows& taken, const size_t (&sound)[kTiers + 1], size_t* rows) const {
     size_t used[kTiers + 1] = {}, missing = 0;
     for (size_t t = 0; t <= kTiers; ++t) missing += taken.counts[t] - sound[t];
@@ -164,9 +167,8 @@ class TieredLogits {
 }  // namespace
 
 Size LogitsScratchBy(const TierKernels& kernels, const Table& table) {
-  const Size own = LargestOf(kernels, table, [](const auto& inner, const auto& tier) {
-    return inner.logits.scratch(tier);
-  });
+  const Size own = LargestOf(kernels, table,
+                             [](const auto& inner, const auto& tier) { return inner.logits.scratch(tier); });
   return own + (kSpanLogits + kMostLanes) / 2;
 }
 
@@ -188,7 +190,8 @@ Size PreparedBy(const TierKernels& kernels, const Table& table, size_t batch) {
   return doubles;
 }
 
-void PrepareBy(const TierKernels& kernels, const Table& table, const float* hidden, size_t batch, double* memory) {
+void PrepareBy(const TierKernels& kernels, const Table& table, const float* hidden, size_t batch,
+               double* memory) {
   for (const dpq_scaled::Table& one : table.tiers) {
     WithTier(kernels, one, [&](const auto& inner, const auto& tier) {
       inner.logits.Prepare(tier, hidden, batch, memory);

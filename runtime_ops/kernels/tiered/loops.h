@@ -1,5 +1,5 @@
-// The innermost loops of tiered tables, which are compiled for each instruction set (fast.h). All other code is
-// compiled once.
+// The innermost loops of tiered tables, which are compiled for each instruction set (fast.h). All other code
+// is compiled once.
 #ifndef EDGE_EMBED_KERNELS_TIERED_LOOPS_H_
 #define EDGE_EMBED_KERNELS_TIERED_LOOPS_H_
 
@@ -38,8 +38,8 @@ struct BagPart {
 };
 constexpr size_t kMostLanes = 16;
 
-// Logits of consecutive ids of one state. The logits of tier t begin at from[begins.Of(t)]; kMostLanes numbers
-// can be read after the last.
+// Logits of consecutive ids of one state. The logits of tier t begin at from[begins.Of(t)]; kMostLanes
+// numbers can be read after the last.
 struct Span {
   size_t first, rows;
   const float* from;
@@ -69,12 +69,13 @@ Size GatherScratchBy(const TierKernels& kernels, const Table& table);
 ee_status GatherBy(const TierKernels& kernels, const Table& table, const Ids& ids, size_t begin, size_t end,
                    const Output& rows, double* scratch, size_t* bad_position);
 Size BagScratchBy(const TierKernels& kernels, const Table& table);
-ee_status BagBy(const TierKernels& kernels, const Table& table, const Ids& ids, const Bags& bags, size_t begin,
-                size_t end, const Output& out, double* scratch, size_t* bad_position);
+ee_status BagBy(const TierKernels& kernels, const Table& table, const Ids& ids, const Bags& bags,
+                size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position);
 Size LogitsScratchBy(const TierKernels& kernels, const Table& table);
 ee_status LogitsBy(const TierKernels& kernels, const Table& table, const LogitsInput& input, size_t begin,
                    size_t end, const LogitsOutput& logits, double* scratch, size_t* bad_position);
-void PrepareBy(const TierKernels& kernels, const Table& table, const float* hidden, size_t batch, double* memory);
+void PrepareBy(const TierKernels& kernels, const Table& table, const float* hidden, size_t batch,
+               double* memory);
 Size PreparedBy(const TierKernels& kernels, const Table& table, size_t batch);
 
 // The kernels of a variant, as functions of tables alone.
@@ -100,9 +101,8 @@ struct Around {
   }
   static Size Prepared(const Table& table, size_t batch) { return PreparedBy(kTiers, table, batch); }
 
-  static constexpr Kernels<Table> kKernels{{Gather, GatherScratch},
-                                           {Bag, BagScratch},
-                                           {Logits, LogitsScratch, Prepare, Prepared}};
+  static constexpr Kernels<Table> kKernels{
+      {Gather, GatherScratch}, {Bag, BagScratch}, {Logits, LogitsScratch, Prepare, Prepared}};
 };
 
 }  // namespace edge_embed::tiered

@@ -1,4 +1,5 @@
-// Rows and bags of tiered tables: the rows of some ids are made, then copied or reduced in the order of the ids.
+// Rows and bags of tiered tables: the rows of some ids are made, then copied or reduced in the order of the
+// ids.
 #include "kernels/tiered/chunk.h"
 
 namespace edge_embed::tiered {
@@ -19,7 +20,12 @@ class BagRows {
         last_(last),
         out_(out),
         chunk_(kernels, table, ids, scratch + TotalsDoubles(table).saturated()),
-        part_{rows_, weights_, 0, Columns(table), true, reinterpret_cast<float*>(scratch),
+        part_{rows_,
+              weights_,
+              0,
+              Columns(table),
+              true,
+              reinterpret_cast<float*>(scratch),
               reinterpret_cast<float*>(scratch) + Columns(table) + kMostLanes} {}
 
   // A bag that exceeds a chunk is reduced in several parts.
@@ -44,7 +50,8 @@ class BagRows {
  private:
   size_t Offset(size_t bag) const { return static_cast<size_t>(Load<int64_t>(bags_.offsets, bag)); }
 
-  // Takes the rows of a bag from the id `begin` on, without padding rows, and returns the position after them.
+  // Takes the rows of a bag from the id `begin` on, without padding rows, and returns the position after
+  // them.
   size_t Take(size_t bag, size_t begin, size_t end) {
     part_.count = 0;
     if (begin == end) return end;
@@ -88,7 +95,9 @@ class BagRows {
 
 }  // namespace
 
-Size GatherScratchBy(const TierKernels& kernels, const Table& table) { return Chunk::WriteDoubles(kernels, table); }
+Size GatherScratchBy(const TierKernels& kernels, const Table& table) {
+  return Chunk::WriteDoubles(kernels, table);
+}
 
 ee_status GatherBy(const TierKernels& kernels, const Table& table, const Ids& ids, size_t begin, size_t end,
                    const Output& rows, double* scratch, size_t* bad_position) {
@@ -108,8 +117,8 @@ Size BagScratchBy(const TierKernels& kernels, const Table& table) {
   return Chunk::MakeDoubles(kernels, table) + TotalsDoubles(table);
 }
 
-ee_status BagBy(const TierKernels& kernels, const Table& table, const Ids& ids, const Bags& bags, size_t begin,
-                size_t end, const Output& out, double* scratch, size_t* bad_position) {
+ee_status BagBy(const TierKernels& kernels, const Table& table, const Ids& ids, const Bags& bags,
+                size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position) {
   BagRows rows(kernels, table, ids, bags, end, out, scratch);
   for (size_t bag = begin; bag < end; ++bag) {
     const ee_status status = rows.Run(bag, bad_position);

@@ -43,8 +43,8 @@ __attribute__((always_inline)) inline size_t TierOf(const unsigned char* map, si
 // False if the tier of `id`, which must be in range, does not have it.
 bool FindPlace(const Table& table, size_t id, Place* place);
 
-// Returns EE_OK if all tiers are valid and every index of a use stays inside the buffers, except for places of
-// rows. Only the place of the padding row is read. All functions below require a table that passed it.
+// Returns EE_OK if all tiers are valid and every index of a use stays inside the buffers, except for places
+// of rows. Only the place of the padding row is read. All functions below require a table that passed it.
 ee_status Validate(const Table& table);
 
 size_t Columns(const Table& table);       // d
