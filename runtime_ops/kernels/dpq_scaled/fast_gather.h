@@ -2,13 +2,13 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 
-#include "kernels/dpq_scaled/fast_window.h"
+#include "kernels/dpq_scaled/fast_columnwise.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
 
 inline Size GatherScratch(const Table& table) {
-  return RowMaker::MemoryDoubles(table) + RowDoubles(table, kMadeAtOnce / 2);
+  return RowMaker::MemoryDoubles(table) + Max(RowDoubles(table, kMadeAtOnce / 2), CodebookDoubles(table));
 }
 
 // Writes `count` rows one after another.
@@ -45,15 +45,17 @@ __attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const W
   });
 }
 
-// Rows of small numbers, directly to their place.
-inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin,
-                               size_t end, unsigned char* out, size_t* bad_position) {
+// Rows whose codes are read in place: write(window, out) writes those of a window of up to `at_once` rows.
+template <class Write>
+ee_status GatherWindows(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin, size_t end,
+                        size_t at_once, size_t row_bytes, unsigned char* out, size_t* bad_position,
+                        const Write& write) {
   Window window;
   for (size_t first = begin; first < end; first += window.count) {
     TakeWindow(table, maker.layout(), maker.codes(), ids, nullptr, first,
-               end - first < kWindowRows ? end : first + kWindowRows, &window);
-    WriteWindow(maker, window, out);
-    out += window.count * maker.columns() * sizeof(float);
+               end - first < at_once ? end : first + at_once, &window);
+    write(window, out);
+    out += window.count * row_bytes;
     if (window.status == EE_OK) continue;
     *bad_position = first + window.count;
     return window.status;
@@ -69,8 +71,19 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
   const size_t row_bytes = maker.columns() * SizeOf(rows.type);
   auto* out = static_cast<unsigned char*>(rows.data) + begin * row_bytes;
   if (maker.decoder().fits() && rows.type == EE_FLOAT32) {
-    return GatherNumbers(table, maker, ids, begin, end, out, bad_position);
+    return GatherWindows(table, maker, ids, begin, end, kWindowRows, row_bytes, out, bad_position,
+                         [&](const Window& window, unsigned char* to) { WriteWindow(maker, window, to); });
   }
+#if defined(__AVX512VBMI__)
+  if (IsColumnwise(table) && IsFloat(rows.type)) {
+    ColumnRows made_rows(table, maker.layout(), rows.type == EE_FLOAT16, false,
+                         scratch + RowMaker::MemoryDoubles(table).saturated());
+    return GatherWindows(table, maker, ids, begin, end, kWindowRows, row_bytes, out, bad_position,
+                         [&](const Window& window, unsigned char* to) {
+                           made_rows.Copy(window, rows.type, maker.columns(), table.has_scales(), to);
+                         });
+  }
+#endif
   size_t lists[2][dpq::kBlockRows];
   size_t* here = lists[0];
   size_t* ahead = lists[1];

@@ -8,7 +8,7 @@
 namespace edge_embed::dpq_scaled {
 namespace {
 
-constexpr size_t kWindowRows = 60;  // twelve sums of five rows
+constexpr size_t kWindowRows = 64;
 
 // The padding row has scale and weight 0.
 struct Window {
@@ -64,14 +64,16 @@ __attribute__((noinline)) void TakeRows(const Table& table, size_t row_bytes, co
 }
 
 // Reads the rows of the ids begin .. end-1, at most kWindowRows. `bags` may be null.
-inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows& codes, const Ids& ids,
-                       const Bags* bags, size_t begin, size_t end, Window* window) {
+__attribute__((noinline)) inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows& codes,
+                                                 const Ids& ids, const Bags* bags, size_t begin, size_t end,
+                                                 Window* window) {
   if (ids.type == EE_INT32) {
     TakeRows<int32_t>(table, layout.row_bytes, codes, ids.data, begin, end, window);
   } else {
     TakeRows<int64_t>(table, layout.row_bytes, codes, ids.data, begin, end, window);
   }
   if (bags == nullptr || bags->sample_weights == nullptr) return;
+#pragma GCC unroll 1
   for (size_t k = 0; k < window->count; ++k) {
     const float weight = bags->sample_weight_type == EE_FLOAT16
                              ? ToFloat(Load<Half>(bags->sample_weights, begin + k))

@@ -32,17 +32,35 @@ ee_status AntLogits(const ant::Table& table, const LogitsInput& input, size_t be
 }
 Size AntLogitsScratch(const ant::Table& table) { return kAvx2ANT.logits.scratch(table); }
 
+// The same table for the kernels of rows with scales.
+dpq_scaled::Table Unscaled(const dpq::Table& table) {
+  dpq_scaled::Table unscaled{};
+  static_cast<dpq::Table&>(unscaled) = table;
+  return unscaled;
+}
+
 ee_status DpqGather(const dpq::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                     double* scratch, size_t* bad_position) {
-  return kAvx2DPQ.gather.run(table, ids, begin, end, rows, scratch, bad_position);
+  if (!dpq_scaled::IsColumnwise(table)) {
+    return kAvx2DPQ.gather.run(table, ids, begin, end, rows, scratch, bad_position);
+  }
+  return dpq_scaled::Gather(Unscaled(table), ids, begin, end, rows, scratch, bad_position);
 }
-Size DpqGatherScratch(const dpq::Table& table) { return kAvx2DPQ.gather.scratch(table); }
+Size DpqGatherScratch(const dpq::Table& table) {
+  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::GatherScratch(Unscaled(table))
+                                         : kAvx2DPQ.gather.scratch(table);
+}
 
 ee_status DpqBag(const dpq::Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                  const Output& out, double* scratch, size_t* bad_position) {
-  return kAvx2DPQ.bag.run(table, ids, bags, begin, end, out, scratch, bad_position);
+  if (!dpq_scaled::IsColumnwise(table)) {
+    return kAvx2DPQ.bag.run(table, ids, bags, begin, end, out, scratch, bad_position);
+  }
+  return dpq_scaled::Bag(Unscaled(table), ids, bags, begin, end, out, scratch, bad_position);
 }
-Size DpqBagScratch(const dpq::Table& table) { return kAvx2DPQ.bag.scratch(table); }
+Size DpqBagScratch(const dpq::Table& table) {
+  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::BagScratch(Unscaled(table)) : kAvx2DPQ.bag.scratch(table);
+}
 
 void DpqPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
   if (dpq::Permutes(table)) return dpq::PreparePermuted(table, hidden, batch, prepared);
