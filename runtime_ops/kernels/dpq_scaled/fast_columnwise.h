@@ -21,9 +21,9 @@ namespace {
 constexpr size_t kOctet = 8;
 constexpr size_t kBlockColumns = 16;
 constexpr size_t kPairs = kBlockColumns / 2;
-// Codes of a row are read as eight words of eight bytes. A word has the codes of sixteen columns, or of eight
+// Codes of a row are read as four words of eight bytes. A word has the codes of sixteen columns, or of eight
 // with five bits.
-constexpr size_t kStagedWords = 8;
+constexpr size_t kStagedWords = 4;
 constexpr size_t kWordRows = kOctet * sizeof(uint64_t);  // bytes of a word of each row
 constexpr size_t kStagedBytes = kStagedWords * kWordRows;
 constexpr size_t kMostColumnBits = 5;
@@ -86,7 +86,8 @@ struct ColumnCodes {
     }
     auto* const spread_bytes = reinterpret_cast<unsigned char*>(&spread);
     for (size_t k = 0; k < kVectorBytes; ++k) {
-      spread_bytes[k] = static_cast<unsigned char>((k / 8 * word_bytes + k % 8) % kVectorBytes);
+      const size_t half = k / 32 * 32, byte = k % 32;  // of two rows
+      spread_bytes[k] = static_cast<unsigned char>(half + (byte / 8 * word_bytes + byte % 8) % 32);
     }
   }
 
@@ -256,12 +257,12 @@ __attribute__((noinline)) inline void FinishGroup(const SumCall& call, const Par
   }
 }
 
-template <bool kWide, bool kFactors>
+// The sums of sixteen columns. They are simple if each segment is a whole bag, in float32 and without factors.
+template <bool kWide, bool kSimple>
 __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
                                         const Plan& plan, size_t column, const SumCall& call, const Part* segments,
-                                        size_t count, bool simple) {
+                                        size_t count) {
   const ColumnCodes codes = given;
-  const bool whole = simple && column + kBlockColumns <= call.columns;
   size_t octet = 0;
   for (size_t group = 0; group < plan.groups; ++group) {
     Floats sums[kPairs] = {};
@@ -269,7 +270,7 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
       const Octet& now = plan.octets[octet];
       const __mmask16 lanes = now.lanes;
       LookUpBlock<kWide>(codes, staged, tables, [&](size_t pair, Floats values) __attribute__((always_inline)) {
-        if constexpr (kFactors) values = values * LoadFloats(now.scales) * LoadFloats(now.weights);
+        if constexpr (!kSimple) values = values * LoadFloats(now.scales) * LoadFloats(now.weights);
         sums[pair] = (Floats)_mm512_mask_add_ps((__m512)sums[pair], lanes, (__m512)sums[pair], (__m512)values);
       });
     }
@@ -278,17 +279,16 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
     for (size_t k = 0; k < kOctet; ++k) rows[k] = (Words)sums[k];
     Turn(rows);
     const size_t first = group * kOctet, some = count - first < kOctet ? count - first : kOctet;
-    if (whole) {
+    if constexpr (kSimple) {
 #pragma GCC unroll 8
       for (size_t k = 0; k < kOctet; ++k) {
         if (k == some) break;
-        StoreFloats((Floats)rows[k], static_cast<float*>(call.out.data) + segments[first + k].out_at + column);
+        const Part& segment = segments[first + k];
+        if (segment.divisor > 1) rows[k] = (Words)((Floats)rows[k] / segment.divisor);
+        StoreFloats((Floats)rows[k], static_cast<float*>(call.out.data) + segment.out_at + column);
       }
     } else {
-      Words copies[kOctet];
-#pragma GCC unroll 8
-      for (size_t k = 0; k < kOctet; ++k) copies[k] = rows[k];
-      FinishGroup(call, segments + first, some, copies, column);
+      FinishGroup(call, segments + first, some, rows, column);
     }
   }
 }
@@ -332,7 +332,7 @@ class ColumnRows {
       segment.end = part.end - segment.begin < kSumRows ? part.end : segment.begin + kSumRows;
       segment.first = part.first && segment.begin == part.begin;
       segment.last = part.last && segment.end == part.end;
-      is_simple_ = is_simple_ && segment.first && segment.last && !(part.divisor > 1);
+      is_simple_ = is_simple_ && segment.first && segment.last;
       segments_[count_++] = segment;
       if (segment.end == part.end) return;
     }
@@ -340,14 +340,14 @@ class ColumnRows {
 
   __attribute__((noinline)) void Finish(const SumCall& call) {
     Arrange(call.window, call.weighted);
-    const bool simple = is_simple_ && call.out.type == EE_FLOAT32;
+    const bool simple = is_simple_ && !factors_ && !codes_.wide && call.out.type == EE_FLOAT32;
     ForBlocks(call.columns, [&](const unsigned char* staged, const float* tables, size_t column) {
-      if (codes_.wide) {
-        SumBlock<true, true>(codes_, staged, tables, plan_, column, call, segments_, count_, simple);
-      } else if (factors_) {
-        SumBlock<false, true>(codes_, staged, tables, plan_, column, call, segments_, count_, simple);
+      if (simple && column + kBlockColumns <= call.columns) {
+        SumBlock<false, true>(codes_, staged, tables, plan_, column, call, segments_, count_);
+      } else if (codes_.wide) {
+        SumBlock<true, false>(codes_, staged, tables, plan_, column, call, segments_, count_);
       } else {
-        SumBlock<false, false>(codes_, staged, tables, plan_, column, call, segments_, count_, simple);
+        SumBlock<false, false>(codes_, staged, tables, plan_, column, call, segments_, count_);
       }
     });
     count_ = 0;
@@ -373,7 +373,6 @@ class ColumnRows {
           const size_t row = exists ? segments[k].begin + step : 0;
           octet.codes[k] = window.codes[row];
           lanes |= exists && window.counted[row] != 0 ? uint32_t{3} << (2 * k) : 0;
-          if (!factors_ && !codes_.wide) continue;
           octet.scales[2 * k] = octet.scales[2 * k + 1] = window.scales[row];
           octet.weights[2 * k] = octet.weights[2 * k + 1] = weighted ? window.weights[row] : 1;
         }
@@ -394,20 +393,29 @@ class ColumnRows {
     }
   }
 
-  // Reads eight words of all rows from the byte `from` on, and transposes those of each octet.
+  // Reads four words of all rows from the byte `from` on, and transposes those of each octet.
   __attribute__((noinline)) void Stage(size_t from) {
     const size_t count = plan_.groups == 0 ? 0 : plan_.ends[plan_.groups - 1];
-    for (size_t k = 0; k < count; ++k) {
-      Words words[kOctet];
-#pragma GCC unroll 8
-      for (size_t row = 0; row < kOctet; ++row) {
-        const auto bytes = (__m512i)LoadFloats(plan_.octets[k].codes[row] + from);
-        words[row] = (Words)_mm512_maskz_permutexvar_epi8(~uint64_t{0}, (__m512i)codes_.spread, bytes);
+    const auto spread = (__m512i)codes_.spread;
+    const bool spreads = codes_.word_bytes != sizeof(uint64_t);
+    unsigned char* to = staged_;
+    for (size_t k = 0; k < count; ++k, to += kStagedBytes) {
+      const unsigned char* const* const rows = plan_.octets[k].codes;
+      Words pairs[4];  // rows 0 and 2, 1 and 3, 4 and 6, 5 and 7
+#pragma GCC unroll 4
+      for (size_t i = 0; i < 4; ++i) {
+        const size_t row = i / 2 * 4 + i % 2;
+        const __m512i first = _mm512_castsi256_si512((__m256i)LoadEight(rows[row] + from));
+        __m512i two = _mm512_maskz_inserti64x4(0xFF, first, (__m256i)LoadEight(rows[row + 2] + from), 1);
+        if (spreads) two = _mm512_maskz_permutexvar_epi8(~uint64_t{0}, spread, two);
+        pairs[i] = (Words)two;
       }
-      Turn(words);
-#pragma GCC unroll 8
-      for (size_t word = 0; word < kOctet; ++word) {
-        StoreFloats((Floats)words[word], staged_ + k * kStagedBytes + word * kWordRows);
+#pragma GCC unroll 2
+      for (size_t odd = 0; odd < 2; ++odd) {
+        const Words first = odd != 0 ? HighPairs(pairs[0], pairs[1]) : LowPairs(pairs[0], pairs[1]);
+        const Words second = odd != 0 ? HighPairs(pairs[2], pairs[3]) : LowPairs(pairs[2], pairs[3]);
+        StoreFloats((Floats)EvenFours(first, second), to + odd * kWordRows);
+        StoreFloats((Floats)OddFours(first, second), to + (odd + 2) * kWordRows);
       }
     }
   }
@@ -415,7 +423,7 @@ class ColumnRows {
   const ColumnCodes codes_;
   const float* const codebooks_;
   const bool factors_;
-  bool is_simple_ = true;  // segments are whole bags without a divisor
+  bool is_simple_ = true;  // segments are whole bags 
   size_t count_ = 0;
   Part segments_[kSegments];
   Plan plan_;

@@ -150,14 +150,6 @@ __attribute__((always_inline)) inline void SumColumns(const Numbers<kWay>& decod
   }
 }
 
-// A bag of few rows needs no totals.
-__attribute__((noinline)) inline void SumPart(const Decoder& decoder, const SumCall& call, const Part& part) {
-  const bool few = part.first && part.last && !call.weighted && part.end - part.begin <= kSumRows;
-  WithNumbers(decoder, [&](const auto& numbers) __attribute__((always_inline)) {
-    SumColumns<8 / kVectors>(numbers, call, part, few, 0);
-  });
-}
-
 // Adds the rows of the bags begin .. end-1, a window of whole bags at a time. `rows` has Add(call, part), which
 // adds rows of one bag, and Finish(call), which is called after the last part of a window.
 template <class Rows>
@@ -241,11 +233,33 @@ class BagWindows {
 };
 
 // Rows of integers.
-struct IntegerRows {
-  void Add(const SumCall& call, const Part& part) const { SumPart(decoder, call, part); }
-  void Finish(const SumCall&) const {}
+class IntegerRows {
+ public:
+  explicit IntegerRows(const Decoder& decoder) : decoder_(decoder) {}
 
-  const Decoder& decoder;
+  void Add(const SumCall& call, const Part& part) {
+    if (count_ == kParts) Finish(call);
+    parts_[count_++] = part;
+  }
+
+  // A bag of few rows needs no totals.
+  __attribute__((noinline)) void Finish(const SumCall& call) {
+    WithNumbers(decoder_, [&](const auto& numbers) __attribute__((always_inline)) {
+      for (const Part* part = parts_; part < parts_ + count_; ++part) {
+        const bool few =
+            part->first && part->last && !call.weighted && part->end - part->begin <= kSumRows;
+        SumColumns<8 / kVectors>(numbers, call, *part, few, 0);
+      }
+    });
+    count_ = 0;
+  }
+
+ private:
+  static constexpr size_t kParts = 64;
+
+  const Decoder& decoder_;
+  size_t count_ = 0;
+  Part parts_[kParts];
 };
 
 }  // namespace
