@@ -65,7 +65,7 @@ enum class Entries { kFloats, kHalves, kHalfBits, kBytes };
 
 // The constants of a table.
 struct ColumnCodes {
-  ColumnCodes(const dpq::Table& plain, const Layout& given, bool as_bits)
+  __attribute__((noinline)) ColumnCodes(const dpq::Table& plain, const Layout& given, bool as_bits)
       : table(plain), layout(given), bits(given.bits), wide(bits == kMostColumnBits) {
     word_columns = wide ? kBlockColumns / 2 : kBlockColumns;
     word_bytes = word_columns * bits / 8;
@@ -74,6 +74,7 @@ struct ColumnCodes {
               : as_bits                     ? Entries::kHalfBits
                                             : Entries::kHalves;
     const uint32_t mask = (uint32_t{1} << bits) - 1;
+#pragma GCC unroll 1
     for (size_t lane = 0; lane < kLanes; ++lane) {
       masks[lane] = mask * 0x01010101;
       second[lane] = wide || lane % 2 == 0 ? 0 : 0x10101010;
@@ -192,6 +193,13 @@ __attribute__((always_inline)) inline void LookUpBlock(const ColumnCodes& codes,
   }
 }
 
+template <class Use>
+__attribute__((always_inline)) inline void LookUpAny(const ColumnCodes& codes, const unsigned char* staged,
+                                                     const float* tables, const Use& use) {
+  if (codes.wide) return LookUpBlock<true>(codes, staged, tables, use);
+  LookUpBlock<false>(codes, staged, tables, use);
+}
+
 // The rows of a window that are looked up together.
 struct Plan {
   Octet octets[kOctets];
@@ -219,16 +227,15 @@ __attribute__((always_inline)) inline void StoreRow(Words row, size_t columns, b
   }
 }
 
-template <bool kWide>
-__attribute__((noinline)) void CopyBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
+__attribute__((noinline)) inline void CopyBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
                                          const Plan& plan, size_t column, const RowsOut& out) {
   const ColumnCodes codes = given;
   const size_t size = SizeOf(out.type), left = out.columns - column;
   unsigned char* to = out.rows + column * size;
   for (size_t group = 0, row = 0; group < plan.groups; ++group, staged += kStagedBytes) {
     Words rows[kPairs];
-    LookUpBlock<kWide>(codes, staged, tables,
-                       [&](size_t pair, Floats values) __attribute__((always_inline)) { rows[pair] = (Words)values; });
+    LookUpAny(codes, staged, tables,
+              [&](size_t pair, Floats values) __attribute__((always_inline)) { rows[pair] = (Words)values; });
     Turn(rows);
 #pragma GCC unroll 8
     for (size_t k = 0; k < kOctet; ++k, ++row, to += out.step) {
@@ -257,8 +264,9 @@ __attribute__((noinline)) inline void FinishGroup(const SumCall& call, const Par
   }
 }
 
-// The sums of sixteen columns. They are simple if each segment is a whole bag, in float32 and without factors.
-template <bool kWide, bool kSimple>
+// The sums of sixteen columns. They are simple if each segment is a whole bag, in float32 and without factors,
+// and codes have up to four bits.
+template <bool kSimple>
 __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
                                         const Plan& plan, size_t column, const SumCall& call, const Part* segments,
                                         size_t count) {
@@ -269,10 +277,15 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
     for (; octet < plan.ends[group]; ++octet, staged += kStagedBytes) {
       const Octet& now = plan.octets[octet];
       const __mmask16 lanes = now.lanes;
-      LookUpBlock<kWide>(codes, staged, tables, [&](size_t pair, Floats values) __attribute__((always_inline)) {
+      const auto add = [&](size_t pair, Floats values) __attribute__((always_inline)) {
         if constexpr (!kSimple) values = values * LoadFloats(now.scales) * LoadFloats(now.weights);
         sums[pair] = (Floats)_mm512_mask_add_ps((__m512)sums[pair], lanes, (__m512)sums[pair], (__m512)values);
-      });
+      };
+      if constexpr (kSimple) {
+        LookUpBlock<false>(codes, staged, tables, add);
+      } else {
+        LookUpAny(codes, staged, tables, add);
+      }
     }
     Words rows[kOctet];
 #pragma GCC unroll 8
@@ -316,11 +329,7 @@ class ColumnRows {
     }
     const RowsOut out{rows, columns * SizeOf(type), type, columns, window, scaled};
     ForBlocks(columns, [&](const unsigned char* staged, const float* tables, size_t column) {
-      if (codes_.wide) {
-        CopyBlock<true>(codes_, staged, tables, plan_, column, out);
-      } else {
-        CopyBlock<false>(codes_, staged, tables, plan_, column, out);
-      }
+      CopyBlock(codes_, staged, tables, plan_, column, out);
     });
   }
 
@@ -343,11 +352,9 @@ class ColumnRows {
     const bool simple = is_simple_ && !factors_ && !codes_.wide && call.out.type == EE_FLOAT32;
     ForBlocks(call.columns, [&](const unsigned char* staged, const float* tables, size_t column) {
       if (simple && column + kBlockColumns <= call.columns) {
-        SumBlock<false, true>(codes_, staged, tables, plan_, column, call, segments_, count_);
-      } else if (codes_.wide) {
-        SumBlock<true, false>(codes_, staged, tables, plan_, column, call, segments_, count_);
+        SumBlock<true>(codes_, staged, tables, plan_, column, call, segments_, count_);
       } else {
-        SumBlock<false, false>(codes_, staged, tables, plan_, column, call, segments_, count_);
+        SumBlock<false>(codes_, staged, tables, plan_, column, call, segments_, count_);
       }
     });
     count_ = 0;

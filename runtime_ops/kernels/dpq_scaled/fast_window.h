@@ -3,6 +3,7 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_WINDOW_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_WINDOW_H_
 
+#include "kernels/dpq/fast_bag.h"
 #include "kernels/dpq_scaled/fast_rows.h"
 
 namespace edge_embed::dpq_scaled {
@@ -73,12 +74,8 @@ __attribute__((noinline)) inline void TakeWindow(const Table& table, const Layou
     TakeRows<int64_t>(table, layout.row_bytes, codes, ids.data, begin, end, window);
   }
   if (bags == nullptr || bags->sample_weights == nullptr) return;
-#pragma GCC unroll 1
   for (size_t k = 0; k < window->count; ++k) {
-    const float weight = bags->sample_weight_type == EE_FLOAT16
-                             ? ToFloat(Load<Half>(bags->sample_weights, begin + k))
-                             : Load<float>(bags->sample_weights, begin + k);
-    window->weights[k] = window->counted[k] != 0 ? weight : 0;
+    window->weights[k] = window->counted[k] != 0 ? dpq::WeightOf(*bags, begin + k) : 0;
   }
 }
 
