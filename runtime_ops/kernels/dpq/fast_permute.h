@@ -1,8 +1,8 @@
-// Logits of tables with codes of four bits, for as many rows at once as a register has floats (NEON:
-// sixteen). The products of a group are sixteen floats, and one or a few instructions look up those of all
+// Logits of tables with codes of one, two or four bits, for as many rows at once as a register has floats (NEON:
+// sixteen). The products of a nibble are sixteen floats, and one or a few instructions look up those of all
 // rows.
 //
-//   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
+//   logits[b, i] = sum over j of product[b][j][nibble_j(i)]                  product: see fast_products.h
 //
 // Vectors are the words with groups 8k .. 8k+7 of these rows. They are read from the blocks of the table if
 // it has blocks. Otherwise, the words of the rows are transposed in registers, which costs a fourth of the
@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kPermutedStates = 4;
 
 inline bool Permutes(const Table& table) {
-  return kTurnsWords && table.bits == kBlockedBits && TablePays<OneState>(table);
+  return HasNibbles(table) && TablePays<OneState>(table);
 }
 
 #if defined(__AVX2__) || defined(__aarch64__)
@@ -35,6 +35,29 @@ __attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t s
   unsigned char padded[kTurnedRows * kPieceBytes] = {};
   for (size_t i = 0; i < rows; ++i) CopyBytes(from + i * step, bytes, padded + i * kPieceBytes);
   TurnWords(padded, kPieceBytes, words);
+}
+
+// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The codes'
+// products become the end of the table first. Each nibble reads eight of them and writes sixteen, so that it
+// reaches only those that were read.
+__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout, const float* state,
+                                                  const Parts& parts, float* memory, float* products) {
+  constexpr size_t kRead = 8, kEntries = size_t{1} << kNibbleBits;
+  const size_t groups = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
+  const float* from = products + parts.of_table - (groups << layout.bits);
+  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products + (from - products));
+  const size_t nibbles = static_cast<size_t>(NumNibbles(table));
+  for (size_t nibble = 0; nibble < nibbles; ++nibble, from += kRead, products += kEntries) {
+    float read[kRead];
+    __builtin_memcpy(read, from, sizeof(read));
+    for (size_t k = 0; k < kEntries; ++k) {
+      products[k] = layout.bits == 2 ? read[k & 3] + read[4 + (k >> 2)]
+                                     : (read[k & 1] + read[2 + (k >> 1 & 1)]) +
+                                           (read[4 + (k >> 2 & 1)] + read[6 + (k >> 3)]);
+    }
+  }
+  const size_t written = nibbles * kEntries;
+  __builtin_memset(products, 0, (parts.of_table - written) * sizeof(float));
 }
 
 #if defined(__AVX2__)
@@ -59,6 +82,7 @@ inline Floats CodeProducts(const unsigned char* values, size_t width, size_t row
 // The same as MakeProducts, for one state.
 __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& layout, const float* state,
                                             const Parts& parts, float* memory, float* products) {
+  if (layout.bits < kBlockedBits) return MakeNibbles(table, layout, state, parts, memory, products);
   constexpr size_t kCodes = size_t{1} << kBlockedBits;
   const size_t known = layout.last_code + 1, width = layout.width;
   const auto* hidden = reinterpret_cast<const unsigned char*>(state);
@@ -82,7 +106,11 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
 // The same for lookups of bytes. It runs once for all rows, so products are computed one by one.
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
                          float* memory, float* products) {
-  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+  if (layout.bits < kBlockedBits) {
+    MakeNibbles(table, layout, state, parts, memory, products);
+  } else {
+    MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+  }
   MakeTables16(products, parts.of_table);
 }
 
