@@ -37,29 +37,6 @@ __attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t s
   TurnWords(padded, kPieceBytes, words);
 }
 
-// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The codes'
-// products become the end of the table first. Each nibble reads eight of them and writes sixteen, so that it
-// reaches only those that were read.
-__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout, const float* state,
-                                                  const Parts& parts, float* memory, float* products) {
-  constexpr size_t kRead = 8, kEntries = size_t{1} << kNibbleBits;
-  const size_t groups = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
-  const float* from = products + parts.of_table - (groups << layout.bits);
-  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products + (from - products));
-  const size_t nibbles = static_cast<size_t>(NumNibbles(table));
-  for (size_t nibble = 0; nibble < nibbles; ++nibble, from += kRead, products += kEntries) {
-    float read[kRead];
-    __builtin_memcpy(read, from, sizeof(read));
-    for (size_t k = 0; k < kEntries; ++k) {
-      products[k] = layout.bits == 2 ? read[k & 3] + read[4 + (k >> 2)]
-                                     : (read[k & 1] + read[2 + (k >> 1 & 1)]) +
-                                           (read[4 + (k >> 2 & 1)] + read[6 + (k >> 3)]);
-    }
-  }
-  const size_t written = nibbles * kEntries;
-  __builtin_memset(products, 0, (parts.of_table - written) * sizeof(float));
-}
-
 #if defined(__AVX2__)
 
 // Products of the codes first .. first+rows-1 of a group with the values `values` [K, s]: eight columns at a
@@ -82,26 +59,52 @@ inline Floats CodeProducts(const unsigned char* values, size_t width, size_t row
 // The same as MakeProducts, for one state.
 __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& layout, const float* state,
                                             const Parts& parts, float* memory, float* products) {
-  if (layout.bits < kBlockedBits) return MakeNibbles(table, layout, state, parts, memory, products);
   constexpr size_t kCodes = size_t{1} << kBlockedBits;
   const size_t known = layout.last_code + 1, width = layout.width;
   const auto* hidden = reinterpret_cast<const unsigned char*>(state);
-  for (size_t group = 0; group < layout.groups;
-       ++group, hidden += width * sizeof(float), products += kCodes) {
+  __builtin_memset(products, 0, parts.of_table * sizeof(float));
+  for (size_t group = 0; group < layout.groups; ++group, hidden += width * sizeof(float)) {
     const unsigned char* values =
         FloatCodebook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.codebook));
-    __builtin_memset(products, 0, kCodes * sizeof(float));
+    float of_group[kCodes + kLanes];
     for (size_t code = 0; code < known; code += kLanes) {
       const size_t rows = known - code < kLanes ? known - code : kLanes;
-      StoreFloats(CodeProducts(values + code * width * sizeof(float), width, rows, hidden), products + code);
+      StoreFloats(CodeProducts(values + code * width * sizeof(float), width, rows, hidden), of_group + code);
     }
-    for (size_t code = known; code < kCodes; ++code) products[code] = products[known - 1];
+    // The codes of a nibble: several groups share its sixteen products.
+    const size_t bit = group * layout.bits, shift = bit % kBlockedBits;
+    float* const sums = products + bit / kBlockedBits * kCodes;
+    for (size_t k = 0; k < kCodes; ++k) {
+      const size_t code = k >> shift & layout.mask;
+      sums[k] += of_group[code < known ? code : known - 1];
+    }
   }
-  const size_t missing = (kCodesAtOnce - layout.groups % kCodesAtOnce) % kCodesAtOnce;
-  __builtin_memset(products, 0, missing * kCodes * sizeof(float));
 }
 
 #else
+
+// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The codes'
+// products become the end of the table first. Each nibble reads eight of them and writes sixteen, so that it
+// reaches only those that were read.
+__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout, const float* state,
+                                                  const Parts& parts, float* memory, float* products) {
+  constexpr size_t kRead = 8, kEntries = size_t{1} << kNibbleBits;
+  const size_t groups = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
+  const float* from = products + parts.of_table - (groups << layout.bits);
+  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products + (from - products));
+  const size_t nibbles = static_cast<size_t>(NumNibbles(table));
+  for (size_t nibble = 0; nibble < nibbles; ++nibble, from += kRead, products += kEntries) {
+    float read[kRead];
+    __builtin_memcpy(read, from, sizeof(read));
+    for (size_t k = 0; k < kEntries; ++k) {
+      products[k] = layout.bits == 2 ? read[k & 3] + read[4 + (k >> 2)]
+                                     : (read[k & 1] + read[2 + (k >> 1 & 1)]) +
+                                           (read[4 + (k >> 2 & 1)] + read[6 + (k >> 3)]);
+    }
+  }
+  const size_t written = nibbles * kEntries;
+  __builtin_memset(products, 0, (parts.of_table - written) * sizeof(float));
+}
 
 // The same for lookups of bytes. It runs once for all rows, so products are computed one by one.
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
@@ -223,7 +226,7 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
   }
 }
 
-inline void PreparePermuted(const Table& table, const float* hidden, size_t batch, double* memory) {
+__attribute__((noinline)) inline void PreparePermuted(const Table& table, const float* hidden, size_t batch, double* memory) {
   const Layout layout(table);
   const Parts parts(table, batch);
   float* const floats = AlignedFloats(memory);
@@ -234,7 +237,7 @@ inline void PreparePermuted(const Table& table, const float* hidden, size_t batc
   MakePadding(hidden, columns, batch, floats + parts.padding);
 }
 
-inline void PermuteLogits(const Table& table, const LogitsCall& call) {
+__attribute__((noinline)) inline void PermuteLogits(const Table& table, const LogitsCall& call) {
   const Layout layout(table);
   const size_t batch = call.input.batch;
   const Parts parts(table, batch);

@@ -16,7 +16,7 @@ using dpq::BagBlock;
 using dpq::kBagRows;
 
 // Scratch of a bag: the two totals, the made rows, and the memory of the maker.
-inline Size BagScratch(const Table& table) {
+__attribute__((noinline)) inline Size BagScratch(const Table& table) {
   return RowDoubles(table, 1 + kMadeAtOnce / 2) + RowMaker::MemoryDoubles(table) + CodebookDoubles(table);
 }
 
@@ -123,7 +123,7 @@ class BagSum {
   size_t ahead_ = 0;
 };
 
-inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
+__attribute__((noinline)) inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                      const Output& out, double* scratch, size_t* bad_position) {
   BagSum sum(table, ids, bags, scratch);
   if (sum.adds_integers()) {

@@ -73,22 +73,18 @@ struct ColumnCodes {
               : table.value_type == EE_INT8 ? Entries::kBytes
               : as_bits                     ? Entries::kHalfBits
                                             : Entries::kHalves;
-    const uint32_t mask = (uint32_t{1} << bits) - 1;
-#pragma GCC unroll 1
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      masks[lane] = mask * 0x01010101;
-      second[lane] = wide || lane % 2 == 0 ? 0 : 0x10101010;
-      uint32_t shifts = 0;
-      for (size_t t = 0; t < 4; ++t) {
-        shifts |= static_cast<uint32_t>((2 * t + lane % 2) * bits) << (8 * t);
-      }
-      places[0][lane] = shifts;
-      places[1][lane] = shifts + static_cast<uint32_t>(wide ? 0 : kPairs * bits) * 0x01010101;
-    }
-    auto* const spread_bytes = reinterpret_cast<unsigned char*>(&spread);
-    for (size_t k = 0; k < kVectorBytes; ++k) {
-      const size_t half = k / 32 * 32, byte = k % 32;  // of two rows
-      spread_bytes[k] = static_cast<unsigned char>(half + (byte / 8 * word_bytes + byte % 8) % 32);
+    auto* const constants = reinterpret_cast<unsigned char*>(bytes);
+    const unsigned char* none = nullptr;
+    for (size_t byte = 0; byte < kVectorBytes; ++byte) {
+      const size_t odd = byte / 4 % 2, first = byte / 32 * 32;  // `first` of two rows
+      const size_t place = (2 * (byte % 4) + odd) * bits;
+      constants[byte] = static_cast<unsigned char>((1U << bits) - 1);
+      constants[byte + kVectorBytes] = wide || odd == 0 ? 0 : 0x10;
+      constants[byte + 2 * kVectorBytes] = static_cast<unsigned char>(place);
+      constants[byte + 3 * kVectorBytes] = static_cast<unsigned char>(place + (wide ? 0 : kPairs * bits));
+      constants[byte + 4 * kVectorBytes] =
+          static_cast<unsigned char>(first + (byte % 32 / 8 * word_bytes + byte % 8) % 32);
+      InOrder(&none);  // keeps the loop short
     }
   }
 
@@ -100,7 +96,12 @@ struct ColumnCodes {
   bool wide;  // 32 entries a column
   size_t word_columns, word_bytes;
   Entries entries;
-  Words masks, second, places[2], spread;
+  const Words& masks() const { return bytes[0]; }
+  const Words& second() const { return bytes[1]; }
+  const Words& places(size_t half) const { return bytes[2 + half]; }
+  const Words& spread() const { return bytes[4]; }
+
+  Words bytes[5];
 };
 
 // Sixteen or fewer entries of a column from `first` on; the last one is repeated.
@@ -149,7 +150,7 @@ __attribute__((noinline)) inline const float* Codebooks(const ColumnCodes& codes
   return memory;
 }
 
-inline Size CodebookDoubles(const dpq::Table& table) {
+__attribute__((noinline)) inline Size CodebookDoubles(const dpq::Table& table) {
   const Size columns = Size(static_cast<uint64_t>(table.num_groups)) + kRoundedColumns;
   return IsColumnwise(table) ? columns * kLanes : Size(0);
 }
@@ -171,8 +172,8 @@ __attribute__((always_inline)) inline void LookUpBlock(const ColumnCodes& codes,
   for (size_t half = 0; half < 2; ++half) {
     const __m512i word = (__m512i)LoadFloats(staged + (kWide ? half * kWordRows : 0));
     const __m512i moved =
-        _mm512_maskz_multishift_epi64_epi8(~uint64_t{0}, (__m512i)codes.places[kWide ? 0 : half], word);
-    const auto first = (__m512i)(((Words)moved & codes.masks) | codes.second);
+        _mm512_maskz_multishift_epi64_epi8(~uint64_t{0}, (__m512i)codes.places(kWide ? 0 : half), word);
+    const auto first = (__m512i)(((Words)moved & codes.masks()) | codes.second());
     // Shifts by one and two bytes as products: shifts would use the unit of the permutations.
     const __m512i second = _mm512_maskz_mulhi_epu16(~uint32_t{0}, first, next);
 #pragma GCC unroll 4
@@ -310,14 +311,14 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
 class ColumnRows {
  public:
   // `memory` has CodebookDoubles.
-  ColumnRows(const Table& table, const Layout& layout, bool as_bits, bool factors, double* memory)
+  __attribute__((noinline)) ColumnRows(const Table& table, const Layout& layout, bool as_bits, bool factors, double* memory)
       : codes_(table.plain(), layout, as_bits),
         codebooks_(Codebooks(codes_, reinterpret_cast<float*>(memory))),
         factors_(factors) {}
 
-  // Writes the rows of a window.
+  // Writes the rows of a window, `step` bytes apart.
   __attribute__((noinline)) void Copy(const Window& window, ee_type type, size_t columns, bool scaled,
-                                      unsigned char* rows) {
+                                      unsigned char* rows, size_t step) {
     plan_.groups = (window.count + kOctet - 1) / kOctet;
     for (size_t group = 0; group < plan_.groups; ++group) {
 #pragma GCC unroll 1
@@ -327,7 +328,7 @@ class ColumnRows {
       }
       plan_.ends[group] = group + 1;
     }
-    const RowsOut out{rows, columns * SizeOf(type), type, columns, window, scaled};
+    const RowsOut out{rows, step, type, columns, window, scaled};
     ForBlocks(columns, [&](const unsigned char* staged, const float* tables, size_t column) {
       CopyBlock(codes_, staged, tables, plan_, column, out);
     });
@@ -403,7 +404,7 @@ class ColumnRows {
   // Reads four words of all rows from the byte `from` on, and transposes those of each octet.
   __attribute__((noinline)) void Stage(size_t from) {
     const size_t count = plan_.groups == 0 ? 0 : plan_.ends[plan_.groups - 1];
-    const auto spread = (__m512i)codes_.spread;
+    const auto spread = (__m512i)codes_.spread();
     const bool spreads = codes_.word_bytes != sizeof(uint64_t);
     unsigned char* to = staged_;
     for (size_t k = 0; k < count; ++k, to += kStagedBytes) {
@@ -439,6 +440,7 @@ class ColumnRows {
 
 #else
 
+inline bool IsColumnwise(const dpq::Table&) { return false; }
 inline Size CodebookDoubles(const dpq::Table&) { return 0; }
 
 #endif

@@ -7,7 +7,7 @@
 namespace edge_embed::dpq_scaled {
 namespace {
 
-inline Size GatherScratch(const Table& table) {
+__attribute__((noinline)) inline Size GatherScratch(const Table& table) {
   return RowMaker::MemoryDoubles(table) + Max(RowDoubles(table, kMadeAtOnce / 2), CodebookDoubles(table));
 }
 
@@ -63,7 +63,7 @@ ee_status GatherWindows(const Table& table, const RowMaker& maker, const Ids& id
   return EE_OK;
 }
 
-inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
+__attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                         double* scratch, size_t* bad_position) {
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
   RowMaker maker(table, scratch);
@@ -80,7 +80,7 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
                          scratch + RowMaker::MemoryDoubles(table).saturated());
     return GatherWindows(table, maker, ids, begin, end, kWindowRows, row_bytes, out, bad_position,
                          [&](const Window& window, unsigned char* to) {
-                           made_rows.Copy(window, rows.type, maker.columns(), table.has_scales(), to);
+                           made_rows.Copy(window, rows.type, maker.columns(), table.has_scales(), to, row_bytes);
                          });
   }
 #endif

@@ -192,19 +192,13 @@ class BagWindows {
     TakeWindow(table_, maker_.layout(), maker_.codes(), ids_, &bags_, first, end, &window_);
   }
 
-  size_t Counted(size_t begin, size_t end) const {
-    size_t counted = 0;
-    for (size_t i = begin; i < end; ++i) counted += window_.counted[i];
-    return counted;
-  }
-
   void AddPart(size_t bag, size_t begin, size_t end, bool first, bool last, size_t counted) {
     const float divisor = bags_.mode == BagMode::kMean && counted > 0 ? static_cast<float>(counted) : 1;
     rows_->Add(call_, {begin, end, first, last, divisor, bag * call_.columns});
   }
 
   void Add(size_t bag, size_t begin, size_t end) {
-    AddPart(bag, begin, end, true, true, bags_.mode == BagMode::kMean ? Counted(begin, end) : 0);
+    AddPart(bag, begin, end, true, true, bags_.mode == BagMode::kMean ? CountRows(window_, begin, end) : 0);
   }
 
   __attribute__((noinline)) ee_status AddLong(size_t bag, size_t* bad_position) {
@@ -216,7 +210,7 @@ class BagWindows {
         *bad_position = at + window_.count;
         return window_.status;
       }
-      counted += Counted(0, window_.count);
+      counted += CountRows(window_, 0, window_.count);
       AddPart(bag, 0, window_.count, at == first, at + window_.count == last, counted);
       rows_->Finish(call_);
     }

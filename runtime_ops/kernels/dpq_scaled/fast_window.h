@@ -79,6 +79,17 @@ __attribute__((noinline)) inline void TakeWindow(const Table& table, const Layou
   }
 }
 
+// Rows begin .. end-1 without padding rows.
+__attribute__((noinline)) inline size_t CountRows(const Window& window, size_t begin, size_t end) {
+  size_t counted = 0;
+  const unsigned char* none = nullptr;
+  for (size_t i = begin; i < end; ++i) {
+    counted += window.counted[i];
+    InOrder(&none);  // a few numbers: prevents a second loop of vectors
+  }
+  return counted;
+}
+
 }  // namespace
 }  // namespace edge_embed::dpq_scaled
 
