@@ -38,7 +38,8 @@ void CheckRowBits(const Case& made, size_t count) {
   const auto table = made.table();
   CHECK(Validate(table) == EE_OK);
   std::vector<int32_t> ids;
-  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>(i * 7) % static_cast<int32_t>(made.rows()));
+  for (size_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<int32_t>(i * 7) % static_cast<int32_t>(made.rows()));
   const GuardedBuffer scratch = MakeScratch(table), output(count * made.columns() * sizeof(float));
   size_t bad = 12345;
   CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, count, Output{output.data(), EE_FLOAT32},
@@ -65,7 +66,8 @@ void TestRows() {
       CheckRowBits(ScaledCase({Columns(columns, codes), 5}), count);
     }
   }
-  for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, size_t{8}, size_t{64}, size_t{65}, size_t{200}}) {
+  for (const size_t count :
+       {size_t{0}, size_t{1}, size_t{3}, size_t{8}, size_t{64}, size_t{65}, size_t{200}}) {
     CheckRowBits(DpqCase(Columns(48, 16)), count);
     CheckRowBits(DpqCase(Columns(66, 16, EE_FLOAT16)), count);
   }

@@ -1,6 +1,6 @@
-// Logits of tables with codes of one, two or four bits, for as many rows at once as a register has floats (NEON:
-// sixteen). The products of a nibble are sixteen floats, and one or a few instructions look up those of all
-// rows.
+// Logits of tables with codes of one, two or four bits, for as many rows at once as a register has floats
+// (NEON: sixteen). The products of a nibble are sixteen floats, and one or a few instructions look up those
+// of all rows.
 //
 //   logits[b, i] = sum over j of product[b][j][nibble_j(i)]                  product: see fast_products.h
 //
@@ -20,9 +20,7 @@ namespace {
 // States whose products are used together: their tables must fit the first-level cache.
 constexpr size_t kPermutedStates = 4;
 
-inline bool Permutes(const Table& table) {
-  return HasNibbles(table) && TablePays<OneState>(table);
-}
+inline bool Permutes(const Table& table) { return HasNibbles(table) && TablePays<OneState>(table); }
 
 #if defined(__AVX2__) || defined(__aarch64__)
 
@@ -83,11 +81,12 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
 
 #else
 
-// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The codes'
-// products become the end of the table first. Each nibble reads eight of them and writes sixteen, so that it
-// reaches only those that were read.
-__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout, const float* state,
-                                                  const Parts& parts, float* memory, float* products) {
+// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The
+// codes' products become the end of the table first. Each nibble reads eight of them and writes sixteen, so
+// that it reaches only those that were read.
+__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout,
+                                                  const float* state, const Parts& parts, float* memory,
+                                                  float* products) {
   constexpr size_t kRead = 8, kEntries = size_t{1} << kNibbleBits;
   const size_t groups = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
   const float* from = products + parts.of_table - (groups << layout.bits);
@@ -226,7 +225,8 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
   }
 }
 
-__attribute__((noinline)) inline void PreparePermuted(const Table& table, const float* hidden, size_t batch, double* memory) {
+__attribute__((noinline)) inline void PreparePermuted(const Table& table, const float* hidden, size_t batch,
+                                                      double* memory) {
   const Layout layout(table);
   const Parts parts(table, batch);
   float* const floats = AlignedFloats(memory);

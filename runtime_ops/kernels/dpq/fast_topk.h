@@ -108,9 +108,7 @@ inline void ScanRows(const Table& table, const TopKInput& input, size_t begin, s
   for (; state < batch; ++state) scan.Rows<1>(state, begin, end);
 }
 
-inline bool Scans(const Table& table) {
-  return Permutes(table) && NumNibbles(table) <= kMostGroups;
-}
+inline bool Scans(const Table& table) { return Permutes(table) && NumNibbles(table) <= kMostGroups; }
 
 constexpr TopKKernel<Table> kScan{Scans, PrepareScan, ScanPrepared, ScanRows};
 constexpr const TopKKernel<Table>* kTopK = &kScan;

@@ -123,8 +123,9 @@ class BagSum {
   size_t ahead_ = 0;
 };
 
-__attribute__((noinline)) inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
-                     const Output& out, double* scratch, size_t* bad_position) {
+__attribute__((noinline)) inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags,
+                                               size_t begin, size_t end, const Output& out, double* scratch,
+                                               size_t* bad_position) {
   BagSum sum(table, ids, bags, scratch);
   if (sum.adds_integers()) {
     IntegerRows rows{sum.decoder()};

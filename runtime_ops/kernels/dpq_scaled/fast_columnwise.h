@@ -2,10 +2,16 @@
 //
 //   row[k] = scale * values[k][code_k]          code_k: bits [k*b, (k+1)*b) of the row, b <= 5
 //
+// For AVX-512; other instruction sets look up one value after another (dpq/fast_rows.h).
+//
 // Lanes of a register belong to different columns, so that a lookup in one codebook serves few of them. Eight
 // rows are therefore looked up together. Lanes 2r and 2r + 1 are two columns of row r, and one permutation of
 // 32 floats looks up both, in their codebooks of sixteen. Registers are transposed afterwards, or after some
 // rows of each of eight bags were added.
+//
+// Rows are bit-exact. Rounding of sums is that of fast_sum.h: up to five rows of a bag are added in
+// registers, and these sums are added together with their errors. A bag therefore has the same bits whatever
+// bags are beside it.
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_COLUMNWISE_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_COLUMNWISE_H_
 
@@ -28,11 +34,13 @@ constexpr size_t kWordRows = kOctet * sizeof(uint64_t);  // bytes of a word of e
 constexpr size_t kStagedBytes = kStagedWords * kWordRows;
 constexpr size_t kMostColumnBits = 5;
 
-// Parts of bags of up to kSumRows rows, their segments, that are added together.
+// Segments, parts of bags of up to kSumRows rows, that are added together.
 constexpr size_t kSegments = 64;
 constexpr size_t kGroups = kSegments / kOctet;
 // A group of eight segments has as many octets as its longest segment has rows.
 constexpr size_t kOctets = kGroups * kSumRows;
+
+inline size_t RowsOf(const Part& segment) { return segment.end - segment.begin; }
 
 inline bool IsColumnwise(const dpq::Table& table) {
   return table.group_width == 1 && !table.shared && table.bits <= static_cast<int>(kMostColumnBits);
@@ -46,7 +54,8 @@ __attribute__((always_inline)) inline void Turn(Words (&words)[kOctet]) {
     Words rows[4];
 #pragma GCC unroll 4
     for (size_t k = 0; k < 4; ++k) {
-      rows[k] = high != 0 ? HighPairs(words[2 * k], words[2 * k + 1]) : LowPairs(words[2 * k], words[2 * k + 1]);
+      rows[k] =
+          high != 0 ? HighPairs(words[2 * k], words[2 * k + 1]) : LowPairs(words[2 * k], words[2 * k + 1]);
     }
 #pragma GCC unroll 2
     for (size_t odd = 0; odd < 2; ++odd) {
@@ -69,10 +78,10 @@ struct ColumnCodes {
       : table(plain), layout(given), bits(given.bits), wide(bits == kMostColumnBits) {
     word_columns = wide ? kBlockColumns / 2 : kBlockColumns;
     word_bytes = word_columns * bits / 8;
-    entries = table.value_type == EE_FLOAT32   ? Entries::kFloats
-              : table.value_type == EE_INT8 ? Entries::kBytes
-              : as_bits                     ? Entries::kHalfBits
-                                            : Entries::kHalves;
+    entries = table.value_type == EE_FLOAT32 ? Entries::kFloats
+              : table.value_type == EE_INT8  ? Entries::kBytes
+              : as_bits                      ? Entries::kHalfBits
+                                             : Entries::kHalves;
     auto* const constants = reinterpret_cast<unsigned char*>(bytes);
     const unsigned char* none = nullptr;
     for (size_t byte = 0; byte < kVectorBytes; ++byte) {
@@ -105,11 +114,12 @@ struct ColumnCodes {
 };
 
 // Sixteen or fewer entries of a column from `first` on; the last one is repeated.
-__attribute__((always_inline)) inline Words LoadEntries(const ColumnCodes& codes, size_t column, size_t first) {
+__attribute__((always_inline)) inline Words LoadEntries(const ColumnCodes& codes, size_t column,
+                                                        size_t first) {
   const size_t left = codes.layout.last_code + 1 - first, count = left < kLanes ? left : kLanes;
   const auto mask = static_cast<__mmask16>((uint32_t{1} << count) - 1);
-  const unsigned char* const from = codes.layout.values + column * codes.layout.codebook_bytes +
-                                    first * codes.layout.vector_bytes;
+  const unsigned char* const from =
+      codes.layout.values + column * codes.layout.codebook_bytes + first * codes.layout.vector_bytes;
   Words entries;
   if (codes.entries == Entries::kFloats) {
     entries = (Words)_mm512_maskz_loadu_epi32(mask, from);
@@ -130,14 +140,16 @@ __attribute__((always_inline)) inline Words LoadEntries(const ColumnCodes& codes
   Words lane;
   for (uint32_t k = 0; k < kLanes; ++k) lane[k] = k;
   const Words last = static_cast<uint32_t>(count - 1) - Words{};
-  return (Words)_mm512_maskz_permutexvar_epi32(0xFFFF, (__m512i)(lane < last ? lane : last), (__m512i)entries);
+  return (Words)_mm512_maskz_permutexvar_epi32(0xFFFF, (__m512i)(lane < last ? lane : last),
+                                               (__m512i)entries);
 }
 
 // The codebooks of all columns, one after another, with a multiple of kBlockColumns: in the table, or
 // completed in `memory`.
 __attribute__((noinline)) inline const float* Codebooks(const ColumnCodes& codes, float* memory) {
   const size_t entries = codes.num_entries(), groups = codes.layout.groups;
-  if (codes.entries == Entries::kFloats && codes.layout.last_code + 1 == entries && groups % kBlockColumns == 0) {
+  if (codes.entries == Entries::kFloats && codes.layout.last_code + 1 == entries &&
+      groups % kBlockColumns == 0) {
     return reinterpret_cast<const float*>(codes.layout.values);
   }
   for (size_t column = 0; column < RoundedUp(groups); ++column) {
@@ -219,7 +231,8 @@ struct RowsOut {
 };
 
 // A row of sixteen columns, of which some may be missing, as floats or as bits of halves.
-__attribute__((always_inline)) inline void StoreRow(Words row, size_t columns, bool halves, unsigned char* to) {
+__attribute__((always_inline)) inline void StoreRow(Words row, size_t columns, bool halves,
+                                                    unsigned char* to) {
   const auto mask = static_cast<__mmask16>((uint32_t{1} << (columns < kLanes ? columns : kLanes)) - 1);
   if (halves) {
     _mm512_mask_cvtepi32_storeu_epi16(to, mask, (__m512i)row);
@@ -228,8 +241,9 @@ __attribute__((always_inline)) inline void StoreRow(Words row, size_t columns, b
   }
 }
 
-__attribute__((noinline)) inline void CopyBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
-                                         const Plan& plan, size_t column, const RowsOut& out) {
+__attribute__((noinline)) inline void CopyBlock(const ColumnCodes& given, const unsigned char* staged,
+                                                const float* tables, const Plan& plan, size_t column,
+                                                const RowsOut& out) {
   const ColumnCodes codes = given;
   const size_t size = SizeOf(out.type), left = out.columns - column;
   unsigned char* to = out.rows + column * size;
@@ -265,13 +279,14 @@ __attribute__((noinline)) inline void FinishGroup(const SumCall& call, const Par
   }
 }
 
-// The sums of sixteen columns. They are simple if each segment is a whole bag, in float32 and without factors,
-// and codes have up to four bits.
+// The sums of sixteen columns. They are simple if each segment is a whole bag, in float32 and without
+// factors, and codes have up to four bits.
 template <bool kSimple>
-__attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned char* staged, const float* tables,
-                                        const Plan& plan, size_t column, const SumCall& call, const Part* segments,
-                                        size_t count) {
+__attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned char* staged,
+                                        const float* tables, const Plan& plan, size_t column,
+                                        const SumCall& call, const Part* segments, size_t count) {
   const ColumnCodes codes = given;
+  float* const out = static_cast<float*>(call.out.data) + (kSimple ? column : 0);
   size_t octet = 0;
   for (size_t group = 0; group < plan.groups; ++group) {
     Floats sums[kPairs] = {};
@@ -280,7 +295,8 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
       const __mmask16 lanes = now.lanes;
       const auto add = [&](size_t pair, Floats values) __attribute__((always_inline)) {
         if constexpr (!kSimple) values = values * LoadFloats(now.scales) * LoadFloats(now.weights);
-        sums[pair] = (Floats)_mm512_mask_add_ps((__m512)sums[pair], lanes, (__m512)sums[pair], (__m512)values);
+        sums[pair] =
+            (Floats)_mm512_mask_add_ps((__m512)sums[pair], lanes, (__m512)sums[pair], (__m512)values);
       };
       if constexpr (kSimple) {
         LookUpBlock<false>(codes, staged, tables, add);
@@ -299,7 +315,7 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
         if (k == some) break;
         const Part& segment = segments[first + k];
         if (segment.divisor > 1) rows[k] = (Words)((Floats)rows[k] / segment.divisor);
-        StoreFloats((Floats)rows[k], static_cast<float*>(call.out.data) + segment.out_at + column);
+        StoreFloats((Floats)rows[k], out + segment.out_at);
       }
     } else {
       FinishGroup(call, segments + first, some, rows, column);
@@ -311,7 +327,8 @@ __attribute__((noinline)) void SumBlock(const ColumnCodes& given, const unsigned
 class ColumnRows {
  public:
   // `memory` has CodebookDoubles.
-  __attribute__((noinline)) ColumnRows(const Table& table, const Layout& layout, bool as_bits, bool factors, double* memory)
+  __attribute__((noinline)) ColumnRows(const Table& table, const Layout& layout, bool as_bits, bool factors,
+                                       double* memory)
       : codes_(table.plain(), layout, as_bits),
         codebooks_(Codebooks(codes_, reinterpret_cast<float*>(memory))),
         factors_(factors) {}
@@ -349,8 +366,8 @@ class ColumnRows {
   }
 
   __attribute__((noinline)) void Finish(const SumCall& call) {
-    Arrange(call.window, call.weighted);
     const bool simple = is_simple_ && !factors_ && !codes_.wide && call.out.type == EE_FLOAT32;
+    Arrange(call.window, !simple || call.columns % kBlockColumns != 0, call.weighted);
     ForBlocks(call.columns, [&](const unsigned char* staged, const float* tables, size_t column) {
       if (simple && column + kBlockColumns <= call.columns) {
         SumBlock<true>(codes_, staged, tables, plan_, column, call, segments_, count_);
@@ -363,7 +380,9 @@ class ColumnRows {
   }
 
  private:
-  __attribute__((noinline)) void Arrange(const Window& window, bool weighted) {
+  // Lanes of an octet are the rows of eight segments with the same index; `factors` tells whether they have
+  // scales and weights.
+  __attribute__((noinline)) void Arrange(const Window& window, bool factors, bool weighted) {
     plan_.groups = (count_ + kOctet - 1) / kOctet;
     size_t at = 0;
     for (size_t group = 0; group < plan_.groups; ++group) {
@@ -371,16 +390,17 @@ class ColumnRows {
       const size_t left = count_ - group * kOctet, some = left < kOctet ? left : kOctet;
       size_t steps = 0;
 #pragma GCC unroll 1
-      for (size_t k = 0; k < some; ++k) steps = (segments[k].end - segments[k].begin) > steps ? (segments[k].end - segments[k].begin) : steps;
+      for (size_t k = 0; k < some; ++k) steps = RowsOf(segments[k]) > steps ? RowsOf(segments[k]) : steps;
       for (size_t step = 0; step < steps; ++step) {
         Octet& octet = plan_.octets[at++];
         uint32_t lanes = 0;
 #pragma GCC unroll 1
         for (size_t k = 0; k < kOctet; ++k) {
-          const bool exists = k < some && step < (segments[k].end - segments[k].begin);
+          const bool exists = k < some && step < RowsOf(segments[k]);
           const size_t row = exists ? segments[k].begin + step : 0;
           octet.codes[k] = window.codes[row];
           lanes |= exists && window.counted[row] != 0 ? uint32_t{3} << (2 * k) : 0;
+          if (!factors) continue;
           octet.scales[2 * k] = octet.scales[2 * k + 1] = window.scales[row];
           octet.weights[2 * k] = octet.weights[2 * k + 1] = weighted ? window.weights[row] : 1;
         }
@@ -431,7 +451,7 @@ class ColumnRows {
   const ColumnCodes codes_;
   const float* const codebooks_;
   const bool factors_;
-  bool is_simple_ = true;  // segments are whole bags 
+  bool is_simple_ = true;  // segments are whole bags
   size_t count_ = 0;
   Part segments_[kSegments];
   Plan plan_;

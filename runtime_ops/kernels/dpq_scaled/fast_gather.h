@@ -63,8 +63,9 @@ ee_status GatherWindows(const Table& table, const RowMaker& maker, const Ids& id
   return EE_OK;
 }
 
-__attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
-                        double* scratch, size_t* bad_position) {
+__attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids& ids, size_t begin,
+                                                  size_t end, const Output& rows, double* scratch,
+                                                  size_t* bad_position) {
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
   RowMaker maker(table, scratch);
   float* const made = reinterpret_cast<float*>(scratch + RowMaker::MemoryDoubles(table).saturated());
@@ -80,7 +81,8 @@ __attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids&
                          scratch + RowMaker::MemoryDoubles(table).saturated());
     return GatherWindows(table, maker, ids, begin, end, kWindowRows, row_bytes, out, bad_position,
                          [&](const Window& window, unsigned char* to) {
-                           made_rows.Copy(window, rows.type, maker.columns(), table.has_scales(), to, row_bytes);
+                           made_rows.Copy(window, rows.type, maker.columns(), table.has_scales(), to,
+                                          row_bytes);
                          });
   }
 #endif

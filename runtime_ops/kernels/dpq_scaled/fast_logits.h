@@ -57,7 +57,8 @@ __attribute__((noinline)) Size PreparedDoubles(const Table& table, size_t batch)
 }
 
 template <const PlainLogits& kPlain>
-__attribute__((noinline)) void Prepare(const Table& table, const float* hidden, size_t batch, double* memory) {
+__attribute__((noinline)) void Prepare(const Table& table, const float* hidden, size_t batch,
+                                       double* memory) {
   const Prepared parts(table, batch);
   const size_t columns = Columns(table), plain_columns = dpq::Columns(table.plain());
   const bool decodes = Decodes(table, batch), copies = decodes || table.unused_columns > 0;
@@ -249,9 +250,10 @@ __attribute__((noinline)) inline void MakeLogits(RowMaker* maker, const float* s
 #if defined(__AVX512VBMI__)
 
 // The same for column-wise rows.
-__attribute__((noinline)) inline void ColumnLogits(const Table& table, const RowMaker& maker, const float* states,
-                                                   size_t batch, const float* scales, size_t first, size_t rows,
-                                                   const LogitsOutput& logits, float* made) {
+__attribute__((noinline)) inline void ColumnLogits(const Table& table, const RowMaker& maker,
+                                                   const float* states, size_t batch, const float* scales,
+                                                   size_t first, size_t rows, const LogitsOutput& logits,
+                                                   float* made) {
   auto* const memory = reinterpret_cast<double*>(made) + RowDoubles(table, kWindowRows / 2).saturated();
   ColumnRows made_rows(table, maker.layout(), false, false, memory);
   Window window;
@@ -274,8 +276,9 @@ __attribute__((noinline)) inline void ColumnLogits(const Table& table, const Row
 #endif
 
 template <const PlainLogits& kPlain>
-__attribute__((noinline)) ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, size_t end,
-                 const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+__attribute__((noinline)) ee_status Logits(const Table& table, const LogitsInput& input, size_t begin,
+                                           size_t end, const LogitsOutput& logits, double* scratch,
+                                           size_t* bad_position) {
   if (input.batch == 0) return EE_OK;
   const Prepared parts(table, input.batch);
   const bool decodes = *input.prepared != 0;

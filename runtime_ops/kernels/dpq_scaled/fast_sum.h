@@ -150,8 +150,8 @@ __attribute__((always_inline)) inline void SumColumns(const Numbers<kWay>& decod
   }
 }
 
-// Adds the rows of the bags begin .. end-1, a window of whole bags at a time. `rows` has Add(call, part), which
-// adds rows of one bag, and Finish(call), which is called after the last part of a window.
+// Adds the rows of the bags begin .. end-1, a window of whole bags at a time. `rows` has Add(call, part),
+// which adds rows of one bag, and Finish(call), which is called after the last part of a window.
 template <class Rows>
 class BagWindows {
  public:
@@ -240,8 +240,7 @@ class IntegerRows {
   __attribute__((noinline)) void Finish(const SumCall& call) {
     WithNumbers(decoder_, [&](const auto& numbers) __attribute__((always_inline)) {
       for (const Part* part = parts_; part < parts_ + count_; ++part) {
-        const bool few =
-            part->first && part->last && !call.weighted && part->end - part->begin <= kSumRows;
+        const bool few = part->first && part->last && !call.weighted && part->end - part->begin <= kSumRows;
         SumColumns<8 / kVectors>(numbers, call, *part, few, 0);
       }
     });

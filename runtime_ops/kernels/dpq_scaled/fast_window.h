@@ -65,9 +65,9 @@ __attribute__((noinline)) void TakeRows(const Table& table, size_t row_bytes, co
 }
 
 // Reads the rows of the ids begin .. end-1, at most kWindowRows. `bags` may be null.
-__attribute__((noinline)) inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows& codes,
-                                                 const Ids& ids, const Bags* bags, size_t begin, size_t end,
-                                                 Window* window) {
+__attribute__((noinline)) inline void TakeWindow(const Table& table, const Layout& layout,
+                                                 const CodeRows& codes, const Ids& ids, const Bags* bags,
+                                                 size_t begin, size_t end, Window* window) {
   if (ids.type == EE_INT32) {
     TakeRows<int32_t>(table, layout.row_bytes, codes, ids.data, begin, end, window);
   } else {

@@ -41,7 +41,8 @@ __attribute__((noinline)) dpq_scaled::Table Unscaled(const dpq::Table& table) {
 
 ee_status DpqGather(const dpq::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                     double* scratch, size_t* bad_position) {
-  if (!dpq_scaled::IsColumnwise(table)) {
+  constexpr size_t kFewRows = 2;  // eight are looked up together
+  if (!dpq_scaled::IsColumnwise(table) || end - begin <= kFewRows) {
     return kAvx2DPQ.gather.run(table, ids, begin, end, rows, scratch, bad_position);
   }
   return dpq_scaled::Gather(Unscaled(table), ids, begin, end, rows, scratch, bad_position);
@@ -59,7 +60,8 @@ ee_status DpqBag(const dpq::Table& table, const Ids& ids, const Bags& bags, size
   return dpq_scaled::Bag(Unscaled(table), ids, bags, begin, end, out, scratch, bad_position);
 }
 Size DpqBagScratch(const dpq::Table& table) {
-  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::BagScratch(Unscaled(table)) : kAvx2DPQ.bag.scratch(table);
+  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::BagScratch(Unscaled(table))
+                                         : kAvx2DPQ.bag.scratch(table);
 }
 
 void PermutedPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
@@ -70,7 +72,7 @@ Size PermutedPrepared(const dpq::Table& table, size_t batch) {
   return dpq::Permutes(table) ? dpq::PartsDoubles(table, batch) : kAvx2DPQ.logits.prepared(table, batch);
 }
 ee_status PermutedLogits(const dpq::Table& table, const LogitsInput& input, size_t begin, size_t end,
-                    const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+                         const LogitsOutput& logits, double* scratch, size_t* bad_position) {
   if (!dpq::Permutes(table)) {
     return kAvx2DPQ.logits.run(table, input, begin, end, logits, scratch, bad_position);
   }
@@ -102,7 +104,8 @@ ee_status DpqLogits(const dpq::Table& table, const LogitsInput& input, size_t be
   return kDPQ_SCALED.logits.run(Unscaled(table), input, begin, end, logits, scratch, bad_position);
 }
 Size DpqLogitsScratch(const dpq::Table& table) {
-  return dpq_scaled::MakesColumns(table) ? kDPQ_SCALED.logits.scratch(Unscaled(table)) : PermutedScratch(table);
+  return dpq_scaled::MakesColumns(table) ? kDPQ_SCALED.logits.scratch(Unscaled(table))
+                                         : PermutedScratch(table);
 }
 
 constexpr Kernels<ant::Table> kANT{{AntGather, AntGatherScratch},
