@@ -190,6 +190,25 @@ void TestNotANumberIsCopied() {
   }
 }
 
+// Prepacked codes are for four bits only: others are ignored.
+void TestBlocksOfOtherBitsAreIgnored() {
+  const DpqCase made({200, 4, 40, 1});
+  dpq::Table table = made.table();
+  const GuardedBuffer scratch = MakeScratch(table);
+  const std::vector<float> hidden(40, 0.5F);
+  std::vector<float> expected(200), logits(200);
+  size_t bad = 0;
+  CHECK(RunLogits(table, hidden.data(), 1, 0, 200, Output{expected.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == EE_OK);
+  const GuardedBuffer blocks(1);
+  table.blocks = blocks.data();
+  table.blocks_bytes = 1;
+  CHECK(dpq::Validate(table) == EE_OK);
+  CHECK(RunLogits(table, hidden.data(), 1, 0, 200, Output{logits.data(), EE_FLOAT32}, Doubles(scratch),
+                  &bad) == EE_OK);
+  CHECK(logits == expected);
+}
+
 }  // namespace
 }  // namespace edge_embed::testing
 
@@ -203,6 +222,7 @@ int main() {
     TestBadIdInAnyWindow();
     TestBagsDoNotDependOnOthers();
     TestNotANumberIsCopied();
+    TestBlocksOfOtherBitsAreIgnored();
   });
   return 0;
 }

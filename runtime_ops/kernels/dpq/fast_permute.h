@@ -149,7 +149,7 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t
                                                     const Add& add) {
 #if defined(__AVX512F__)
   static_assert(kTurnedRows == kBlockedRows, "a block is a vector for each word");
-  if (layout.blocks != nullptr && first % kBlockedRows == 0) {
+  if (layout.blocks != nullptr && layout.bits == kBlockedBits && first % kBlockedRows == 0) {
     const size_t words = (layout.row_bytes + kWordBytes - 1) / kWordBytes;
     const unsigned char* word = layout.blocks + first * words * kWordBytes;
 #pragma GCC unroll 1

@@ -14,8 +14,6 @@ namespace {
 using dpq::Totals;
 
 constexpr size_t kSumRows = 5;
-// Rows of a window of a bag that needs several: whole sums.
-constexpr size_t kLongRows = kWindowRows / kSumRows * kSumRows;
 
 // The common data of a call.
 struct SumCall {
@@ -168,7 +166,7 @@ class BagWindows {
     const size_t all = Offset(end);
     for (size_t bag = begin; bag < end;) {
       const size_t first = Offset(bag);
-      Take(first, all, kWindowRows);
+      Take(first, all);
       size_t done = bag;
       for (; done < end && Offset(done + 1) <= first + window_.count; ++done) {
         Add(done, Offset(done) - first, Offset(done + 1) - first);
@@ -187,8 +185,8 @@ class BagWindows {
  private:
   size_t Offset(size_t bag) const { return static_cast<size_t>(Load<int64_t>(bags_.offsets, bag)); }
 
-  void Take(size_t first, size_t all, size_t most) {
-    const size_t end = all - first < most ? all : first + most;
+  void Take(size_t first, size_t all) {
+    const size_t end = all - first < kWindowRows ? all : first + kWindowRows;
     TakeWindow(table_, maker_.layout(), maker_.codes(), ids_, &bags_, first, end, &window_);
   }
 
@@ -205,7 +203,7 @@ class BagWindows {
     const size_t last = Offset(bag + 1);
     size_t counted = 0;
     for (size_t first = Offset(bag), at = first; at < last; at += window_.count) {
-      Take(at, last, kLongRows);
+      Take(at, last);
       if (window_.status != EE_OK) {
         *bad_position = at + window_.count;
         return window_.status;
