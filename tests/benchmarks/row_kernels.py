@@ -81,6 +81,14 @@ def torch_bag(weight: torch.Tensor, bits: int) -> Callable[..., torch.Tensor]:
     return lambda ids, offsets: run(packed, ids, offsets, mode=0)
 
 
+def torch_call(weight: torch.Tensor, bits: int, ids: torch.Tensor, offsets: torch.Tensor) -> Calls:
+    """Return the call of torch's bags; nothing for bits that it lacks."""
+    if bits not in (2, 4, 8):
+        return {}
+    run = torch_bag(weight, bits)
+    return {"torch": lambda: run(ids, offsets)}
+
+
 def session_of(
     node: onnx.NodeProto, feeds: dict[str, np.ndarray], shape: tuple[int, ...], *stored: np.ndarray
 ) -> Calls:
@@ -158,17 +166,15 @@ def measure(n: int, dim: int, bits: int, batch: int, columns: bool, libraries: d
     packed = columnwise(random, n, dim, bits) if columns else rows.fit(weight, bits).to_packed()
     natives = {name: Native(packed, library) for name, library in libraries.items()}
     has_peers = bits in (2, 4, 8)
-    one_torch = torch_bag(torch.from_numpy(weight), bits) if has_peers else None
     ids = random.integers(0, n, 4 * batch)
     place = f"{dim} columns, {bits} bits"
-    offsets, each = np.arange(0, 4 * batch + 1, 4), torch.arange(4 * batch)
+    offsets = np.arange(0, 4 * batch + 1, 4)
     out, all_rows = np.zeros((batch, dim), np.float32), np.zeros((4 * batch, dim), np.float32)
     given = torch.from_numpy(ids)
     feeds = {"ids": ids, "offsets": offsets, "weights": np.zeros(0, np.float32)}
     first = torch.from_numpy(offsets[:-1].copy())
     calls: Calls = {name: native.bag(ids, offsets, out) for name, native in natives.items()}
-    if one_torch is not None:
-        calls |= {"torch": lambda: one_torch(given, first)}
+    calls |= torch_call(torch.from_numpy(weight), bits, given, first)
     calls |= ours(packed, "EmbeddingBag", feeds, (batch, dim), mode=0, weighted=0)
     shown(f"bags of four, {place}", calls, 4 * batch)
 
@@ -177,10 +183,9 @@ def measure(n: int, dim: int, bits: int, batch: int, columns: bool, libraries: d
         "GatherBlockQuantized", ["c0", "ids", "c1"], ["out"], domain="com.microsoft", bits=bits, block_size=32
     )
     calls = {name: native.gather(ids, all_rows) for name, native in natives.items()}
-    if one_torch is not None:
-        calls |= {"torch": lambda: one_torch(given, each)}
+    calls |= torch_call(torch.from_numpy(weight), bits, given, torch.arange(4 * batch))
     calls |= ours(packed, "Embedding", {"ids": ids}, all_rows.shape)
-    if one_torch is not None:
+    if has_peers:
         calls |= session_of(gather, {"ids": ids}, all_rows.shape, data, scales)
     shown(f"rows, {place}", calls, 4 * batch)
 
@@ -190,7 +195,7 @@ def measure(n: int, dim: int, bits: int, batch: int, columns: bool, libraries: d
         calls = {name: native.logits(hidden, logits) for name, native in natives.items()}
         calls |= ours(packed, "Logits", {"hidden": hidden}, logits.shape)
         # Level 0 of other widths takes a hundred times as long.
-        for level in (0, 4) if bits == 4 else (4,) if one_torch is not None else ():
+        for level in (0, 4) if bits == 4 else (4,) if has_peers else ():
             attributes = {"K": dim, "N": n, "bits": bits, "block_size": 32, "accuracy_level": level}
             node = helper.make_node(
                 "MatMulNBits", ["hidden", "c0", "c1"], ["out"], domain="com.microsoft", **attributes
