@@ -59,7 +59,7 @@ __attribute__((noinline)) inline bool AreConsecutive(const float* values, size_t
 // The constants of a table for decoding.
 class Decoder {
  public:
-  __attribute__((noinline)) Decoder(const Table& table, const Layout& layout) {
+  __attribute__((noinline, cold)) Decoder(const Table& table, const Layout& layout) {
     if (layout.width != 1 || !table.shared || layout.bits > kMostBits || layout.must_clamp()) return;
     alignas(kVectorBytes) float values[kMostValues];
     auto* const widened = reinterpret_cast<unsigned char*>(values);
