@@ -29,7 +29,7 @@ constexpr size_t kPieceBytes = kTurnedWords * sizeof(uint32_t);
 
 // Reads words of kTurnedRows rows, and fills missing rows and bytes with zeros.
 __attribute__((noinline, cold)) void ReadSomeWords(const unsigned char* from, size_t step, size_t rows,
-                                             size_t bytes, TurnedWord (&words)[kTurnedWords]) {
+                                                   size_t bytes, TurnedWord (&words)[kTurnedWords]) {
   unsigned char padded[kTurnedRows * kPieceBytes] = {};
   for (size_t i = 0; i < rows; ++i) CopyBytes(from + i * step, bytes, padded + i * kPieceBytes);
   TurnWords(padded, kPieceBytes, words);
