@@ -32,7 +32,7 @@ struct Table : dpq::Table {
 ee_status Validate(const Table& table);
 
 // d = D*s - unused_columns
-inline size_t Columns(const Table& table) {
+__attribute__((always_inline)) inline size_t Columns(const Table& table) {
   return dpq::Columns(table.plain()) - static_cast<size_t>(table.unused_columns);
 }
 uint64_t RowWork(const Table& table);     // copied values of a row
