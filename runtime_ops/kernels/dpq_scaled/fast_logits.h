@@ -38,8 +38,8 @@ struct Prepared {
 // Groups of all states of a lookup whose products fit the first-level cache.
 constexpr size_t kMostLookedUpGroups = 512;
 
-// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or two
-// states, and with AVX-512 for several, four at a time, whose products fit a cache.
+// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or
+// two states, and with AVX-512 for several, four at a time, whose products fit a cache.
 inline bool Decodes(const Table& table, size_t batch) {
   const size_t groups = (batch < 4 ? batch : 4) * static_cast<size_t>(table.num_groups);
   const bool pays = kMostTableBits == 0 ? batch <= 2 : batch > 1 && groups <= kMostLookedUpGroups;
