@@ -2,20 +2,13 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 
-#include "kernels/dpq_scaled/fast_window.h"
+#include "kernels/dpq_scaled/fast_columnwise.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
 
-inline Size GatherScratch(const Table& table) {
-  return RowMaker::MemoryDoubles(table) + RowDoubles(table, kMadeAtOnce / 2);
-}
-
-// The address of row `index`.
-__attribute__((always_inline)) inline unsigned char* RowAt(const Output& rows, size_t index,
-                                                           size_t row_bytes) {
-  const size_t place = rows.places == nullptr ? index : rows.places[index];
-  return static_cast<unsigned char*>(rows.data) + place * row_bytes;
+__attribute__((noinline)) inline Size GatherScratch(const Table& table) {
+  return RowMaker::MemoryDoubles(table) + Max(RowDoubles(table, kMadeAtOnce / 2), CodebookDoubles(table));
 }
 
 // Writes `count` rows, the first of which has the index `first`.
@@ -53,14 +46,16 @@ __attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const W
   });
 }
 
-// Rows of small numbers, directly to their place.
-inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin,
-                               size_t end, const Output& rows, size_t* bad_position) {
+// Rows whose codes are read in place: write(window, first) writes those of a window, the first of which has
+// the index `first`.
+template <class Write>
+ee_status GatherWindows(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin, size_t end,
+                        size_t* bad_position, const Write& write) {
   Window window;
   for (size_t first = begin; first < end; first += window.count) {
     TakeWindow(table, maker.layout(), maker.codes(), ids, nullptr, first,
                end - first < kWindowRows ? end : first + kWindowRows, &window);
-    WriteWindow(maker, window, rows, first);
+    write(window, first);
     if (window.status == EE_OK) continue;
     *bad_position = first + window.count;
     return window.status;
@@ -68,14 +63,28 @@ inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const 
   return EE_OK;
 }
 
-inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
-                        double* scratch, size_t* bad_position) {
+__attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids& ids, size_t begin,
+                                                  size_t end, const Output& rows, double* scratch,
+                                                  size_t* bad_position) {
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
   RowMaker maker(table, scratch);
   float* const made = reinterpret_cast<float*>(scratch + RowMaker::MemoryDoubles(table).saturated());
   if (maker.decoder().fits() && rows.type == EE_FLOAT32) {
-    return GatherNumbers(table, maker, ids, begin, end, rows, bad_position);
+    return GatherWindows(
+        table, maker, ids, begin, end, bad_position,
+        [&](const Window& window, size_t first) { WriteWindow(maker, window, rows, first); });
   }
+#if defined(__AVX512VBMI__)
+  if (IsColumnwise(table) && IsFloat(rows.type)) {
+    ColumnRows made_rows(table, maker.layout(), rows.type == EE_FLOAT16, false,
+                         scratch + RowMaker::MemoryDoubles(table).saturated());
+    return GatherWindows(table, maker, ids, begin, end, bad_position,
+                         [&](const Window& window, size_t first) {
+                           made_rows.Copy(window, maker.columns(), table.has_scales(), rows, first,
+                                          maker.columns() * SizeOf(rows.type));
+                         });
+  }
+#endif
   size_t lists[2][dpq::kBlockRows];
   size_t* here = lists[0];
   size_t* ahead = lists[1];
