@@ -86,7 +86,7 @@ def measure(times: int, n: int, dim: int, dtype: str, batch: int) -> None:
     order = random.permutation(n)
     packed = tables(times, n, dim, dtype, order)
     print(f"{times}x {dtype}: {packed[0].nbytes:,} and {packed[1].nbytes:,} bytes, {packed[0].shape}")
-    natives = [Native(table) for table in packed]
+    natives = [Native(table, str(edge_embed.get_library_path())) for table in packed]
     zipf = 1 / np.arange(1, n + 1)
     for name, ids in {
         "uniform": random.integers(0, n, batch),
