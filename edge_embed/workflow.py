@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from torch import Tensor, nn
+from torch import nn
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
@@ -31,6 +31,7 @@ from edge_embed.exporters.tflite.export import export_tflite
 from edge_embed.files import StrPath, check_name, check_output, checked_path, keep_inputs, new_file
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.processes import Processes
+from edge_embed.fitting.row_counts import RowCounts
 from edge_embed.gate.accept_command import accept_command
 from edge_embed.gate.budget import Budget, read_budget
 from edge_embed.gate.check import run_check
@@ -172,7 +173,9 @@ class Wanted(TypedDict, total=False):
     budget: int | str | None
     min_cosine: float | None
     modules: Collection[str]
-    counts: Mapping[str, Tensor] | None
+    counts: Mapping[str, RowCounts] | None
+    other_counts: Mapping[str, RowCounts] | None
+    objective: str | None
     trainable: bool
     seed: int
     checkpoint: StrPath | None
@@ -213,7 +216,9 @@ def compress(
     budget: int | str | None = None,
     min_cosine: float | None = None,
     modules: Collection[str] = (),
-    counts: Mapping[str, Tensor] | None = None,
+    counts: Mapping[str, RowCounts] | None = None,
+    other_counts: Mapping[str, RowCounts] | None = None,
+    objective: str | None = None,
     trainable: bool = False,
     seed: int = 0,
     checkpoint: StrPath | None = None,
@@ -251,6 +256,7 @@ def compress(
             - ``tt`` and ``tr``: singular value decompositions;
             - ``low_rank``: one such decomposition, stored as a tensor train of two cores;
             - ``rows``: integers with a scale for each row, which cannot be trained further;
+            - ``tiered``: frequent rows get more bytes than rare ones, which requires ``counts``; cannot be trained;
             - ``auto``: all of them; ``opq`` only if the next layer can absorb the rotation.
         ratio: smallest compression ratio of each table: its bytes in the model over those of its packed form.
         budget: largest size of all packed tables together: bytes, or text such as ``"3 MB"``.
@@ -258,8 +264,12 @@ def compress(
         modules: names of the layers to compress, ``nn.Linear`` included; for an ONNX or TFLite file, of the constants.
             By default, looked-up tables with at least 5 % of the parameters are compressed; tied output layers follow
             their table.
-        counts: for each table by name, the occurrences of its rows, numbers >= 0 [n]. Frequent rows weigh more in all
-            figures, and all methods except ``rows`` fit them more closely.
+        counts: for each table by name, the occurrences of its rows, numbers >= 0 [n]; or ``"order"``, which assumes
+            that rows are sorted by frequency, 1 / (rank + 1). Frequent rows weigh more in all figures, and all methods
+            except ``rows`` fit them more closely.
+        other_counts: the same for other data, under which the report measures a tiered table too.
+        objective: of ``tiered``: ``rows`` weights rows by (count + 1/2)^(1/2), ``logits`` by (count + 1/2)^(3/4) for
+            output layers whose first choice matters. By default ``rows``.
         trainable: for a module: leave the layers trainable, for fine-tuning.
         seed: random seed.
         checkpoint: folder that stores finished parts until the result is complete. After an interruption the same call
@@ -323,10 +333,11 @@ def compress(
         "weight_type": weight_type,
     }
     given = {name: size for name, size in sizes.items() if size is not None}
-    plan = Plan(method, ratio, most_bytes, min_cosine, given, trainable, seed)
+    plan = Plan(method, ratio, most_bytes, min_cosine, given, trainable, seed, objective)
     processes = Processes(group)
     with Kept(None if checkpoint is None else Path(checkpoint), processes) as kept:
-        job = Job(plan, modules, {} if counts is None else counts, kept, progress, processes)
+        known, others = ({} if each is None else each for each in (counts, other_counts))
+        job = Job(plan, modules, known, kept, progress, processes, others)
         if isinstance(model, nn.Module):
             if output is not None:
                 raise BadInputError("output: got one for a module; leave it out, and save the returned module")

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
 DIM, PARTS = 64, 100
-SIZES = ("--num-codes", "16", "--num-groups", "8")
+SIZES = ("--method", "dpq", "--num-codes", "16", "--num-groups", "8")
+TIERED = ("--method", "tiered", "--ratio", "20", "--counts")  # a file of counts follows
 # A process counts the memory that its parent had resident when it was started, so a small process stands between them.
 MEASURED = """
 import resource, subprocess, sys
@@ -25,7 +26,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 # may drop at any time. A copy of the smaller table would take 512 MB.
 LIMITS = [
     (2_000_000, SIZES, 1_600_000_000),
-    pytest.param(10_000_000, ("--ratio", "20"), 4_000_000_000, marks=pytest.mark.long),
+    pytest.param(10_000_000, TIERED, 4_000_000_000, marks=pytest.mark.long),
+    pytest.param(10_000_000, ("--method", "dpq", "--ratio", "20"), 4_000_000_000, marks=pytest.mark.long),
 ]
 
 
@@ -49,13 +51,27 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     path.unlink()
 
 
+def _counts(table: Path, folder: Path) -> Path:
+    """Write counts by Zipf's law, in random order."""
+    rows = table.stat().st_size // (4 * DIM)
+    path = folder / "counts.npy"
+    np.save(path, np.random.default_rng(0).permutation(rows // np.arange(1, rows + 1)))
+    return path
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read as Linux counts it")
-@pytest.mark.parametrize(("table", "goal", "most"), LIMITS, ids=["two million", "ten million"], indirect=["table"])
+@pytest.mark.parametrize(
+    ("table", "goal", "most"),
+    LIMITS,
+    ids=["two million", "ten million, tiered", "ten million"],
+    indirect=["table"],
+)
 def test_compress_memory_stays_below_limit(table: Path, goal: tuple[str, ...], most: int, tmp_path: Path) -> None:
     output = tmp_path / "small.pt"
+    counts = [f"words={_counts(table, tmp_path)}"] if goal[-1] == "--counts" else []
     command = [sys.executable, "-P", "-c", "from edge_embed.cli import run; run()", "compress", str(table)]
-    command += ["--module", "words", "--method", "dpq", *goal, "--checkpoint", str(tmp_path / "parts")]
+    command += ["--module", "words", *goal, *counts, "--checkpoint", str(tmp_path / "parts")]
     done = subprocess.run(
         [sys.executable, "-S", "-c", MEASURED, *command, "-o", str(output), "--json"],
         capture_output=True, text=True, check=True,

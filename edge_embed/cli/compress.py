@@ -16,12 +16,10 @@ from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.methods import Parts
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from edge_embed.fitting.row_counts import RowCounts
     from edge_embed.report.results.compressed import CompressReport
 
 _LOST = "nothing was written, and finished parts are lost: give --checkpoint FOLDER to keep them"
-_WIDEST = 8  # bytes of the widest number of torch
 _SIZES = {
     "num_codes": "dpq, opq: codes K per group.",
     "num_groups": "dpq, opq: groups D, a divisor of the columns.",
@@ -43,7 +41,8 @@ def _size_options(command: Command) -> Command:
     short_help="Compress the dense tables of a trained model.",
     sections={
         "Goal, one of": ["ratio", "budget", "min_cosine"],
-        "Tables and method": ["method", "modules", "counted", "seed"],
+        "Tables and method": ["method", "modules", "seed"],
+        "Frequencies of rows": ["counted", "compared", "tokenizer", "objective"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
         "Files": ["output", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
         **MODEL_SECTIONS,
@@ -53,6 +52,7 @@ def _size_options(command: Command) -> Command:
         "compress model.onnx -o small.onnx --min-cosine 0.95 --method dpq",
         "compress glove.txt -o vectors.pt --budget 10MB --plot tried.svg",
         "compress model.pt -o small.pt --module words --method rows --bits 4",
+        "compress model.pt -o small.pt --ratio 16 --method tiered --counts words=ids:train.npy",
     ),
 )
 @click.argument("model", type=FILE)
@@ -65,7 +65,24 @@ def _size_options(command: Command) -> Command:
     "--module", "modules", multiple=True, metavar="NAME", help="Layer to compress. [tables with 5 % of the parameters]"
 )
 @click.option(
-    "--counts", "counted", multiple=True, metavar="NAME=FILE", help="Occurrences of each row of a table (.npy)."
+    "--counts",
+    "counted",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="Occurrences of each row of a table: FILE.npy, ids:FILE, texts:FILE, or order (assumed).",
+)
+@click.option(
+    "--other-counts",
+    "compared",
+    multiple=True,
+    metavar="NAME=SOURCE",
+    help="tiered: occurrences in other data, to measure the table for them too.",
+)
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts:FILE.")
+@click.option(
+    "--objective",
+    type=click.Choice(["rows", "logits"]),
+    help="tiered: keep rows close, or largest logits. [rows]",
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")
@@ -98,6 +115,8 @@ def compress(
     model: Path,
     load: Load,
     counted: tuple[str, ...],
+    compared: tuple[str, ...],
+    tokenizer: Path | None,
     budget: str | None,
     plot: Path | None,
     no_open: bool,
@@ -131,9 +150,11 @@ def compress(
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
         progress(f"reading {model}", 0, 1)
-        counts = _counts(counted)
+        counts = _counts(counted, "--counts", tokenizer)
+        others = _counts(compared, "--other-counts", tokenizer)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget
-        wanted |= {"budget": most, "counts": counts, "open": not no_open, "force": force}
+        wanted |= {"budget": most, "counts": counts, "other_counts": others}
+        wanted |= {"open": not no_open, "force": force}
         wanted |= {"library": not no_library}
         wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
@@ -172,28 +193,19 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
         yield lambda report: draw(report, temporary)
 
 
-def _counts(spelled: Iterable[str]) -> dict[str, "Tensor"]:
+def _counts(spelled: Iterable[str], option: str, tokenizer: Path | None) -> dict[str, "RowCounts"]:
     """Convert ``("words=counts.npy",)`` to counts by table."""
-    import torch
-
-    from edge_embed.array_file import read_array
+    from edge_embed.importers.row_counts import read_row_counts
 
     counts = {}
     for item in spelled:
-        name, _, file = item.rpartition("=")
+        name, _, source = item.rpartition("=")
         if not name:
-            raise click.BadParameter(
-                f"got {item!r}, expected NAME=FILE, such as words=counts.npy", param_hint="--counts"
-            )
+            raise click.BadParameter(f"got {item!r}, expected NAME=FILE, such as words=counts.npy", param_hint=option)
         if name in counts:
-            raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint="--counts")
+            raise click.BadParameter(f"got {name} twice, expected one file for each table", param_hint=option)
         try:
-            found = read_array(Path(file))
+            counts[name] = read_row_counts(source, tokenizer)
         except BadInputError as error:
-            message = f"{file}: cannot be read as an array (.npy): {error}"
-            raise click.BadParameter(message, param_hint="--counts") from error
-        if found.dtype.kind not in "biuf" or found.dtype.itemsize > _WIDEST:
-            expected = "expected numbers >= 0 [n], the count of each row of the table"
-            raise click.BadParameter(f"{file}: got {found.dtype} {[*found.shape]}, {expected}", param_hint="--counts")
-        counts[name] = torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
+            raise click.BadParameter(str(error), param_hint=option) from error
     return counts

@@ -10,23 +10,28 @@ from torch import Tensor
 
 from edge_embed.compression.long_row import long_row
 from edge_embed.compression.search import AUTO, Goal, OnTrial, Search
-from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, suggested
+from edge_embed.compression.tier_report import tier_plan
+from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, located, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
-from edge_embed.fitting.dense_table import DenseTable, table_size
+from edge_embed.fitting.dense_table import DenseTable, row_weights, table_size
 from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.processes import ALONE, Processes
+from edge_embed.fitting.row_counts import RowCounts, counts_of
 from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
+from edge_embed.fitting.tier_weights import OBJECTIVES
 from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
+from edge_embed.packed.tiered import PackedTiered
 from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.compressed import CompressedTable, Trial
 from edge_embed.report.results.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
+TIERED = PackedTiered.method
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # the largest number of settings that are fitted on all rows after they met the goal in draft
 
@@ -44,6 +49,7 @@ class Plan:
         options: sizes and types of the method, in place of a ratio.
         trainable: whether the layers can be trained further.
         seed: random seed.
+        objective: ``rows`` or ``logits``, what a tiered table keeps close; None for ``rows``.
 
     Raises:
         BadInputError: the values are incomplete, or contradict each other.
@@ -56,11 +62,16 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     trainable: bool = False
     seed: int = 0
+    objective: str | None = None
 
     def __post_init__(self) -> None:
         if self.method != AUTO:
             check_method(self.method)
             check_learns(self.method, self.trainable)
+        if self.objective is not None and self.method not in (AUTO, TIERED):
+            raise BadInputError(f"objective: got {self.objective!r:.80} for {self.method}, expected {TIERED} or {AUTO}")
+        if self.objective is not None and self.objective not in OBJECTIVES:
+            raise BadInputError(f"objective: got {self.objective!r:.80}, expected one of {', '.join(OBJECTIVES)}")
         if self.options and self.method == AUTO:
             raise BadInputError(f"{_listed(self.options)}: sizes and types require a method: give `method` too")
         goals = {"`ratio`": self.ratio, "`budget`": self.budget, _listed(self.options): self.options or None}
@@ -105,11 +116,12 @@ def _listed(names: Iterable[str]) -> str:
 
 def compress_tables(
     tables: Sequence[FoundTable],
-    counts: Mapping[str, Tensor],
+    counts: Mapping[str, RowCounts],
     plan: Plan,
     kept: Kept = NOTHING,
     progress: Progress = lambda name, done, total: None,
     processes: Processes = ALONE,
+    other_counts: Mapping[str, RowCounts] | None = None,
 ) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
     """Return a layer for each table that can be replaced, by name, and the reports of all tables.
 
@@ -120,6 +132,7 @@ def compress_tables(
         kept: finished parts of the work.
         progress: called with (step, done, total).
         processes: the processes that share the work.
+        other_counts: frequencies in other data, under which tiered tables are measured too.
 
     Raises:
         BadInputError: a table or counts are invalid, sizes do not fit a table, or counts belong to no table.
@@ -127,26 +140,50 @@ def compress_tables(
         ParityError: a result does not reach the requested cosine. Both errors state the closest result.
     """
     wanted = [table for table in tables if not table.reason]
-    if strange := counts.keys() - {table.name for table in wanted}:
-        known = [table.name for table in wanted]
-        hint = suggested(min(strange), known)
-        got = f"counts: got the names {', '.join(sorted(strange))}"
-        raise BadInputError(f"{got}, {hint}expected names among {', '.join(known)}")
+    frequencies = _Frequencies(counts, other_counts or {}, [table.name for table in wanted])
     try:
-        return _each(tables, counts, plan.for_tables(wanted), kept, progress, processes)
+        return _each(tables, frequencies, plan.for_tables(wanted), kept, progress, processes)
     except ParityError:
         if plan.budget is None:
             raise
         # With one ratio for all, some table misses its cosine; perhaps others need fewer bytes than that.
-        layers, reports = _each(tables, counts, replace(plan, budget=None), kept, progress, processes)
+        layers, reports = _each(tables, frequencies, replace(plan, budget=None), kept, progress, processes)
         if sum(report.fidelity.packed_bytes for report in reports if report.fidelity) > plan.budget:
             raise
         return layers, reports
 
 
+class _Frequencies:
+    """Frequencies of the rows of each table, own and in other data.
+
+    Raises:
+        BadInputError: a name is none of the tables.
+    """
+
+    def __init__(self, own: Mapping[str, RowCounts], others: Mapping[str, RowCounts], known: Sequence[str]) -> None:
+        for what, names in (("counts", own), ("other_counts", others)):
+            if strange := names.keys() - {*known}:
+                hint = suggested(min(strange), known)
+                got = f"{what}: got the names {', '.join(sorted(strange))}"
+                raise BadInputError(f"{got}, {hint}expected names among {', '.join(known)}")
+        self._own, self._others = own, others
+
+    def of(self, table: FoundTable) -> Tensor | None:
+        return counts_of(self._own.get(table.name), len(table.weight))
+
+    def others_of(self, table: FoundTable) -> Tensor | None:
+        with located("other_counts"):
+            found = counts_of(self._others.get(table.name), len(table.weight))
+            row_weights(found, len(table.weight), table.padding_idx)  # which checks them, before minutes of work
+            return found
+
+    def is_order(self, table: FoundTable) -> bool:
+        return isinstance(self._own.get(table.name), str)
+
+
 def _each(
     tables: Sequence[FoundTable],
-    counts: Mapping[str, Tensor],
+    counts: _Frequencies,
     plan: Plan,
     kept: Kept,
     progress: Progress,
@@ -159,9 +196,7 @@ def _each(
             reports.append(CompressedTable(table.name, rows, columns, table.uses, reason=table.reason))
             continue
         try:
-            layers[table.name], report = _compressed(
-                table, counts.get(table.name), plan, kept, progress, processes, left_out
-            )
+            layers[table.name], report = _compressed(table, counts, plan, kept, progress, processes, left_out)
         except EdgeEmbedError as error:
             raise type(error)(f"table {table.name}: {error}") from error
         reports.append(report)
@@ -171,7 +206,7 @@ def _each(
 
 def _compressed(
     table: FoundTable,
-    counts: Tensor | None,
+    frequencies: _Frequencies,
     plan: Plan,
     kept: Kept,
     progress: Progress,
@@ -179,6 +214,7 @@ def _compressed(
     left_out: Collection[str],
 ) -> tuple[Fitted, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx, processes=processes, nbytes=table.nbytes)
+    counts, others = frequencies.of(table), frequencies.others_of(table)
     given = table.weight, table.padding_idx, counts
     on_trial = partial(progress, f"{table.name}: settings")
     settings, trials = _settings(table, counts, plan, kept, on_trial, processes, left_out)
@@ -206,6 +242,9 @@ def _compressed(
         _LOG.warning("table %s: %s", table.name, warning)
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
+    tiers = None
+    if isinstance(stored.plain, PackedTiered) and counts is not None:
+        tiers = tier_plan(dense, stored.plain, counts, frequencies.is_order(table), others)
     progress(f"{table.name}: rounded rows", 0, 1)
     if not trials:
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
@@ -222,6 +261,7 @@ def _compressed(
         trials=trials,
         baselines=tuple(one for one in baselines(dense, table.padding_idx, counts) if str(one) not in tried),
         is_zero=is_zero,
+        plan=tiers,
     )
 
 
@@ -246,7 +286,8 @@ def _settings(
         return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, counts
-    search = Search(*given, *asked, kept, on_trial, processes, left_out, table.rotates, table.nbytes)
+    found = table.rotates, table.nbytes, plan.objective
+    search = Search(*given, *asked, kept, on_trial, processes, left_out, *found)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=plan.most_bytes(table.nbytes)))
     return search.run(Goal(min_cosine=plan.min_cosine))

@@ -7,7 +7,7 @@ setting.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import torch
@@ -74,6 +74,7 @@ class Search:
         left_out: names of methods.
         rotates: treatment of a rotation of the rows.
         dense_bytes: bytes of the table in the model; by default those of ``weight``.
+        objective: objective of methods that have several.
 
     Raises:
         BadInputError: there is no such method.
@@ -93,6 +94,7 @@ class Search:
         left_out: Collection[str] = (),
         rotates: Rotates = "beside",
         dense_bytes: int | None = None,
+        objective: str | None = None,
     ) -> None:
         if method != AUTO:
             check_method(method)
@@ -101,19 +103,20 @@ class Search:
         self._size, self._dense_bytes = (table.num_embeddings, table.embedding_dim), table.nbytes
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
-        self._fitted = weight, padding_idx, counts
+        self._fitted, self._occurrences = (weight, padding_idx, counts), counts
         needs_all = method != AUTO and METHODS[method].needs_all
         ids = torch.arange(len(weight)) if needs_all else sample(len(weight), _FITTED, seed)
         is_sample = len(ids) < len(weight)
         if is_sample:
             self._fitted = table.rows(ids).float(), None, weights[ids]
+            self._occurrences = None if counts is None else counts[ids]
         self._measured = sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
         even = fits_float16 and table.longest <= _UNEVEN * table.mean_length
         float_type = "float16" if fits_float16 else "float32"
         self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}
-        self._rotates = rotates
+        self._rotates, self._objective = rotates, objective
         able = [
             name
             for name, known in METHODS.items()
@@ -133,6 +136,8 @@ class Search:
             ParityError: no setting reaches the cosine.
         """
         if goal.nbytes is not None:
+            if len(self._methods) == 1 and len(only := self._within(goal.nbytes, self._methods)) == 1:
+                return only, ()  # the fit of all rows measures it
             around = [int(share * goal.nbytes) for share in (_AROUND if len(self._methods) > 1 else (1.0,))]
             tried = [self._by_codes(nbytes) for nbytes in around]
             self._total = sum(map(len, tried))
@@ -210,13 +215,18 @@ class Search:
     def _of_method(self, method: FittingMethod, nbytes: int) -> Iterator[Setting]:
         if method.rotates and self._rotates == "beside":
             nbytes -= FLOAT_BYTES[self._types["value_type"]] * self._size[1] ** 2
-        return method.within(*self._size, max(0, nbytes), self._types)
+        given = {} if self._objective is None or not method.has_objective else {"objective": self._objective}
+        for setting in method.within(*self._size, max(0, nbytes), self._types):
+            yield replace(setting, options={**setting.options, **given})
 
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
         if key not in self._trials:
             given: dict[str, Any] = {"kept": self._kept, "on_group": self._on_group, "processes": self._processes}
-            made = setting.fit(*self._fitted, seed=self._seed, draft=True, **given)
+            weight, padding_idx, weights = self._fitted
+            counts = self._occurrences if METHODS[setting.method].needs_counts else weights
+            given |= {"seed": self._seed, "draft": True, "num_rows": self._size[0]}
+            made = setting.fit(weight, padding_idx, counts, **given)
             stored = made.stored(self._rotates)
             nbytes = stored.plain.shape.with_rows(self._size[0]).nbytes + stored.rotation_nbytes
             rows = made.rows(self._measured)

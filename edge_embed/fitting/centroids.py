@@ -70,6 +70,7 @@ def find_centroids(
     seed: int,
     kept: Kept,
     on_group: OnGroup = lambda done, total: None,
+    iterations: int = ITERATIONS,
 ) -> Tensor:
     """Find the centroids of each group of columns, or of all groups together.
 
@@ -84,6 +85,7 @@ def find_centroids(
         seed: random seed, at least 0.
         kept: store of finished groups.
         on_group: called with the number of finished groups, and of all, after each group.
+        iterations: iterations of a run.
 
     Returns:
         float32 [D, K, s], or [1, K, s] if shared, of rows times ``scale``. If there are at most K different
@@ -101,7 +103,7 @@ def find_centroids(
         if found is not None:
             return np.pad(found, ((0, num_codes - len(found)), (0, 0)))
         each = sample_weights.repeat_interleave(num_groups // tables)
-        return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]))
+        return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]), iterations)
 
     def of_groups(groups: Sequence[int]) -> Arrays:
         found = []
@@ -197,6 +199,7 @@ def _by_k_means(
     num_codes: int,
     runs: int,
     seed: np.random.SeedSequence,
+    iterations: int,
 ) -> NDArray[np.float32]:
     """Return centroids [K, s] of points [m, s] with m > K."""
     mean = np.average(points, 0, weights)
@@ -204,10 +207,10 @@ def _by_k_means(
     number = int(seed.generate_state(1)[0] >> 1)  # an int of C
     is_even = weights.max() <= _PART * weights.mean()  # a part lacks most of the few rows that count
     if runs == 1 or not is_even or len(points) <= max(_MANY, _MANY_PER_CODE * num_codes):
-        return (_train(centred, weights, num_codes, runs, number) + mean).astype(np.float32)
+        return (_train(centred, weights, num_codes, runs, number, iterations) + mean).astype(np.float32)
     some = np.random.default_rng(seed).choice(len(points), len(points) // _PART, replace=False)
-    first = _train(centred[some], weights[some], num_codes, runs, number)
-    return (_train(centred, weights, num_codes, 1, number, first) + mean).astype(np.float32)
+    first = _train(centred[some], weights[some], num_codes, runs, number, iterations)
+    return (_train(centred, weights, num_codes, 1, number, iterations, first) + mean).astype(np.float32)
 
 
 def _train(
@@ -216,6 +219,7 @@ def _train(
     num_codes: int,
     runs: int,
     seed: int,
+    iterations: int,
     first: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Return centroids of points, from random ones or from ``first``."""
@@ -224,7 +228,7 @@ def _train(
     search = faiss.Kmeans(
         points.shape[1],
         num_codes,
-        niter=ITERATIONS,
+        niter=iterations,
         nredo=runs,
         seed=seed,
         min_points_per_centroid=1,  # faiss warns below 39 points and samples above 256

@@ -1,7 +1,7 @@
 """A dense table to compress, read in blocks; it may be larger than the memory, such as a memory-mapped file."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -12,9 +12,42 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.layers.arguments import checked_counts
 
-Weight = Tensor | NDArray[np.floating[Any]]
+
+class SomeRows:
+    """Rows of a table that are copied only when they are read.
+
+    Args:
+        weight: table [n, d].
+        ids: ids of the rows, int64 [m].
+    """
+
+    def __init__(self, weight: "Weight", ids: Tensor) -> None:
+        self._weight, self._ids = weight, ids
+        self.shape: tuple[int, int] = (len(ids), int(weight.shape[1]))
+        self.ndim, self.dtype = 2, cast(Any, weight).dtype
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return len(self) * int(self._weight[:1].nbytes)
+
+    def __getitem__(self, places: "slice | Tensor | NDArray[np.int64]") -> Tensor | NDArray[np.floating[Any]]:
+        return rows_at(self._weight, self._ids[places])
+
+
+Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
 
 _BLOCK_NUMBERS = 1 << 22
+
+
+def rows_at(weight: Weight, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
+    """Return rows [m, d] of a table at ids, int64 [m] on the CPU."""
+    if isinstance(weight, SomeRows):
+        return weight[ids]
+    return weight[ids.to(weight.device) if isinstance(weight, Tensor) else ids.numpy()]
 
 
 def table_size(weight: Weight) -> tuple[int, int]:
@@ -23,6 +56,8 @@ def table_size(weight: Weight) -> tuple[int, int]:
     Raises:
         BadInputError: if the weight is not a dense table of floats, is empty, or has no numbers.
     """
+    if isinstance(weight, SomeRows):  # of a table that was checked
+        return weight.shape
     if not isinstance(weight, Tensor | np.ndarray):
         raise BadInputError(f"weight: got a {type(weight).__name__}, expected a tensor or numpy array [n, d]")
     if isinstance(weight, Tensor) and (weight.layout != torch.strided or weight.is_meta):
@@ -127,9 +162,9 @@ class DenseTable:
         """
         return map(self.block, self.places(rows, unit))
 
-    def places(self, rows: int, unit: int = 1) -> Iterator[slice]:
-        """Return an iterator over the slices of these blocks."""
-        step = max(1, _BLOCK_NUMBERS // (self.embedding_dim * unit)) * unit
+    def places(self, rows: int, unit: int = 1, numbers: int | None = None) -> Iterator[slice]:
+        """Return an iterator over the slices of these blocks, of at most so many numbers if a unit has no more."""
+        step = max(1, (numbers or _BLOCK_NUMBERS) // (self.embedding_dim * unit)) * unit
         return (slice(begin, min(begin + step, rows)) for begin in range(0, rows, step))
 
     def rows(self, ids: Tensor) -> Tensor:
@@ -156,8 +191,8 @@ class DenseTable:
     def _rotated(self, rows: Tensor) -> Tensor:
         return rows if self.rotation is None else rows @ self.rotation.double().T
 
-    def _rows(self, ids: Tensor) -> Weight:
-        return self._weight[ids.to(self._weight.device) if isinstance(self._weight, Tensor) else ids.numpy()]
+    def _rows(self, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
+        return rows_at(self._weight, ids)
 
 
 def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -212,10 +247,10 @@ def row_weights(counts: Tensor | None, num_embeddings: int, padding_idx: int | N
     if counts is not None and not weights.any():
         besides = "" if padding_idx is None else " outside the padding row"
         raise BadInputError(f"counts: got only zeros{besides}, expected a number above 0; or leave counts out")
-    return weights / weights.max().clamp(min=torch.finfo(torch.float64).tiny)  # so their sum is finite
+    return weights.div_(weights.max().clamp(min=torch.finfo(torch.float64).tiny))  # so their sum is finite
 
 
-def _write(part: Weight, to: Tensor) -> None:
+def _write(part: Tensor | NDArray[np.floating[Any]], to: Tensor) -> None:
     """Copy rows of any float dtype to float64 [Q, d] in one pass: reading takes as long as the search for codes."""
     if isinstance(part, Tensor):
         to.copy_(part.detach())

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
-from edge_embed.fitting.centroids import check_faiss, find_centroids
+from edge_embed.fitting.centroids import ITERATIONS, check_faiss, find_centroids
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
@@ -44,6 +44,7 @@ def fit(
     rotation: Tensor | None = None,
     trainable: bool = False,
     runs: int = 3,
+    iterations: int = ITERATIONS,
     seed: int = 0,
     kept: Kept = NOTHING,
     on_group: OnGroup = lambda done, total: None,
@@ -71,6 +72,7 @@ def fit(
         trainable: return a trainable layer: VQ without a norm of distances, whose queries are the rows. In eval mode it
             equals the frozen layer bit for bit. By default the layer is frozen.
         runs: number of runs of k-means, each from different first centroids; the best is used.
+        iterations: largest number of iterations of a run.
         seed: random seed of the first centroids and the sample, from 0 on.
         kept: store of finished parts, by default none.
         on_group: called with the number of groups with centroids, and of all groups, before there are rows.
@@ -88,13 +90,15 @@ def fit(
     layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
     check_switch("trainable", trainable)
     checked_count("runs", runs)
+    checked_count("iterations", iterations)
     checked_count("seed", seed, least=0)
     check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
     table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)
     scale = _scale(table, trainable)
-    value = find_centroids(table, scale, weights, num_codes, num_groups, share_subspaces, runs, seed, kept, on_group)
+    sizes = num_codes, num_groups, share_subspaces
+    value = find_centroids(table, scale, weights, *sizes, runs, seed, kept, on_group, iterations)
     if trainable:
         return _trainable(layer, table, value, on_block)
     codes = packed_codes(table, scale, value, num_groups, kept, on_block)

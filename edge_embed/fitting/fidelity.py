@@ -26,6 +26,7 @@ _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines and ids of the 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are compared: this gives the mean to about .01
 _WORST = 10
+_NUMBERS = 1 << 20  # of a block, of which ten are in memory
 _TOGETHER = 1 << 13  # rows multiplied with all of the sample at a time
 _BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # upper bounds, of all rows
 
@@ -63,7 +64,7 @@ def fidelity(
         off = (rows - dense).square().sum(1)
         return float(counted @ squares), float(counted @ off), found, neighbours.of(place.start, dense, rows)
 
-    places = list(table.places(n))
+    places = list(table.places(n, numbers=_NUMBERS))
     for place, (length, off, found, nearest) in zip(places, table.processes.each(places, compared), strict=True):
         energy += length
         error += off
@@ -73,14 +74,15 @@ def fidelity(
 
     def summary() -> Fidelity:
         directed = ~np.isnan(cosines)
-        ids = np.flatnonzero(directed)
-        near, counted = cosines[ids], weights[ids]
+        near, counted = (cosines, weights) if directed.all() else (cosines[directed], weights[directed])  # no copies
+        least = _least(near, _WORST)
+        rows = least if len(near) == n else np.flatnonzero(directed)[least]
         return Fidelity(
             float(np.sqrt(error / energy)) if energy else 0.0,
             float(counted @ near / counted.sum()) if counted.any() else 1.0,
             _bands(near, None if counts is None else counted),
             neighbours.share(directed),
-            tuple((int(ids[at]), float(near[at])) for at in _least(near, _WORST)),
+            tuple((int(row), float(near[at])) for row, at in zip(rows, least, strict=True)),
             table.nbytes,
             stored.nbytes,
             sum(map(_zipped, stored.arrays().values())),

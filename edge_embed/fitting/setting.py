@@ -54,13 +54,14 @@ class Setting:
         on_group: OnGroup = lambda done, total: None,
         on_block: OnBlock = lambda rows: None,
         processes: Processes = ALONE,
+        num_rows: int | None = None,
     ) -> Fitted:
         """Compress a table [n, d]: a frozen layer with stored numbers of these dtypes, or a trainable layer.
 
         A draft has a slightly higher error and takes less time. ``kept`` stores finished parts, if the method has any.
         ``on_group`` gets the numbers of finished and of all groups, if the method finds centroids of groups first.
         ``on_block`` gets the number of finished rows, if the method processes rows in order. ``processes`` share the
-        work.
+        work. ``num_rows`` is the number of rows of the table, if ``weight`` is a sample of them.
 
         Raises:
             BadInputError: for an unknown method or option, or as the method's ``fit``.
@@ -71,6 +72,7 @@ class Setting:
         given: dict[str, Any] = {"padding_idx": padding_idx, "counts": counts, "trainable": trainable, "seed": seed}
         given |= {"kept": kept, "on_block": on_block, "processes": processes}
         given |= {"on_group": on_group} if method.has_groups else {}
+        given |= {"num_rows": num_rows} if method.of_sample else {}
         made = method.fit(weight, **given, **self.options, **effort)
         fitted = made if isinstance(made, Fitted) else Fitted(made)
         return fitted if trainable else fitted.frozen(**self.stored)
@@ -89,7 +91,9 @@ class FittingMethod:
         learns: whether its layers can be trained.
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
+        of_sample: whether ``fit`` takes the number of rows of the whole table, if it gets a sample of them.
         needs_counts: whether ``fit`` requires the frequency of each row.
+        has_objective: whether ``fit`` takes the objective.
         has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
         not_beside: methods that another table of the same exported file must not have.
@@ -102,7 +106,9 @@ class FittingMethod:
     learns: bool = True
     rotates: bool = False
     needs_all: bool = False
+    of_sample: bool = False
     needs_counts: bool = False
+    has_objective: bool = False
     has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)
     not_beside: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,19 @@ import torch
 from torch import Tensor
 
 from edge_embed.fitting import rows as integer_rows
+from edge_embed.fitting.dense_table import DenseTable, Weight
 from edge_embed.fitting.setting import Setting
 from edge_embed.packed.bits import MAX_CODES, bits_for, pack
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.tier_words import tier_words
 
 _ROW_BITS = (8, 6, 5, 4, 3, 2)
 _COLUMN_BITS = (5, 4, 3, 2)
 _GROUP_CODES, _GROUP_WIDTHS = (256, 64, 16), (2, 4, 8)
-_SHARED_ROWS = 16
+_SHARED_ROWS = (256, 64, 16, 4)
+_ROWS_A_CODE = 4  # in a sample; fewer would make codes look better than they are
+_DRAFT = {"iterations": 12}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,69 +30,92 @@ class Format:
     """Format of the rows of a tier.
 
     Attributes:
-        name: in words, as reports show it.
         shape_of: sizes of a tier from its number of rows.
         setting: the fit; None for floats, which are only rounded.
+        least_rows: smallest number of rows of a fit to a sample.
         most_rows: largest number of rows.
     """
 
-    name: str
     shape_of: Callable[[int], DPQShape]
     setting: Setting | None
+    least_rows: int = 1
     most_rows: int = 2**31
 
     @property
-    def fixed_bytes(self) -> int:
-        """Bytes of a tier that do not depend on its rows."""
-        shape = self.shape_of(2)
-        return 0 if self.setting is None else shape.nbytes - 2 * self.row_bytes
+    def has_codebook(self) -> bool:
+        """Return whether codes are fitted to the rows; integers and floats are only rounded."""
+        return self.setting is not None and self.setting.method == "dpq"
 
-    @property
+    @cached_property
+    def name(self) -> str:
+        """Format in words, as reports show it."""
+        return tier_words(self.shape_of(3))
+
+    @cached_property
+    def fixed_bytes(self) -> int:
+        """Bytes of a tier that do not depend on its rows; the largest number of scales for integers."""
+        if self.setting is None:
+            return 0
+        shape = self.shape_of(1 << 20)
+        return shape.nbytes - (1 << 20) * self.row_bytes
+
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of each row; of floats in the largest tier."""
         if self.setting is None:
             return self.shape_of(MAX_CODES).nbytes // MAX_CODES
-        return self.shape_of(3).nbytes - self.shape_of(2).nbytes
+        return self.shape_of(1 << 20).nbytes - self.shape_of((1 << 20) - 1).nbytes
 
-    def fit(self, rows: Tensor, weights: Tensor, value_type: str, **given: Any) -> PackedDPQ:
-        """Return a tier of rows, float64 [m, d], weighted by float64 [m]."""
+    def fit(
+        self,
+        rows: Weight,
+        weights: Tensor,
+        value_type: str,
+        padding_idx: int | None = None,
+        *,
+        draft: bool = False,
+        **given: Any,
+    ) -> PackedDPQ:
+        """Return a tier of rows [m, d], weighted by float64 [m]; ``given`` is passed to `Setting.fit`."""
         if self.setting is None:
-            return _of_floats(rows, value_type)
-        packed = self.setting.fit(rows, counts=weights if weights.any() else None, **given).layer.to_packed()
+            return _of_floats(DenseTable(rows, padding_idx), value_type)
+        quick = _DRAFT if draft and self.has_codebook else {}
+        setting = replace(self.setting, options={**self.setting.options, **quick})
+        counts = weights if weights.any() else None
+        packed = setting.fit(rows, padding_idx, counts, draft=draft, **given).layer.to_packed()
         assert isinstance(packed, PackedDPQ)
-        return replace(packed, values=packed.values.astype(value_type))
+        return replace(packed, values=packed.values.astype(value_type), padding_idx=None)
 
 
 def formats(dim: int, value_type: str) -> Iterator[Format]:
     """Yield all formats for rows of d columns, and values of a dtype."""
-    yield Format(f"{value_type} rows", lambda m: DPQShape(m, dim, max(2, m), 1, value_type=value_type), None, MAX_CODES)
+    yield Format(lambda m: DPQShape(m, dim, max(2, m), 1, value_type=value_type), None, most_rows=MAX_CODES)
     for bits in _ROW_BITS:
-        scaled = _row_shape(dim, bits, value_type)
-        yield Format(f"{bits}-bit rows", scaled, Setting("rows", {"bits": bits}))
+        yield Format(_row_shape(dim, bits, value_type), Setting("rows", {"bits": bits}))
     for bits in _COLUMN_BITS:
-        yield _of_codes(f"{bits}-bit columns", dim, 1 << bits, dim, value_type)
+        yield _of_codes(dim, 1 << bits, dim, value_type)
     for num_codes in _GROUP_CODES:
         for width in _GROUP_WIDTHS:
             if dim % width == 0 and width < dim:
-                name = f"codes of {width} columns, K={num_codes}"
-                yield _of_codes(name, dim, num_codes, dim // width, value_type)
-    yield _of_codes(f"{_SHARED_ROWS} shared rows", dim, _SHARED_ROWS, 1, value_type)
+                yield _of_codes(dim, num_codes, dim // width, value_type)
+    for shared in _SHARED_ROWS:
+        yield _of_codes(dim, shared, 1, value_type)
 
 
 def _row_shape(dim: int, bits: int, value_type: str) -> Callable[[int], DPQShape]:
-    shape = integer_rows.shape_of(256, dim, bits)
-    return lambda m: replace(shape, num_embeddings=m, value_type=value_type)
+    return lambda m: replace(integer_rows.shape_of(m, dim, bits), value_type=value_type)
 
 
-def _of_codes(name: str, dim: int, num_codes: int, num_groups: int, value_type: str) -> Format:
+def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str) -> Format:
     shape = DPQShape(2, dim, num_codes, num_groups, value_type=value_type)
     setting = Setting("dpq", {"num_codes": num_codes, "num_groups": num_groups}, {"value_type": value_type})
-    return Format(name, shape.with_rows, setting)
+    return Format(shape.with_rows, setting, least_rows=_ROWS_A_CODE * num_codes)
 
 
-def _of_floats(rows: Tensor, value_type: str) -> PackedDPQ:
+def _of_floats(table: DenseTable, value_type: str) -> PackedDPQ:
     """Return rows [m, d] as one group whose codes number them."""
-    stored = rows.to(getattr(torch, value_type)).numpy()
+    dtype = getattr(torch, value_type)
+    stored = torch.cat([table.block(place).to(dtype) for place in table.places(table.num_embeddings)]).numpy()
     values = stored if len(stored) > 1 else np.concatenate([stored, np.zeros_like(stored)])
     codes = pack(np.arange(len(stored))[:, np.newaxis], bits_for(len(values)))
     return PackedDPQ(codes, values[np.newaxis], 1)

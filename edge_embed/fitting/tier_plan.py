@@ -3,18 +3,22 @@
     minimise  sum_i w_i |E_i - E'_i|^2        w_i = (count_i + 1/2)^p        rows sorted by count, largest first
 
 The error of each row is measured once in every format. The first tier of a plan ends at one of many places; the second
-one takes as many rows as the bytes allow. All plans of three formats, from large to small, are compared.
+one takes as many rows as the bytes allow. All plans of three formats, from large to small, are compared; the first two
+may be the same. The tiers of the best plan are extended as long as bytes are left.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.fitting.tier_formats import Format
+from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.tier_map import NUM_TIERS, map_bytes
+from edge_embed.packed.tier_words import plan_words
 from edge_embed.packed.tiered_shape import TieredShape
 
 _PLACES = 400  # where the first tier may end
@@ -35,29 +39,47 @@ class Plan:
     error: float
 
     def __str__(self) -> str:
-        parts = zip(self.sizes, self.formats, strict=True)
-        return ", ".join(f"{size:,} {'rows of ' * ('rows' not in form.name)}{form.name}" for size, form in parts)
+        return plan_words(self._shapes)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows n of the table."""
+        return sum(self.sizes)
+
+    @property
+    def _shapes(self) -> tuple[DPQShape, ...]:
+        return tuple(form.shape_of(size) for form, size in zip(self.formats, self.sizes, strict=True))
+
+    def of_sample(self, num_rows: int) -> Self:
+        """Return the same plan for a sample of the rows, at least as many as tiers."""
+        ends = np.cumsum(self.sizes[:-1]) * (num_rows / self.num_rows)
+        least = np.arange(1, len(self.sizes))
+        ends = np.clip(ends.round().astype(int), least, num_rows - least[::-1])
+        return replace(self, sizes=tuple(int(size) for size in np.diff([0, *ends, num_rows])))
 
     def shape(self, has_map: bool) -> TieredShape:
         """Return the sizes of its table."""
-        tiers = tuple(form.shape_of(size) for form, size in zip(self.formats, self.sizes, strict=True))
-        return TieredShape(tiers, has_map)
+        return TieredShape(self._shapes, has_map)
 
 
 class Errors:
     """Weighted errors of the first rows in each format, from a sample.
 
     Args:
-        ranks: ascending ranks of the sampled rows, [m]; the first is 0.
+        ranks: ascending ranks of the sampled rows, float64 [m]; the first is 0.
         errors: weighted squared errors by format, [m].
         num_rows: number of rows n.
     """
 
-    def __init__(self, ranks: NDArray[np.int64], errors: Mapping[Format, NDArray[np.float64]], num_rows: int) -> None:
-        self.num_rows, self.formats = num_rows, tuple(errors)
-        self._ends = np.append(ranks, num_rows).astype(np.float64)  # a sampled row stands for those up to the next one
+    def __init__(self, ranks: NDArray[np.float64], errors: Mapping[Format, NDArray[np.float64]], num_rows: int) -> None:
+        self.num_rows, self.formats, self._errors = num_rows, tuple(errors), errors
+        self._ends = np.append(ranks, num_rows)  # a sampled row stands for those up to the next one
         stands_for = np.diff(self._ends)
         self._sums = {form: np.append(0.0, np.cumsum(each * stands_for)) for form, each in errors.items()}
+
+    def of(self, form: Format) -> NDArray[np.float64]:
+        """Return the error of each sampled row, [m]."""
+        return self._errors[form]
 
     def until(self, form: Format, ends: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the error of the rows before each end."""
@@ -68,17 +90,46 @@ class Errors:
         """Return the error of all rows."""
         return float(self._sums[form][-1])
 
+    def of_tiers(self, chosen: Sequence[Format], sizes: Sequence[int]) -> float:
+        """Return the error of tiers of these sizes."""
+        ends = np.cumsum([0, *sizes]).astype(np.float64)
+        found = (self.until(form, ends[at : at + 2]) for at, form in enumerate(chosen))
+        return float(sum(until[1] - until[0] for until in found))
+
 
 def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
     """Return the plan of the least error within some bytes; None if all are larger."""
     plans = (plan for plan in _plans(errors, nbytes, has_map) if plan.shape(has_map).nbytes <= nbytes)
-    return min(plans, key=lambda plan: plan.error, default=None)
+    best = min(plans, key=lambda plan: plan.error, default=None)
+    if best is None:
+        return None
+    extended = _extended(best, nbytes, has_map)
+    return replace(extended, error=errors.of_tiers(extended.formats, extended.sizes))
+
+
+def _extended(plan: Plan, nbytes: int, has_map: bool) -> Plan:
+    """Return the plan with as many more rows in each tier, from the last but one on, as the bytes allow."""
+    for tier in range(len(plan.sizes) - 2, -1, -1):
+        low, high = 0, min(plan.sizes[tier + 1] - 1, plan.formats[tier].most_rows - plan.sizes[tier])
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = _moved(plan, tier, middle).shape(has_map).nbytes <= nbytes
+            low, high = (middle, high) if fits else (low, middle - 1)
+        plan = _moved(plan, tier, low)
+    return plan
+
+
+def _moved(plan: Plan, tier: int, rows: int) -> Plan:
+    """Return the plan with the first rows of the next tier in this one."""
+    sizes = list(plan.sizes)
+    sizes[tier : tier + 2] = sizes[tier] + rows, sizes[tier + 1] - rows
+    return replace(plan, sizes=tuple(sizes))
 
 
 def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:
     """Yield the best sizes for each choice of formats."""
     ordered = sorted(errors.formats, key=lambda form: -form.row_bytes)
-    for chosen in itertools.combinations(ordered, NUM_TIERS):
+    for chosen in itertools.combinations_with_replacement(ordered, NUM_TIERS):
         if chosen[1].row_bytes > chosen[2].row_bytes and (plan := _sized(errors, chosen, nbytes, has_map)):
             yield plan
 
@@ -100,7 +151,8 @@ def _sized(errors: Errors, chosen: Sequence[Format], nbytes: int, has_map: bool)
     error += errors.until(chosen[1], ends) - errors.until(chosen[1], first)
     error += errors.total(chosen[2]) - errors.until(chosen[2], ends)
     best = int(np.where(serves, error, np.inf).argmin())
-    bounds = [0, int(first[best]), int(ends[best]), n]
+    begin = int(ends[best]) // 2 if chosen[0] is chosen[1] else int(first[best])  # two codebooks of one format
+    bounds = [0, begin, int(ends[best]), n]
     return Plan(tuple(chosen), tuple(int(size) for size in np.diff(bounds)), float(error[best]))
 
 

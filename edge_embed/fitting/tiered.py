@@ -1,6 +1,7 @@
 """Tiered table from a trained table: frequent rows get more bytes than rare ones (`edge_embed.fitting.tier_plan`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,18 +9,20 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError, SizeError
-from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
+from edge_embed.fitting.checkpoints import NOTHING, Kept
+from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
-from edge_embed.fitting.setting import FittingMethod, Setting, Types
+from edge_embed.fitting.setting import FittingMethod, OnBlock, Setting, Types
 from edge_embed.fitting.tier_formats import Format, formats
 from edge_embed.fitting.tier_plan import Errors, Plan, best_plan
+from edge_embed.fitting.tier_sample import Sample
+from edge_embed.fitting.tier_weights import OBJECTIVES, ROWS, tier_weights
 from edge_embed.layers.arguments import checked_count, checked_padding
 from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tiered import PackedTiered
 
-POWER = 0.5  # p: the most robust one over embeddings, recommenders and output layers
-_MEASURED = 1 << 15  # rows whose errors are measured, half of them the most frequent ones
+_FEWEST_ROWS = 4
 _FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 
 
@@ -29,19 +32,27 @@ def fit(
     padding_idx: int | None = None,
     *,
     counts: Tensor | None = None,
-    power: float = POWER,
+    objective: str = ROWS,
+    num_rows: int | None = None,
+    draft: bool = False,
     seed: int = 0,
+    kept: Kept = NOTHING,
+    on_block: OnBlock = lambda rows: None,
     processes: Processes = ALONE,
 ) -> TieredEmbedding:
     """Fit a `TieredEmbedding` of at most some bytes.
 
     Args:
-        weight: [n, d] of any float dtype.
+        weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         nbytes: largest number of bytes of all tensors.
         padding_idx: this row is read as zero and stays zero.
         counts: frequency of each row, numbers >= 0 [n], such as the frequency of each token in the training data.
-        power: p, the weight of a row is (count + 1/2)^p.
+        objective: ``rows`` or ``logits``: the weight of a row is (count + 1/2)^p, p = 1/2 or 3/4.
+        num_rows: number of rows of the whole table that ``nbytes`` are for, if ``weight`` is a sample of its rows.
+        draft: fit codebooks in fewer iterations.
         seed: random seed.
+        kept: store of finished parts, by default none.
+        on_block: called with the number of finished rows.
         processes: processes that share the rows.
 
     Raises:
@@ -51,91 +62,100 @@ def fit(
     n, _ = table_size(weight)
     checked_count("nbytes", nbytes)
     padding_idx = checked_padding(padding_idx, n)
+    if objective not in OBJECTIVES:
+        raise BadInputError(f"objective: got {objective!r:.80}, expected one of {', '.join(OBJECTIVES)}")
     if counts is None:
         raise BadInputError(
             "counts: got none, expected the frequency of each row, which decides its tier: give counts "
-            "(--counts NAME=FILE)"
+            "(--counts NAME=FILE, or NAME=order for a vocabulary sorted by frequency)"
         )
     row_weights(counts, n, padding_idx)  # which checks them
-    weights = (counts.double() + 0.5) ** power
-    if padding_idx is not None:
-        weights[padding_idx] = 0
+    weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
     value_type = "float16" if _FLOAT16[0] <= table.largest <= _FLOAT16[1] else "float32"
-    order = torch.argsort(counts.double(), descending=True, stable=True)  # id of each rank
-    is_sorted = bool((order == torch.arange(n)).all())
-    errors = _measured(table, order, weights, value_type, seed)
-    plan = best_plan(errors, nbytes, has_map=not is_sorted)
-    if plan is None:
-        raise SizeError(f"no plan of tiers fits into {nbytes:,} bytes; {_smallest(errors, not is_sorted)}")
-    return TieredEmbedding(_fitted(table, plan, order, weights, value_type, padding_idx, seed))
+    order = torch.argsort(counts, descending=True, stable=True)  # id of each rank
+    order = order.int() if n < 1 << 31 else order  # half the memory
+    has_map = not bool((order[1:] > order[:-1]).all())
+    able = list(formats(table.embedding_dim, value_type))
 
+    def planned() -> list[tuple[int, int]]:  # what other processes can receive
+        sample = Sample(table, order, weights, value_type, num_rows or n, seed)
+        errors = sample.measured(able)
+        plan = best_plan(errors, nbytes, has_map)
+        if plan is None:
+            raise SizeError(f"no plan of tiers fits into {nbytes:,} bytes; {_smallest(errors, has_map)}")
+        plan = best_plan(sample.measured_again(errors, plan), nbytes, has_map) or plan
+        return list(zip(map(able.index, plan.formats), plan.of_sample(n).sizes, strict=True))
 
-def _measured(table: DenseTable, order: Tensor, weights: Tensor, value_type: str, seed: int) -> Errors:
-    """Return the errors of sampled ranks in each format that is fitted to the sample."""
-    n = table.num_embeddings
-    ranks = _sampled(n)
-    ids = order[torch.from_numpy(ranks)]
-    rows, own = table.rows(ids), weights[ids]  # [m, d], [m]
-    stands_for = torch.from_numpy(np.diff(np.append(ranks, n)))
-    errors = {}
-    for form in formats(table.embedding_dim, value_type):
-        given = {"draft": True, "seed": seed} if form.setting is not None else {}
-        packed = form.fit(rows, own * stands_for, value_type, **given) if len(rows) <= form.most_rows else None
-        if packed is not None:
-            near = torch.from_numpy(packed.rows_float64(np.arange(len(rows))))
-            errors[form] = (own * (rows - near).square().sum(1)).numpy()
-    return Errors(ranks, errors, n)
-
-
-def _sampled(n: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return ascending ranks of at most 32,768 rows: the first half of them, and others evenly spaced."""
-    if n <= _MEASURED:
-        return np.arange(n)
-    half = _MEASURED // 2
-    return np.unique(np.concatenate([np.arange(half), np.linspace(half, n - 1, half).astype(np.int64)]))
+    plan = [(able[number], size) for number, size in processes.same(planned)]
+    given: dict[str, Any] = {"draft": draft, "seed": seed, "kept": kept, "processes": processes}
+    return TieredEmbedding(_fitted(weight, plan, order, weights, value_type, padding_idx, on_block, given))
 
 
 def _fitted(
-    table: DenseTable, plan: Plan, order: Tensor, weights: Tensor, value_type: str, padding_idx: int | None, seed: int
+    weight: Weight,
+    plan: Sequence[tuple[Format, int]],
+    order: Tensor,
+    weights: Tensor,
+    value_type: str,
+    padding_idx: int | None,
+    on_block: OnBlock,
+    given: Mapping[str, Any],
 ) -> PackedTiered:
-    tier_of = np.empty(table.num_embeddings, np.uint8)
+    """Return the table of a plan; ``given`` is passed to the fit of each tier."""
+    tier_of = np.empty(len(order), np.uint8)
     tiers: list[PackedDPQ] = []
     begin = 0
-    for number, (form, size) in enumerate(zip(plan.formats, plan.sizes, strict=True)):
-        ids = order[begin : begin + size].sort().values
+    for number, (form, size) in enumerate(plan):
+        ids = order[begin : begin + size].long().sort().values
         tier_of[ids.numpy()] = number
-        tiers.append(_tier(form, table.rows(ids), weights[ids], value_type, seed))
+        padding = None if padding_idx is None else _place(ids, padding_idx)
+        finished = partial(_finished, on_block, begin)
+        tiers.append(form.fit(SomeRows(weight, ids), weights[ids], value_type, padding, on_block=finished, **given))
         begin += size
+        on_block(begin)
     return PackedTiered.from_tiers(tuple(tiers), tier_of, padding_idx)
 
 
-def _tier(form: Format, rows: Tensor, weights: Tensor, value_type: str, seed: int) -> PackedDPQ:
-    return form.fit(rows, weights, value_type, **({} if form.setting is None else {"seed": seed}))
+def _finished(on_block: OnBlock, before: int, done: int) -> None:
+    on_block(before + done)
+
+
+def _place(ids: Tensor, padding_idx: int) -> int | None:
+    """Return the place of the padding row among ascending ids, None if it is not there."""
+    place = int(torch.searchsorted(ids, padding_idx))
+    return place if place < len(ids) and int(ids[place]) == padding_idx else None
 
 
 def _smallest(errors: Errors, has_map: bool) -> str:
-    least = min(errors.formats, key=lambda form: form.fixed_bytes + errors.num_rows * form.row_bytes)
-    nbytes = least.fixed_bytes + errors.num_rows * least.row_bytes
-    return f"{errors.num_rows:,} {least.name} alone require {nbytes:,}"
+    """Return the smallest plan in words: nearly all rows in the smallest format."""
+    n = errors.num_rows
+    codes = [form for form in errors.formats if form.has_codebook]
+    pairs = [(first, last) for first in codes for last in codes if first.row_bytes > last.row_bytes]
+    plans = [Plan((first, first, last), (1, 1, n - 2), 0) for first, last in pairs]
+    least = min((plan.shape(has_map).nbytes, str(plan)) for plan in plans)
+    return f"the smallest, {least[1]}, requires {least[0]:,}"
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
-    if n >= 4 and nbytes > 0:
+    if n >= _FEWEST_ROWS and nbytes > 0:
         yield Setting("tiered", {"nbytes": nbytes})
 
 
-def _fit(
-    weight: Weight,
-    padding_idx: int | None,
-    *,
-    nbytes: int,
-    counts: Tensor | None,
-    seed: int,
-    processes: Processes,
-    **unused: Any,
-) -> TieredEmbedding:
-    return fit(weight, nbytes, padding_idx, counts=counts, seed=seed, processes=processes)
+def _fit(weight: Weight, padding_idx: int | None, **given: Any) -> TieredEmbedding:
+    return fit(weight, padding_idx=padding_idx, **{name: given[name] for name in _TAKEN if name in given})
 
 
-TIERED = FittingMethod(_fit, ("nbytes",), (), _within, learns=False, needs_all=True, needs_counts=True)
+_TAKEN = "nbytes", "counts", "objective", "num_rows", "draft", "seed", "kept", "on_block", "processes"
+_DRAFT = {"draft": True}
+TIERED = FittingMethod(
+    _fit,
+    ("nbytes",),
+    (),
+    _within,
+    learns=False,
+    of_sample=True,
+    needs_counts=True,
+    has_objective=True,
+    draft=_DRAFT,
+)

@@ -5,16 +5,15 @@ becomes row i here. The later steps of such a model, a mean of rows and perhaps 
 """
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, EdgeEmbedError, located, one_line
+from edge_embed.errors import BadInputError
 from edge_embed.importers.safetensors_file import table_name
+from edge_embed.importers.tokenizer_file import read_tokenizer
 from edge_embed.importers.word_vectors import Vectors, check_finite
-from edge_embed.input_file import read_whole
 
 KEYS = ("embeddings", "embedding.weight")
 _TOKENIZER = "tokenizer.json"
@@ -98,24 +97,8 @@ def _mapped(table: Tensor, mapping: Tensor) -> Tensor:
 
 def _tokens(path: Path) -> list[str]:
     """Return the tokens of a tokenizer by id."""
-    library = _tokenizer(path)
+    library = read_tokenizer(path)
     by_id = {number: token for token, number in library.get_vocab(with_added_tokens=True).items()}
     if not by_id or sorted(by_id) != list(range(len(by_id))):
         raise BadInputError(f"{path.name}: got {len(by_id)} tokens, expected at least one, with consecutive ids from 0")
     return [by_id[number] for number in range(len(by_id))]
-
-
-def _tokenizer(path: Path) -> Any:
-    try:
-        from tokenizers import Tokenizer  # noqa: PLC0415
-    except ImportError as error:
-        raise EdgeEmbedError(f"its tokens need the package tokenizers, which is not installed: {_INSTALL}") from error
-    with located(path.name):
-        content = read_whole(path, _LARGEST_TOKENIZER, "a tokenizer.json")
-    try:
-        return Tokenizer.from_str(content.decode("utf-8"))
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        # The library's panic is a BaseException of a class that it does not export.
-        raise BadInputError(f"{path.name}: the library tokenizers refuses it ({one_line(error)})") from error

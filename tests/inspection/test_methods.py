@@ -187,9 +187,7 @@ def test_text_names_parameters_of_sizes(made):
     layout = "K=16 D=12 4 bit, shared, 119 row scales, pad 3"
     assert lines["integers"].startswith(f"integers rows (as dpq) packed 120 x 12 {layout} ")
     assert "x cores " in lines["item"]
-    tiers = (
-        "20 rows K=20 D=1 5 bit; 40 rows K=15 D=12 4 bit, shared, 5 row scales; 60 rows K=6 D=6 3 bit, mapped 3.1x"
-    )
+    tiers = "20 rows K=20 D=1 5 bit; 40 rows K=15 D=12 4 bit, shared, 5 row scales; 60 rows K=6 D=6 3 bit, mapped 3.1x"
     assert lines["tiers"].startswith(f"tiers tiered packed 120 x 12 {tiers}")
     assert lines["round"].startswith("round tt packed 120 x 12 I=")
     assert " R=2x2x2x2 " in lines["round"]

@@ -8,6 +8,7 @@ from edge_embed.report.results.exported import Opened
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
 from edge_embed.report.results.shown import Shown
+from edge_embed.report.results.tiers import TierPlan
 
 SCHEMA_VERSION = 1
 
@@ -59,6 +60,7 @@ class CompressedTable:
         trials: settings that were tried.
         baselines: rows of integers for comparison, if they are not among the trials.
         is_zero: whether all rows of the dense table, and so of the compressed one, are zero.
+        plan: tiers of a tiered table; None for other methods.
     """
 
     name: str
@@ -72,6 +74,7 @@ class CompressedTable:
     trials: tuple[Trial, ...] = ()
     baselines: tuple[Trial, ...] = ()
     is_zero: bool = False
+    plan: TierPlan | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +111,7 @@ class CompressReport(Shown):
             "dense_bytes": self.dense_bytes,
             "compressed_bytes": self.compressed_bytes,
             "tables": [
-                {**asdict(table), "fidelity": None if table.fidelity is None else table.fidelity.to_json()}
+                asdict(table) | {"fidelity": None if table.fidelity is None else table.fidelity.to_json()}
                 for table in self.tables
             ],
             "source": asdict(self.source),

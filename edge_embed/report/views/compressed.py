@@ -36,7 +36,7 @@ def _cells(table: CompressedTable) -> list[str]:
         f"{found.packed_bytes:,} ({found.zipped_bytes:,})",
         f"{found.ratio:.1f}x",
         f"{found.mean_cosine:.4f}",
-        table.setting
+        (table.setting if table.plan is None else str(table.plan))
         + (f", used {table.uses} times" if table.uses > 1 else "")
         + (", all rows are zero" if table.is_zero else ""),
     ]
@@ -54,7 +54,27 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
     if found.neighbours is not None:
         lines.insert(1, f"{found.neighbours:.1%} of the 10 nearest rows stay the same")
-    return [near, "; ".join(lines), _others(table, found)]
+    return [near, "; ".join(lines), *_tiers(table), _others(table, found)]
+
+
+def _tiers(table: CompressedTable) -> list[RenderableType]:
+    """Return the tiers, and the errors under other counts."""
+    plan = table.plan
+    if plan is None:
+        return []
+    tiers = FoldedTable(
+        "rows", "format", "bytes", "bits a number", "of counts", "relative error", title=f"{table.name}: tiers"
+    )
+    for tier in plan.tiers:
+        bits = 8 * tier.nbytes / (tier.rows * table.embedding_dim)
+        cells = f"{tier.rows:,}", tier.format, f"{tier.nbytes:,}", f"{bits:.2f}", f"{tier.share:.1%}"
+        tiers.add_row(*cells, f"{tier.relative_error:.4f}")
+    lines = [f"relative error {plan.equal_error:.4f} if all rows were equally frequent"]
+    if plan.other_error is not None and plan.other_share is not None:
+        last = f"{plan.other_share:.1%} of them outside the last tier"
+        lines.append(f"{plan.other_error:.4f} under the other counts ({last})")
+    assumed = ["Counts are assumed: 1 / (rank + 1) in the order of the rows."] if plan.counts == "order" else []
+    return [tiers, "; ".join(lines), *assumed]
 
 
 def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:

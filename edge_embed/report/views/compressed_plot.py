@@ -1,6 +1,7 @@
-"""Plot of the trials of each table: mean cosine against bytes, with the Pareto front."""
+"""Plot of the trials of each table: mean cosine against bytes, with the Pareto front; tiers as bits against rows."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from edge_embed.methods import Parts
 from edge_embed.report.results.compressed import CompressedTable, CompressReport, Trial, pareto_front
 from edge_embed.report.views.svg import write_svg
+from edge_embed.report.views.tiers_plot import draw_tiers
 from edge_embed.report.views.words import plain
 
 if TYPE_CHECKING:  # matplotlib is an extra
@@ -22,13 +24,14 @@ def draw(report: CompressReport, path: Path) -> None:
     """Write a panel for each compressed table as SVG."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    tables = [table for table in report.tables if table.fidelity]
-    lines = -(-len(tables) // _COLUMNS)
-    figure = Figure((_INCHES[0] * min(len(tables), _COLUMNS), _INCHES[1] * lines), layout="constrained")
-    panels = list(figure.subplots(lines, min(len(tables), _COLUMNS), squeeze=False).flat)
-    for panel, table in zip(panels, tables, strict=False):
-        _draw(panel, table)
-    for panel in panels[len(tables) :]:
+    drawn = [partial(_draw, table=table) for table in report.tables if table.fidelity and table.trials]
+    drawn += [partial(draw_tiers, table=table) for table in report.tables if table.plan]
+    lines = -(-len(drawn) // _COLUMNS)
+    figure = Figure((_INCHES[0] * min(len(drawn), _COLUMNS), _INCHES[1] * lines), layout="constrained")
+    panels = list(figure.subplots(lines, min(len(drawn), _COLUMNS), squeeze=False).flat)
+    for panel, draw_into in zip(panels, drawn, strict=False):
+        draw_into(panel)
+    for panel in panels[len(drawn) :]:
         panel.set_axis_off()
     write_svg(figure, path)
 

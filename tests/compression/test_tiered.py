@@ -1,0 +1,120 @@
+"""Tiered tables in `compress`: their report, the choice by `auto`, and counts of several kinds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from edge_embed.compression import search
+from edge_embed.compression.plan import Plan, compress_tables
+from edge_embed.errors import BadInputError, SizeError
+from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.row_counts import RowCounts, SeenIds
+from edge_embed.report.results.compressed import CompressedTable, CompressReport
+
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+
+RANDOM = np.random.default_rng(0)
+N, DIM = 800, 16
+ROWS = torch.from_numpy(RANDOM.standard_normal((N, DIM))).float()
+COUNTS = torch.from_numpy(RANDOM.permutation(8000 // np.arange(1, N + 1)))
+
+
+def made(plan: Plan, counts: RowCounts | None = COUNTS, others: RowCounts | None = None) -> CompressedTable:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    given, compared = ({} if each is None else {"words": each} for each in (counts, others))
+    return compress_tables([table], given, plan, other_counts=compared)[1][0]
+
+
+@pytest.fixture(scope="module")
+def report() -> CompressedTable:
+    return made(Plan("tiered", ratio=8), SeenIds.of(np.repeat(np.arange(N), COUNTS.numpy())))
+
+
+def test_report_has_tiers_with_shares_and_errors() -> None:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    others = COUNTS.flip(0)
+    found, (report,) = compress_tables(
+        [table], {"words": COUNTS}, Plan("tiered", ratio=8), other_counts={"words": others}
+    )
+    packed, plan = found["words"].stored("beside").plain, report.plan
+    tier_of = packed.places(np.arange(N))[0]
+    off = (packed.rows_float64(np.arange(N)) - ROWS.double().numpy()) ** 2
+    for number, tier in enumerate(plan.tiers):
+        own = tier_of == number
+        assert (tier.rows, tier.nbytes) == (own.sum(), packed.tiers[number].shape.nbytes)
+        assert tier.share == pytest.approx(COUNTS.numpy()[own].sum() / COUNTS.sum())
+        assert tier.relative_error == pytest.approx((off[own].sum() / (ROWS.double()[own] ** 2).sum()) ** 0.5)
+    assert sum(tier.nbytes for tier in plan.tiers) + plan.map_bytes == report.fidelity.packed_bytes
+    assert plan.equal_error == pytest.approx(float((off.sum() / (ROWS.double() ** 2).sum()) ** 0.5))
+    weighted = others.numpy() @ off.sum(1) / (others.double() @ (ROWS.double() ** 2).sum(1))
+    assert plan.other_error == pytest.approx(float(weighted**0.5))
+    assert plan.other_share == pytest.approx(1 - others.numpy()[tier_of == len(plan.tiers) - 1].sum() / others.sum())
+    assert str(plan).startswith(f"{plan.tiers[0].rows:,} rows {plan.tiers[0].format}, ")
+    assert report.setting == f"nbytes={4 * N * DIM // 8}"
+    assert plan.counts == "given"
+
+
+@pytest.mark.parametrize("most", [1 << 15, 400])
+def test_auto_with_counts_chooses_tiers_also_on_sample(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_FITTED", most)
+    monkeypatch.setattr(search, "_AROUND", (1.0,))
+    report = made(Plan(ratio=8))
+    assert report.method == "tiered"
+    assert {"tiered", "dpq", "rows"} <= {trial.method for trial in report.trials} | {"rows"}
+    (trial,) = (trial for trial in report.trials if trial.method == "tiered")
+    assert trial.nbytes == pytest.approx(report.fidelity.packed_bytes, rel=0.02)
+    assert trial.mean_cosine == pytest.approx(report.fidelity.mean_cosine, abs=0.02)
+
+
+def test_counts_of_order_are_named_as_assumption() -> None:
+    report = made(Plan("tiered", ratio=8), "order")
+    assert (report.plan.counts, report.plan.map_bytes) == ("order", 0)
+    shown = str(CompressReport((report,), 1))
+    assert "Counts are assumed: 1 / (rank + 1) in the order of the rows." in shown
+
+
+def test_counts_of_ids_are_used(report: CompressedTable) -> None:
+    order = COUNTS.argsort(descending=True)
+    most = COUNTS[order[: report.plan.tiers[0].rows]].sum() / COUNTS.sum()
+    assert report.plan.tiers[0].share == pytest.approx(float(most))
+
+
+def test_tiers_without_counts_are_refused() -> None:
+    with pytest.raises(BadInputError, match="table words: counts: got none, expected the frequency of each row"):
+        made(Plan("tiered", ratio=8), None)
+
+
+def test_compress_tables_with_other_counts_of_unknown_table_is_refused() -> None:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    with pytest.raises(BadInputError, match="other_counts: got the names word, did you mean 'words'"):
+        compress_tables([table], {}, Plan("rows", ratio=4), other_counts={"word": "order"})
+
+
+def test_objective_of_other_method_is_refused() -> None:
+    with pytest.raises(BadInputError, match="objective: got 'logits' for dpq, expected tiered or auto"):
+        Plan("dpq", ratio=8, objective="logits")
+    with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, logits"):
+        Plan("tiered", ratio=8, objective="top")
+
+
+def test_tiers_that_do_not_fit_name_smallest_plan() -> None:
+    with pytest.raises(
+        SizeError, match=r"table words: no plan of tiers fits into 512 bytes; the smallest, .* requires"
+    ):
+        made(Plan("tiered", ratio=100))
+
+
+def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install 'edge-embed[plot]'")
+    from edge_embed.report.views.compressed_plot import draw
+
+    draw(CompressReport((report,), 1), tmp_path / "tried.svg")
+    text = (tmp_path / "tried.svg").read_text(encoding="utf-8")
+    assert text.count("of counts") == len(report.plan.tiers)
+
+
+def test_compress_tables_with_other_counts_of_wrong_length_is_refused() -> None:
+    with pytest.raises(BadInputError, match=r"table words: .*counts: got 799, expected 800"):
+        made(Plan("rows", ratio=4), COUNTS, COUNTS[1:])

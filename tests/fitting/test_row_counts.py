@@ -1,0 +1,47 @@
+"""Frequencies of rows from ids and from the order of the rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from edge_embed.errors import BadInputError
+from edge_embed.fitting.row_counts import SeenIds, counts_of
+
+
+def test_counts_of_ids_are_their_occurrences() -> None:
+    found = counts_of(SeenIds.of(np.array([[3, 0], [3, 1]], np.uint16)), 6)
+    assert found.tolist() == [1, 1, 0, 2, 0, 0]
+
+
+def test_counts_of_order_follow_zipf() -> None:
+    assert counts_of("order", 4).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
+
+
+def test_counts_of_numbers_are_unchanged() -> None:
+    given = torch.ones(3)
+    assert counts_of(given, 3) is given
+    assert counts_of(None, 3) is None
+
+
+def test_counts_of_ids_outside_table_are_refused() -> None:
+    with pytest.raises(BadInputError, match="ids: got 3, expected 0 to 2: count ids of the same vocabulary"):
+        counts_of(SeenIds.of(np.array([3])), 3)
+
+
+def test_counts_of_unknown_text_are_refused() -> None:
+    with pytest.raises(BadInputError, match="counts: got 'zipf', expected numbers"):
+        counts_of("zipf", 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.array([1.0]), "got float64"),
+        (np.array([], np.int64), "at least one"),
+        (np.array([0, -100]), "got -100, expected none below 0"),
+        (np.array([1 << 40]), r"expected ids below 2\*\*31"),
+    ],
+)
+def test_seen_ids_of_other_values_are_refused(ids: np.ndarray, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        SeenIds.of(ids)

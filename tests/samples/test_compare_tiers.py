@@ -1,0 +1,66 @@
+"""The comparison of tiered tables: rows that are put into models, the baseline, and the table of results."""
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+
+from compare_tiers import markdown
+from tiers.case import Case, rows_of
+from tiers.contenders import CONTENDERS, OTHER, trimmed
+
+N, DIM = 600, 8
+COUNTS = torch.arange(N, 0, -1)
+
+
+def case() -> Case:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(N, DIM)).eval()
+    return Case("words", model, {"0": COUNTS}, lambda tried: {"sum": float(tried[0].weight.sum())})
+
+
+def test_rows_of_output_layer_are_those_of_its_weight() -> None:
+    dense = nn.Linear(DIM, N)
+    torch.testing.assert_close(rows_of(dense, dense), dense.weight.detach())
+
+
+def test_figures_are_those_of_other_rows() -> None:
+    assert case().figures({"0": torch.ones(N, DIM)}) == {"sum": N * DIM}
+
+
+def test_trimming_keeps_frequent_rows_within_bytes() -> None:
+    made = case()
+    rows, nbytes, setting = trimmed(made, 8, 0)
+    count = int(setting.split()[0])
+    assert 0.99 * made.nbytes["0"] / 8 < nbytes <= made.nbytes["0"] / 8
+    dense = made.model[0].weight.detach()
+    assert (rows["0"][:count] - dense[:count]).abs().max() < 0.02 * dense.abs().max()
+    assert len(rows["0"][count:].unique(dim=0)) == 1
+
+
+def test_tiered_contender_returns_plan_and_rows() -> None:
+    rows, nbytes, setting = CONTENDERS["tiered"](case(), 8, 0)
+    assert nbytes <= case().nbytes["0"] / 8
+    assert rows["0"].shape == (N, DIM)
+    assert setting.count(" row") >= 3
+
+
+def test_markdown_counts_cells_that_tiers_win() -> None:
+    def cell(method: str, ratio: int, figure: float, **others: object) -> dict[str, object]:
+        return {"case": "words", "ratio": ratio, "method": method, "figures": {"KL": figure}, **others}
+
+    cells = [
+        cell("dense", 1, 0.0, higher_is_better=False),
+        cell("tiered", 8, 0.1, setting="1 row int8"),
+        cell("dpq", 8, 0.2),
+        cell("ant", 8, 0.3),
+        cell(OTHER, 8, 0.15),
+        cell("dpq", 16, 0.4),
+        {"case": "words", "ratio": 16, "method": "tiered", "error": "no plan"},
+    ]
+    text = markdown(cells, quick=False)
+    assert "Tiered tables are best in 1 of 2 cells." in text
+    assert "| words, KL | 0 | 8x | 0.1 | 0.2 | dpq | 2.00 | 1 row int8 |" in text
+    assert "| words, KL | 0 | 16x | does not fit | 0.4 | dpq |" in text
+    assert "| words, KL | 8x | 0.1 | 0.15 | 0.2 |" in text
