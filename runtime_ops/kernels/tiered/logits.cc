@@ -13,8 +13,8 @@ constexpr size_t kSpanLogits = 16384;
 // Some consecutive ids, and their rows of each tier.
 struct TierRows {
   size_t rows = 0;
-  size_t starts[kTiers] = {},
-         counts[kTiers + 1] = {};  // the last count is that of a tier that does not exist
+  size_t starts[kTiers] = {};
+  size_t counts[kTiers + 1] = {};  // the last one is that of a tier that does not exist
 };
 
 // The ids from `first` on, at most `most`. In a damaged table, a rank may differ from the end of the block
@@ -83,12 +83,6 @@ class TieredLogits {
     return EE_OK;
   }
 
-  // Not a power of two: the logits of all states of a row would share a few places of a cache.
-  static size_t RowsAtOnce(size_t batch) {
-    const size_t rows = batch < kSpanLogits ? kSpanLogits / batch : 1;
-    return rows > kMostLanes ? rows - kMostLanes : rows;
-  }
-
   ee_status Mapped(size_t begin, size_t end, size_t* bad_position) const {
     for (size_t first = begin; first < end;) {
       const size_t most = end - first < most_ ? end - first : most_;
@@ -103,6 +97,12 @@ class TieredLogits {
   }
 
  private:
+  // Not a power of two: the logits of all states of a row would share a few places of a cache.
+  static size_t RowsAtOnce(size_t batch) {
+    const size_t rows = batch < kSpanLogits ? kSpanLogits / batch : 1;
+    return rows > kMostLanes ? rows - kMostLanes : rows;
+  }
+
   // Logits of the rows begin .. end-1 of a tier.
   ee_status Run(size_t t, size_t begin, size_t end, const LogitsOutput& logits, size_t* bad) const {
     const LogitsInput input{input_.hidden, input_.batch, prepared_[t]};

@@ -1,5 +1,5 @@
-// Rows and bags of tiered tables: the rows of some ids are made, then copied or reduced in the order of the
-// ids.
+// Rows and bags of tiered tables: the rows of some ids are made at their places, or reduced in the order
+// of the ids.
 #include "kernels/tiered/chunk.h"
 
 namespace edge_embed::tiered {
