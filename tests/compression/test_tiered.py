@@ -56,13 +56,13 @@ def test_report_has_tiers_with_shares_and_errors() -> None:
     assert plan.counts == "given"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1 << 15, 400])
 def test_auto_with_counts_chooses_tiers_also_on_sample(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_FITTED", most)
     monkeypatch.setattr(search, "_AROUND", (1.0,))
     report = made(Plan(ratio=8))
     assert report.method == "tiered"
-    assert {"tiered", "dpq", "rows"} <= {trial.method for trial in report.trials} | {"rows"}
     (trial,) = (trial for trial in report.trials if trial.method == "tiered")
     assert trial.nbytes == pytest.approx(report.fidelity.packed_bytes, rel=0.02)
     assert trial.mean_cosine == pytest.approx(report.fidelity.mean_cosine, abs=0.02)
@@ -106,6 +106,7 @@ def test_tiers_that_do_not_fit_name_smallest_plan() -> None:
         made(Plan("tiered", ratio=100))
 
 
+@pytest.mark.slow
 def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install 'edge-embed[plot]'")
     from edge_embed.report.views.compressed_plot import draw

@@ -113,6 +113,7 @@ def test_fit_keeps_padding_row_zero() -> None:
     assert layer(torch.arange(N)).isfinite().all()
 
 
+@pytest.mark.slow
 def test_estimate_of_plan_is_near_final_error() -> None:
     weights = tier_weights(COUNTS, "rows", None)
     order = COUNTS.argsort(descending=True, stable=True)

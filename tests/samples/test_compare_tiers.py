@@ -39,6 +39,7 @@ def test_trimming_keeps_frequent_rows_within_bytes() -> None:
     assert len(rows["0"][count:].unique(dim=0)) == 1
 
 
+@pytest.mark.slow
 def test_tiered_contender_returns_plan_and_rows() -> None:
     rows, nbytes, setting = CONTENDERS["tiered"](case(), 8, 0)
     assert nbytes <= case().nbytes["0"] / 8
