@@ -68,7 +68,8 @@ inline ee_status CheckBuffers(Size rows, Size columns, const Buffer& output, Siz
 
 inline bool ReportsPosition(ee_status status) {
   return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
-         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS || status == EE_BAD_ROW_SCALE_CODE;
+         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS || status == EE_BAD_ROW_SCALE_CODE ||
+         status == EE_BAD_TIER_PLACE;
 }
 
 inline ee_status Report(ee_status status, size_t bad, int64_t* bad_position) {

@@ -132,9 +132,24 @@ typedef struct ee_tt_table {
   int32_t core_type;              /* an ee_type: EE_FLOAT32 or EE_FLOAT16 */
 } ee_tt_table;
 
+/* A tiered table: three tiers, from many bits for frequent rows to few for rare ones. kernels/tiered/tiered.h
+ * states the formula. The tier and the place of a row are checked when the row is read. */
+typedef struct ee_tiered_table {
+  const ee_dpq_scaled_table* tiers; /* [EE_NUM_TIERS], of equal columns, without padding rows, and of
+                                       num_embeddings rows in all; else EE_BAD_TIERS */
+  size_t tiers_bytes;               /* readable bytes at tiers; too few: EE_BAD_SHAPE */
+  const uint8_t* tier_map; /* uint8 [blocks, 64] of blocks of 256 rows; null: the first rows are those of tier
+                              0, the next ones those of tier 1, and the last ones those of tier 2 */
+  size_t tier_map_bytes;   /* readable bytes at tier_map; too few: EE_SHORT_TIER_MAP */
+  const void* tier_ranks;  /* int32 [blocks, EE_NUM_TIERS]; may be null without tier_map */
+  size_t tier_ranks_bytes; /* readable bytes at tier_ranks; too few: EE_SHORT_TIER_RANKS */
+  int64_t num_embeddings;  /* number of rows, at most 2147483647 */
+  int64_t padding_idx;     /* row that is read as +0.0; -1: none */
+} ee_tiered_table;
+
 /* Compression methods. Values are part of the ABI: append, never renumber. 0, the value of a zeroed struct,
  * is no method. */
-typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3, EE_DPQ_SCALED = 4 } ee_method;
+typedef enum ee_method { EE_DPQ = 1, EE_ANT = 2, EE_TT = 3, EE_DPQ_SCALED = 4, EE_TIERED = 5 } ee_method;
 
 /* Version of the structs of this header. It increases with every change of a struct, so that the library can
  * refuse a caller that was compiled with another header. */
@@ -149,6 +164,7 @@ typedef struct ee_table {
     ee_ant_table ant;
     ee_tt_table tt;
     ee_dpq_scaled_table dpq_scaled;
+    ee_tiered_table tiered;
   };
 } ee_table;
 
@@ -179,8 +195,9 @@ typedef struct ee_best {
   size_t ids_bytes;    /* writable bytes at ids; too few: EE_SHORT_OUTPUT */
 } ee_best;
 
-/* Checks the sizes, types and buffer lengths of a table. It reads no contents, so it needs nanoseconds for
- * any size. Every function below makes the same check.
+/* Checks the sizes, types and buffer lengths of a table. It reads no contents, except the place of the
+ * padding row of a tiered table, so it needs nanoseconds for any size. Every function below makes the same
+ * check.
  *
  * Errors: EE_NULL_POINTER, EE_BAD_VERSION, EE_BAD_ISA, EE_BAD_METHOD, EE_BAD_SHAPE, EE_BAD_TYPE,
  * EE_BAD_PADDING, EE_SIZE_OVERFLOW, and the errors of the fields in the structs above. */
@@ -203,10 +220,10 @@ EE_API ee_status ee_scratch_bytes(const ee_table* table, int32_t use, int64_t k,
  * Rows of other methods are within the bound of kernels/use.h.
  *
  * Errors: EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, EE_BAD_SHAPE and EE_BAD_TYPE for ids, EE_ID_OUT_OF_RANGE, for
- * a damaged row of ANT EE_BAD_ROW_OFFSETS, EE_LONG_ROW or EE_BAD_ANCHOR_ID, and for one of DPQ with row
- * scales EE_BAD_ROW_SCALE_CODE. For a wrong id or a damaged row, *bad_position is the index in ids of the
- * first one, and only the rows before it are written. In every other case *bad_position is -1. bad_position
- * may be null. */
+ * a damaged row of ANT EE_BAD_ROW_OFFSETS, EE_LONG_ROW or EE_BAD_ANCHOR_ID, for one with row scales
+ * EE_BAD_ROW_SCALE_CODE, and for one of a tiered table EE_BAD_TIER_PLACE. For a wrong id or a damaged row,
+ * *bad_position is the index in ids of the first one, and only the rows before it are written. In every other
+ * case *bad_position is -1. bad_position may be null. */
 EE_API ee_status ee_gather(const ee_table* table, const ee_ids* ids, float* rows, size_t rows_bytes,
                            void* scratch, size_t scratch_bytes, int64_t* bad_position);
 
@@ -223,8 +240,8 @@ EE_API ee_status ee_bag(const ee_table* table, const ee_ids* ids, const ee_bags*
  *
  * hidden is float32 [batch, columns], and logits is float32 [batch, num_embeddings]; batch may be 0.
  *
- * Errors: EE_BAD_SHAPE for a negative batch, EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, and those of a damaged row of
- * ANT. For a damaged row, *bad_row is its index, and only the columns of logits before it are written. In
+ * Errors: EE_BAD_SHAPE for a negative batch, EE_SHORT_OUTPUT, EE_SHORT_SCRATCH, and those of a damaged
+ * row. For a damaged row, *bad_row is its index, and only the columns of logits before it are written. In
  * every other case *bad_row is -1. bad_row may be null. */
 EE_API ee_status ee_logits(const ee_table* table, const float* hidden, int64_t batch, float* logits,
                            size_t logits_bytes, void* scratch, size_t scratch_bytes, int64_t* bad_row);

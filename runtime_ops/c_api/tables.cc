@@ -46,6 +46,24 @@ dpq_scaled::Table ToTable(const ee_dpq_scaled_table& c) {
   return table;
 }
 
+tiered::Table ToTable(const ee_tiered_table& c) {
+  tiered::Table table{};
+  const auto* const tiers = ToBytes(c.tiers);
+  for (size_t t = 0; t < EE_NUM_TIERS && tiers != nullptr; ++t) {
+    ee_dpq_scaled_table tier{};
+    if (c.tiers_bytes >= sizeof(tier) * EE_NUM_TIERS)
+      __builtin_memcpy(&tier, tiers + t * sizeof(tier), sizeof(tier));
+    table.tiers[t] = ToTable(tier);
+  }
+  table.map = c.tier_map_bytes == 0 ? nullptr : c.tier_map;
+  table.map_bytes = c.tier_map_bytes;
+  table.ranks = ToBytes(c.tier_ranks);
+  table.ranks_bytes = c.tier_ranks_bytes;
+  table.num_embeddings = c.num_embeddings;
+  table.padding_idx = c.padding_idx;
+  return table;
+}
+
 ant::Table ToTable(const ee_ant_table& c) {
   ant::Table table{};
   table.row_offsets = ToBytes(c.row_offsets);

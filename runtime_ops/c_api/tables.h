@@ -10,6 +10,7 @@ namespace edge_embed::c_api {
 
 dpq::Table ToTable(const ee_dpq_table& c);
 dpq_scaled::Table ToTable(const ee_dpq_scaled_table& c);
+tiered::Table ToTable(const ee_tiered_table& c);
 ant::Table ToTable(const ee_ant_table& c);
 tt::Table ToTable(const ee_tt_table& c);
 ee_tt_table ToC(const tt::Table& table);

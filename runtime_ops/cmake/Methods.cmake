@@ -8,7 +8,7 @@ file(STRINGS "${list_of_methods}" line REGEX "define EDGE_EMBED_METHODS")
 string(REGEX MATCHALL "X\\([a-z_]+, [A-Z_]+\\)" entries "${line}")
 list(TRANSFORM entries REPLACE "X\\(([a-z_]+),.*" "\\1" OUTPUT_VARIABLE EDGE_EMBED_TABLE_METHODS)
 if(EDGE_EMBED_WEB)  # pages download the kernels, and the browser's ONNX Runtime runs the bodies
-  list(REMOVE_ITEM EDGE_EMBED_TABLE_METHODS dpq_scaled)
+  list(REMOVE_ITEM EDGE_EMBED_TABLE_METHODS dpq_scaled tiered)
 endif()
 set(EDGE_EMBED_ALL_METHODS ${EDGE_EMBED_TABLE_METHODS})
 if(NOT EDGE_EMBED_WEB)
@@ -30,6 +30,10 @@ endif()
 if(dpq_scaled IN_LIST EDGE_EMBED_CHOSEN_METHODS AND NOT dpq IN_LIST EDGE_EMBED_CHOSEN_METHODS)
   message(FATAL_ERROR "EDGE_EMBED_METHODS: got \"${EDGE_EMBED_METHODS}\", expected dpq too: the kernels of dpq_scaled "
                       "call those of dpq")
+endif()
+if(tiered IN_LIST EDGE_EMBED_CHOSEN_METHODS AND NOT dpq_scaled IN_LIST EDGE_EMBED_CHOSEN_METHODS)
+  message(FATAL_ERROR "EDGE_EMBED_METHODS: got \"${EDGE_EMBED_METHODS}\", expected dpq and dpq_scaled too: the kernels "
+                      "of tiered call theirs")
 endif()
 
 set(EDGE_EMBED_ENTMAX OFF)

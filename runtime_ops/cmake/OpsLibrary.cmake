@@ -30,6 +30,8 @@ foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
   file(GLOB sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")
   list(APPEND EDGE_EMBED_KERNEL_SOURCES ${sources})
+  list(FILTER sources INCLUDE REGEX "/(reference|validate)[.]cc|tiered/")  # the loops of tiered are in kernels/isa
+  list(APPEND EDGE_EMBED_SMALL_SOURCES ${sources})
   list(APPEND EDGE_EMBED_ORT_SOURCES ort/${method}.cc)
   if(NOT method STREQUAL entmax)
     list(APPEND EDGE_EMBED_TFLITE_SOURCES tflite/${method}.cc)
@@ -40,7 +42,7 @@ if(EDGE_EMBED_ENTMAX)
     list(APPEND EDGE_EMBED_KERNEL_SOURCES kernels/entmax/isa/${variant}.cc)
   endforeach()
 endif()
-foreach(list IN ITEMS KERNEL C_API ORT TFLITE)
+foreach(list IN ITEMS KERNEL SMALL C_API ORT TFLITE)
   list(TRANSFORM EDGE_EMBED_${list}_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
 endforeach()
 set(EDGE_EMBED_TRAINING_SOURCES "${CMAKE_CURRENT_SOURCE_DIR}/kernels/isa/cpu.cc"
@@ -140,8 +142,8 @@ function(edge_embed_add_ops_library target freestanding)
   # SYSTEM: warnings in the header of another project are not errors.
   target_include_directories(${target} SYSTEM PRIVATE "${ONNXRUNTIME_INCLUDE_DIR}")
   # Adapters only check sizes and call kernels, so size is more important than speed.
-  set_source_files_properties(${EDGE_EMBED_C_API_SOURCES} ${EDGE_EMBED_ORT_SOURCES} PROPERTIES COMPILE_OPTIONS
-                              "$<$<CONFIG:Release>:-Os>")
+  set_source_files_properties(${EDGE_EMBED_SMALL_SOURCES} ${EDGE_EMBED_C_API_SOURCES} ${EDGE_EMBED_ORT_SOURCES}
+                              PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
   target_compile_options(${target} PRIVATE -fno-exceptions -fno-rtti -fno-threadsafe-statics
                                            -ffunction-sections -fdata-sections
                                            -fno-asynchronous-unwind-tables -fno-unwind-tables)

@@ -6,6 +6,7 @@
 #include "kernels/dpq/fast.h"
 #include "kernels/dpq_scaled/fast.h"
 #include "kernels/fast_offer.h"
+#include "kernels/tiered/fast.h"
 #include "kernels/tt/fast.h"
 
 #endif  // EDGE_EMBED_KERNELS_FAST_H_

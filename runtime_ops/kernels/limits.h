@@ -9,5 +9,6 @@
 #define EE_MAX_CORES 6
 #define EE_MAX_K 1000
 #define EE_MAX_ROW_SCALES 256
+#define EE_NUM_TIERS 3
 
 #endif  // EDGE_EMBED_KERNELS_LIMITS_H_

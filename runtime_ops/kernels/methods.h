@@ -7,12 +7,13 @@
 #include "kernels/ant/ant.h"
 #include "kernels/dpq/dpq.h"
 #include "kernels/dpq_scaled/dpq_scaled.h"
+#include "kernels/tiered/tiered.h"
 #include "kernels/tt/tt.h"
 
 // X(name of the namespace and of the files, name in EE_<NAME>) for each method. cmake/Methods.cmake defines a
 // shorter list for a build with fewer methods.
 #ifndef EDGE_EMBED_METHODS
-#define EDGE_EMBED_METHODS(X) X(dpq, DPQ) X(ant, ANT) X(tt, TT) X(dpq_scaled, DPQ_SCALED)
+#define EDGE_EMBED_METHODS(X) X(dpq, DPQ) X(ant, ANT) X(tt, TT) X(dpq_scaled, DPQ_SCALED) X(tiered, TIERED)
 #endif
 
 #endif  // EDGE_EMBED_KERNELS_METHODS_H_

@@ -94,6 +94,16 @@ const char* StatusMessage(int status) {
       return "the buffer of row_scales is shorter than num_row_scales float32 numbers";
     case EE_BAD_ROW_SCALE_CODE:
       return "the row_scale_code of a row is not below num_row_scales";
+    case EE_BAD_TIERS:
+      return "tiers must have equal columns and no padding row, and num_embeddings rows in all, at most "
+             "2147483647";
+    case EE_SHORT_TIER_MAP:
+      return "the buffer of tier_map is shorter than 64 bytes for each block of 256 rows";
+    case EE_SHORT_TIER_RANKS:
+      return "the buffer of tier_ranks is shorter than " EE_TEXT(
+          EE_NUM_TIERS) " int32 numbers for each block of 256 rows";
+    case EE_BAD_TIER_PLACE:
+      return "the tier of a row does not exist or has no row at its place";
 #endif
     default:
       return "unknown status: the caller and this library are of different versions";

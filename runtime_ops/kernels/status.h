@@ -45,7 +45,11 @@ typedef enum ee_status {
   EE_BAD_NUM_ROW_SCALES = 34,
   EE_SHORT_ROW_SCALE_CODES = 35,
   EE_SHORT_ROW_SCALES = 36,
-  EE_BAD_ROW_SCALE_CODE = 37
+  EE_BAD_ROW_SCALE_CODE = 37,
+  EE_BAD_TIERS = 38,
+  EE_SHORT_TIER_MAP = 39,
+  EE_SHORT_TIER_RANKS = 40,
+  EE_BAD_TIER_PLACE = 41
 } ee_status;
 
 #ifdef __cplusplus
@@ -53,7 +57,7 @@ typedef enum ee_status {
 
 namespace edge_embed {
 
-constexpr int kLastStatus = EE_BAD_ROW_SCALE_CODE;
+constexpr int kLastStatus = EE_BAD_TIER_PLACE;
 
 // Returns a sentence without a full stop. It is never null, also for a value that is not in the enum.
 const char* StatusMessage(int status);

@@ -34,6 +34,8 @@ struct Ids {
 struct Output {
   void* data;
   ee_type type;  // float32 or float16
+  // For rows of DPQ only: result i has index places[i]; null: i
+  const uint16_t* places = nullptr;
 };
 
 // Input of an output layer, and the part that its kernel prepared before the first row.

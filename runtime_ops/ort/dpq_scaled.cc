@@ -50,17 +50,6 @@ struct DpqScaled {
   }
 };
 
-OrtStatus* CheckRowScales(const Node& node, const Tensor& codes, const Tensor& scales, int64_t rows) {
-  if (codes.rank == 1 && codes.dims[0] == rows && scales.rank == 1 && scales.dims[0] >= 1 &&
-      scales.dims[0] <= EE_MAX_ROW_SCALES) {
-    return nullptr;
-  }
-  Message message = Begin(node);
-  message << "got row_scale_codes of shape " << codes << " and row_scales of shape " << scales
-          << ", expected [" << rows << "] and [1 to " << EE_MAX_ROW_SCALES << "]" << kDamaged;
-  return Fail(node, message);
-}
-
 OrtStatus* CheckUnusedColumns(const Node& node, int64_t unused_columns, int64_t width) {
   if (unused_columns >= 0 && unused_columns < width) return nullptr;
   Message message = Begin(node);
@@ -79,14 +68,7 @@ OrtStatus* DpqScaled::MakeTable(const Node& node, const Attributes& attributes, 
   }
   table->unused_columns = attributes.unused_columns;
   if (!has_scales) return nullptr;
-  const Tensor &codes = tensors[num_plain], &scales = tensors[num_plain + 1];
-  if (OrtStatus* status = CheckRowScales(node, codes, scales, table->num_embeddings)) return status;
-  table->row_scale_codes = static_cast<const unsigned char*>(codes.data);
-  table->row_scale_codes_bytes = codes.count;
-  table->row_scales = static_cast<const unsigned char*>(scales.data);
-  table->row_scales_bytes = scales.count * sizeof(float);
-  table->num_row_scales = scales.dims[0];
-  return nullptr;
+  return AddRowScales(node, tensors[num_plain], tensors[num_plain + 1], table);
 }
 
 template <class Use>
@@ -99,6 +81,24 @@ constexpr OpSpec MakeScaledSpec() {
 }
 
 }  // namespace
+
+OrtStatus* AddRowScales(const Node& node, const Tensor& codes, const Tensor& scales,
+                        dpq_scaled::Table* table) {
+  if (codes.rank != 1 || codes.dims[0] != table->num_embeddings || scales.rank != 1 || scales.dims[0] < 1 ||
+      scales.dims[0] > EE_MAX_ROW_SCALES) {
+    Message message = Begin(node);
+    message << "got row_scale_codes of shape " << codes << " and row_scales of shape " << scales
+            << ", expected [" << table->num_embeddings << "] and [1 to " << EE_MAX_ROW_SCALES << "]"
+            << kDamaged;
+    return Fail(node, message);
+  }
+  table->row_scale_codes = static_cast<const unsigned char*>(codes.data);
+  table->row_scale_codes_bytes = codes.count;
+  table->row_scales = static_cast<const unsigned char*>(scales.data);
+  table->row_scales_bytes = scales.count * sizeof(float);
+  table->num_row_scales = scales.dims[0];
+  return nullptr;
+}
 
 constexpr OpSpec kDPQ_SCALEDOps[kNumUses] = {MakeScaledSpec<Rows>(), MakeScaledSpec<Bag>(),
                                              MakeScaledSpec<Logits>(), MakeScaledSpec<BestOf>()};

@@ -6,7 +6,7 @@
 //   Table, Attributes
 //   kRows, kBag, kLogits, kTopK     names of its four operators
 //   kTensors                        its inputs, in order; those from kRequired on are optional
-//   kFloatTensor                    the input whose type the rows have; float32 if it is int8
+//   kFloatTensor                    the input whose type the rows have; float32 if it is int8 or uint8
 //   ReadAttributes(node, info, Attributes*)
 //   MakeTable(node, attributes, tensors, number of tensors, Table*)    checks everything
 //   Prepare<Use>(info, TableKernel*)    prepares a constant table in memory of the kernel
@@ -34,7 +34,8 @@
 namespace edge_embed::ort {
 
 constexpr size_t kNoFloatInput = SIZE_MAX;
-constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8};  // the limit of any operator
+constexpr ee_type kDecidingTypes[] = {EE_FLOAT32, EE_FLOAT16, EE_INT8,
+                                      EE_UINT8};  // the limit of any operator
 
 template <typename T, size_t count>
 constexpr size_t CountOf(const T (&)[count]) {

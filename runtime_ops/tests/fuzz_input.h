@@ -74,7 +74,8 @@ inline int64_t BytesOf(int32_t value_type) {
 // Checks that the position is set exactly for statuses of an id or a row.
 inline bool NamesAPosition(ee_status status) {
   return status == EE_ID_OUT_OF_RANGE || status == EE_BAD_ROW_OFFSETS || status == EE_LONG_ROW ||
-         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS || status == EE_BAD_ROW_SCALE_CODE;
+         status == EE_BAD_ANCHOR_ID || status == EE_BAD_OFFSETS || status == EE_BAD_ROW_SCALE_CODE ||
+         status == EE_BAD_TIER_PLACE;
 }
 
 inline void CheckPosition(ee_status status, int64_t bad, int64_t count) {

@@ -94,7 +94,7 @@ void TestTablesOfAnotherKind() {
   for (const int32_t version : {0, EE_TABLE_VERSION + 1, -1}) {
     after([=](ee_table& t) { t.version = version; }, EE_BAD_VERSION);
   }
-  for (const int32_t method : {0, 5, -1, std::numeric_limits<int32_t>::min()}) {
+  for (const int32_t method : {0, 6, -1, std::numeric_limits<int32_t>::min()}) {
     after([=](ee_table& t) { t.method = method; }, EE_BAD_METHOD);
   }
   after([](ee_table& t) { --t.dpq.codes_bytes; }, EE_SHORT_CODES);
@@ -135,14 +135,15 @@ void TestTexts() {
   CHECK(ee_isa_name(count - 1) == std::string("reference") && ee_isa_runs(count - 1) == 1);
   CHECK(ee_isa_runs(chosen) == 1 && ee_isa_runs(count) == 0);
   CHECK(ee_method_name(0) == std::string("dpq") && ee_method_name(2) == std::string("tt"));
-  CHECK(ee_method_name(3) == std::string("dpq_scaled") && ee_method_name(4) == std::string("entmax"));
-  CHECK(ee_method_name(-1) == nullptr && ee_method_name(5) == nullptr);
+  CHECK(ee_method_name(3) == std::string("dpq_scaled") && ee_method_name(4) == std::string("tiered") &&
+        ee_method_name(5) == std::string("entmax"));
+  CHECK(ee_method_name(-1) == nullptr && ee_method_name(6) == nullptr);
 }
 
 // A change of one of these sizes requires a change of EE_TABLE_VERSION.
 static_assert(EE_TABLE_VERSION == 1 && sizeof(void*) == 8, "sizes are those of this version");
 static_assert(sizeof(ee_dpq_table) == 120 && sizeof(ee_ant_table) == 120 && sizeof(ee_tt_table) == 320 &&
-                  sizeof(ee_dpq_scaled_table) == 168,
+                  sizeof(ee_dpq_scaled_table) == 168 && sizeof(ee_tiered_table) == 64,
               "");
 static_assert(sizeof(ee_table) == 328 && sizeof(ee_ids) == 24 && sizeof(ee_bags) == 32, "");
 static_assert(sizeof(ee_best) == 48, "");

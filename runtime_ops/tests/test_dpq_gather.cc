@@ -16,11 +16,11 @@ template <typename Id>
 void CheckBits(const DpqCase& dpq_case, const std::vector<Id>& ids) {
   const dpq::Table table = dpq_case.table();
   CHECK(dpq::Validate(table) == EE_OK);
-  const GuardedBuffer output(ids.size() * dpq_case.dim() * sizeof(float));
+  const GuardedBuffer scratch = MakeScratch(table), output(ids.size() * dpq_case.dim() * sizeof(float));
   float* rows = reinterpret_cast<float*>(output.data());
   size_t bad = 12345;
-  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows, EE_FLOAT32}, nullptr,
-                                        &bad) == EE_OK);
+  CHECK(TestedKernels(table).gather.run(table, ToIds(ids), 0, ids.size(), Output{rows, EE_FLOAT32},
+                                        Doubles(scratch), &bad) == EE_OK);
   CHECK(bad == 12345);
   for (size_t i = 0; i < ids.size(); ++i) {
     CHECK(SameBits(rows + i * dpq_case.dim(), dpq_case.ExpectedRow(ids[i])));

@@ -59,6 +59,7 @@ void TestOtherRows() {
     }
   }
   CheckRowBits(ScaledCase({{40, 16, 20, 1, true, 2}, 3, 0, true, 1 << 21}));  // beyond the fast integers
+  CheckRowBits(ScaledCase({{40, 256, 33, 1, true, 2}, 3, 0, true, -100}));    // no signed bytes
 }
 
 // A value differs in its last bit, or zero is negative: lookups, not integers.

@@ -168,6 +168,13 @@ void TestDpq() {
   check({500, 16, 24, 4, false, 3, 0, false, EE_FLOAT16});
   check({500, 16, 24, 4, false, 3, 0, false, EE_INT8});
   check({9000, 16, 64, 2});
+  for (const int64_t num_codes : {2, 3, 4, 8}) {  // nibbles with several codes, and column-wise rows
+    check({80, num_codes, 33, 1, false, 7, 0, true});
+    check({1000, num_codes, 66, 1});
+    check({300, num_codes, 7, 5, true, kNoPadding, 0, false, EE_FLOAT16});
+  }
+  check({200, 4, 512, 1});
+  check({200, 4, 513, 1});
   // Sums of bytes up to 255 * 256, and sums of more than sixteen bits.
   check({200, 16, 256, 1});
   check({200, 16, 257, 1});

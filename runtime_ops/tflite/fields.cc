@@ -46,8 +46,8 @@ int Shown(Text text) { return text.size < 64 ? static_cast<int>(text.size) : 64;
 void Fields::Fail(const char* field, const char* got, const char* expected) {
   if (!ok_) return;
   ok_ = false;
-  context_->ReportError(context_, "edge_embed: %.*s of %.*s, %s: got %s, expected %s%s", Shown(use_),
-                        use_.data, Shown(method_), method_.data, field, got, expected, kDamaged);
+  context_->ReportError(context_, "edge_embed: %.*s of %.*s, %s%s: got %s, expected %s%s", Shown(use_),
+                        use_.data, Shown(method_), method_.data, prefix_, field, got, expected, kDamaged);
 }
 
 void Fields::FailType(const char* field, const Tensor& tensor, TypeSet types) {
@@ -64,20 +64,26 @@ void Fields::FailType(const char* field, const Tensor& tensor, TypeSet types) {
   Fail(field, got, expected);
 }
 
+bool Fields::Find(const char* key, Text* value) const {
+  char name[64];
+  snprintf(name, sizeof(name), "%s%s", prefix_, key);
+  return FindField(line_, name, value);
+}
+
 bool Fields::Has(const char* key) const {
   Text value;
-  return FindField(line_, key, &value);
+  return Find(key, &value);
 }
 
 bool Fields::HasTensor(const char* key) const {
   Text value;
-  return FindField(line_, key, &value) && FindTensor(*context_, value) != kNoTensor;
+  return Find(key, &value) && FindTensor(*context_, value) != kNoTensor;
 }
 
 size_t Fields::Integers(const char* key, size_t most, int64_t* integers) {
   Text value;
   size_t count = 0;
-  if (FindField(line_, key, &value) && ReadIntegers(value, most, integers, &count)) return count;
+  if (Find(key, &value) && ReadIntegers(value, most, integers, &count)) return count;
   Fail(key, "no list of integers, or one that is too long", "integers separated by commas");
   return 0;
 }
@@ -86,7 +92,7 @@ int64_t Fields::Integer(const char* key) {
   Text value;
   int64_t integer = 0;
   size_t count;
-  if (FindField(line_, key, &value) && ReadIntegers(value, 1, &integer, &count)) return integer;
+  if (Find(key, &value) && ReadIntegers(value, 1, &integer, &count)) return integer;
   Fail(key, "no integer", "one");
   return 0;
 }
@@ -95,7 +101,7 @@ int64_t Fields::IntegerOr(const char* key, int64_t otherwise) { return Has(key) 
 
 int Fields::TensorIndex(const char* key, TypeSet types) {
   Text name;
-  const int index = FindField(line_, key, &name) ? FindTensor(*context_, name) : kNoTensor;
+  const int index = Find(key, &name) ? FindTensor(*context_, name) : kNoTensor;
   if (index == kNoTensor) {
     Fail(key, "no tensor of this name in the model, or several", "exactly one");
     return kNoTensor;

@@ -34,6 +34,8 @@ class Fields {
       : context_(context), line_(line), use_(use), method_(method) {}
 
   bool ok() const { return ok_; }
+  // The first part of all names from now on, such as "tier_0_".
+  void SetPrefix(const char* prefix) { prefix_ = prefix; }
   bool Has(const char* key) const;
   // True if the value of `key` is the name of a tensor of this subgraph.
   bool HasTensor(const char* key) const;
@@ -49,10 +51,12 @@ class Fields {
   void Fail(const char* field, const char* got, const char* expected);
 
  private:
+  bool Find(const char* key, Text* value) const;
   void FailType(const char* field, const Tensor& tensor, TypeSet types);
 
   Context* context_;
   Text line_, use_, method_;
+  const char* prefix_ = "";
   bool ok_ = true;
 };
 

@@ -24,6 +24,7 @@ bool ReadTable(Fields* fields, Text method, Memory* memory, Table* table);
 // The number of rows is already set.
 void ReadMethod(Fields* fields, Memory* memory, ee_dpq_table* dpq, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_dpq_scaled_table* scaled, Table* table);
+void ReadMethod(Fields* fields, Memory* memory, ee_tiered_table* tiered, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_ant_table* ant, Table* table);
 void ReadMethod(Fields* fields, Memory* memory, ee_tt_table* tt, Table* table);
 

@@ -1,6 +1,10 @@
-"""Speed of rows of integers (``compress --method rows``) beside the quantised operators of torch and ONNX Runtime.
+"""Speed of quantised rows beside the quantised operators of torch and ONNX Runtime.
 
     .venv/bin/python tests/benchmarks/row_kernels.py
+    .venv/bin/python tests/benchmarks/row_kernels.py --columns
+
+Rows are those of ``compress --method rows``: integers with a scale for each row. With ``--columns``, each column has
+a codebook of its own: ``compress --method dpq`` with one column a group.
 
 One thread. Contenders run in turns, in random order, on the same random ids; each gets its calls with outputs that
 exist already, if it can. Figures are the fifth percentile of the wall time, in nanoseconds a row; for logits a row is a
@@ -11,6 +15,7 @@ import argparse
 import ctypes
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -38,8 +43,8 @@ class Bags(ctypes.Structure):
 class Native:
     """The C interface for one table."""
 
-    def __init__(self, packed: edge_embed.PackedDPQ) -> None:
-        self._library = ctypes.CDLL(str(edge_embed.get_library_path()))
+    def __init__(self, packed: edge_embed.PackedDPQ, library: str) -> None:
+        self._library = ctypes.CDLL(library)
         self._table, self._packed = table_of(packed), packed
 
     def _call(self, use: int, name: str, *arguments: object) -> Callable[[], object]:
@@ -74,6 +79,14 @@ def torch_bag(weight: torch.Tensor, bits: int) -> Callable[..., torch.Tensor]:
     packed = getattr(torch.ops.quantized, f"embedding_bag_{name}_prepack")(weight)
     run = getattr(torch.ops.quantized, f"embedding_bag_{name}_rowwise_offsets")
     return lambda ids, offsets: run(packed, ids, offsets, mode=0)
+
+
+def torch_call(weight: torch.Tensor, bits: int, ids: torch.Tensor, offsets: torch.Tensor) -> Calls:
+    """Return the call of torch's bags; nothing for bits that it lacks."""
+    if bits not in (2, 4, 8):
+        return {}
+    run = torch_bag(weight, bits)
+    return {"torch": lambda: run(ids, offsets)}
 
 
 def session_of(
@@ -111,10 +124,12 @@ def ours(
     packed: edge_embed.PackedDPQ, use: str, feeds: dict[str, np.ndarray], shape: tuple[int, ...], **more: int
 ) -> Calls:
     """Return our node in ONNX Runtime."""
-    attributes = {"format_version": 1, "bits": packed.bits, "num_codes": packed.num_codes, "unused_columns": 0}
+    attributes = {"format_version": 1, "bits": packed.bits, "num_codes": packed.num_codes}
     attributes |= {"num_groups": packed.num_groups, "padding_idx": -1, **more}
+    scaled = packed.row_scales is not None
+    attributes |= {"unused_columns": 0} if scaled else {"share_subspaces": 0}
     names = [*feeds, *(f"c{k}" for k in range(len(packed.tensors())))]
-    node = helper.make_node(f"DPQScaled{use}", names, ["out"], domain="edge_embed", **attributes)
+    node = helper.make_node(f"DPQ{'Scaled' if scaled else ''}{use}", names, ["out"], domain="edge_embed", **attributes)
     return session_of(node, feeds, shape, *packed.tensors().values())
 
 
@@ -139,36 +154,48 @@ def shown(title: str, calls: Calls, items: int) -> None:
     print(f"{title:32}", "  ".join(f"{name} {value:.1f}" for name, value in measured(calls, items).items()), flush=True)
 
 
-def measure(n: int, dim: int, bits: int, batch: int) -> None:
+def columnwise(random: np.random.Generator, n: int, dim: int, bits: int) -> edge_embed.PackedDPQ:
+    """Return random codes, and a codebook for each column."""
+    codes, values = random.integers(0, 1 << bits, (n, dim)), random.standard_normal((dim, 1 << bits, 1), np.float32)
+    return edge_embed.PackedDPQ.from_codes(codes, values)
+
+
+def measure(n: int, dim: int, bits: int, batch: int, columns: bool, libraries: dict[str, str]) -> None:
     random = np.random.default_rng(0)
     weight = random.standard_normal((n, dim), np.float32)
-    packed = rows.fit(weight, bits).to_packed()
-    native, one_torch = Native(packed), torch_bag(torch.from_numpy(weight), bits)
+    packed = columnwise(random, n, dim, bits) if columns else rows.fit(weight, bits).to_packed()
+    natives = {name: Native(packed, library) for name, library in libraries.items()}
+    has_peers = bits in (2, 4, 8)
     ids = random.integers(0, n, 4 * batch)
     place = f"{dim} columns, {bits} bits"
-    offsets, each = np.arange(0, 4 * batch + 1, 4), torch.arange(4 * batch)
+    offsets = np.arange(0, 4 * batch + 1, 4)
     out, all_rows = np.zeros((batch, dim), np.float32), np.zeros((4 * batch, dim), np.float32)
     given = torch.from_numpy(ids)
     feeds = {"ids": ids, "offsets": offsets, "weights": np.zeros(0, np.float32)}
     first = torch.from_numpy(offsets[:-1].copy())
-    bags = {"kernel": native.bag(ids, offsets, out), "torch": lambda: one_torch(given, first)}
-    bags |= ours(packed, "EmbeddingBag", feeds, (batch, dim), mode=0, weighted=0)
-    shown(f"bags of four, {place}", bags, 4 * batch)
+    calls: Calls = {name: native.bag(ids, offsets, out) for name, native in natives.items()}
+    calls |= torch_call(torch.from_numpy(weight), bits, given, first)
+    calls |= ours(packed, "EmbeddingBag", feeds, (batch, dim), mode=0, weighted=0)
+    shown(f"bags of four, {place}", calls, 4 * batch)
 
     data, scales = blocked(random, n, dim, bits)
     gather = helper.make_node(
         "GatherBlockQuantized", ["c0", "ids", "c1"], ["out"], domain="com.microsoft", bits=bits, block_size=32
     )
-    calls = {"kernel": native.gather(ids, all_rows), "torch": lambda: one_torch(given, each)}
+    calls = {name: native.gather(ids, all_rows) for name, native in natives.items()}
+    calls |= torch_call(torch.from_numpy(weight), bits, given, torch.arange(4 * batch))
     calls |= ours(packed, "Embedding", {"ids": ids}, all_rows.shape)
-    calls |= session_of(gather, {"ids": ids}, all_rows.shape, data, scales)
+    if has_peers:
+        calls |= session_of(gather, {"ids": ids}, all_rows.shape, data, scales)
     shown(f"rows, {place}", calls, 4 * batch)
 
     for states in (1, 8):
         hidden = random.standard_normal((states, dim), np.float32)
         logits = np.zeros((states, n), np.float32)
-        calls = {"kernel": native.logits(hidden, logits)} | ours(packed, "Logits", {"hidden": hidden}, logits.shape)
-        for level in (0, 4) if bits == 4 else (4,):  # level 0 of other widths takes a hundred times as long
+        calls = {name: native.logits(hidden, logits) for name, native in natives.items()}
+        calls |= ours(packed, "Logits", {"hidden": hidden}, logits.shape)
+        # Level 0 of other widths takes a hundred times as long.
+        for level in (0, 4) if bits == 4 else (4,) if has_peers else ():
             attributes = {"K": dim, "N": n, "bits": bits, "block_size": 32, "accuracy_level": level}
             node = helper.make_node(
                 "MatMulNBits", ["hidden", "c0", "c1"], ["out"], domain="com.microsoft", **attributes
@@ -185,11 +212,15 @@ def main() -> None:
     parser.add_argument("--dim", type=int, nargs="+", default=[64, 256, 512])
     parser.add_argument("--bits", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--batch", type=int, default=1024, help="bags; four times as many rows")
+    parser.add_argument("--columns", action="store_true", help="each column has a codebook of its own")
+    parser.add_argument("--library", nargs="+", default=[], help="further builds of the operator library to measure")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    libraries = {"kernel": str(edge_embed.get_library_path())}
+    libraries |= {f"kernel of {Path(library).stem}": library for library in options.library}
     for dim in options.dim:
         for bits in options.bits:
-            measure(options.rows, dim, bits, options.batch)
+            measure(options.rows, dim, bits, options.batch, options.columns, libraries)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from edge_embed.bench.c_table import KERNELS, TABLE_VERSION, table_type
 from edge_embed.bench.c_types import type_number
 from edge_embed.bench.tt import KERNEL as TT
 from edge_embed.methods import Parts
-from edge_embed.packed.tt_shape import MAX_CORES
 
-from .test_cpp_schema import nodes_of
+from .test_cpp_schema import MOST_TENSORS, nodes_of
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"
 HEADER = (SOURCES / "c_api" / "edge_embed.h").read_text()
@@ -112,9 +111,13 @@ def test_type_numbers_equal_those_of_header(dtype):
 def test_struct_has_tensors_and_attributes_of_schema(method):
     schema = nodes_of(method)
     fields = fields_of(f"ee_{method}_table")
+    if "tiers" in fields:
+        fields += fields_of("ee_dpq_scaled_table")
     if "plain" in fields:
-        fields += fields_of(f"ee_{method.split('_')[0]}_table")
-    tensors = {re.sub(r"_\d$", "s", name) for name in schema.tensors(MAX_CORES)}  # core_0, ... are cores
-    assert {*tensors, *schema.attribute_names} - {"format_version"} <= set(fields)
+        fields += fields_of("ee_dpq_table")
+    names = {re.sub(r"^tier_\d_", "", name) for name in schema.tensors(MOST_TENSORS)}
+    tensors = {re.sub(r"_\d$", "s", name) for name in names}  # core_0, ... are cores
+    attributes = {re.sub(r"_\d$", "", name) for name in schema.attribute_names}  # bits_0, ... of tiers
+    assert {*tensors, *attributes} - {"format_version"} <= set(fields)
     made = {name.removesuffix("_bytes") for name in fields if name.endswith("_bytes")} - tensors
-    assert made <= {"blocks"}  # made by ee_prepare
+    assert made <= {"blocks", "tiers", "value_scales"}  # made by ee_prepare; structs; float values have none

@@ -14,12 +14,15 @@ from edge_embed.exporters.tflite.method import TfliteMethod
 from edge_embed.methods import Parts
 from edge_embed.packed.bits import MAX_CODES, MIN_CODES
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
+from edge_embed.packed.tier_map import NUM_TIERS
+from edge_embed.packed.tiered import PackedTiered
+from edge_embed.packed.tiered_shape import TIERED_TENSORS
 from edge_embed.packed.topk import MAX_K
 from edge_embed.packed.tt_shape import MAX_CORES, MIN_CORES
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"
 ADAPTERS = SOURCES / "ort"
-MOST_TENSORS = MAX_CORES
+MOST_TENSORS = len(TIERED_TENSORS)
 LIMITS = {
     "EE_MIN_CODES": MIN_CODES,
     "EE_MAX_CODES": MAX_CODES,
@@ -27,6 +30,7 @@ LIMITS = {
     "EE_MAX_CORES": MAX_CORES,
     "EE_MAX_K": MAX_K,
     "EE_MAX_ROW_SCALES": MAX_ROW_SCALES,
+    "EE_NUM_TIERS": NUM_TIERS,
 }
 
 
@@ -56,7 +60,7 @@ def test_adapter_reads_attributes_of_schema(method):
     source, schema = (ADAPTERS / f"{method}.cc").read_text(), nodes_of(method)
     if "ReadDpqAttributes(node" in source:
         source += (ADAPTERS / "dpq.cc").read_text()
-    read = re.findall(r'ReadInt\(node, info, "(\w+)"', source)
+    read = re.findall(r'ReadInt\(node, info, "(\w+)"', source) + re.findall(r'"((?:bits|num_\w+)_\d)"', source)
     assert {"format_version", *read} == set(schema.attribute_names)
 
 
@@ -85,6 +89,12 @@ def fields_of_manifest(method: str) -> Iterable[str]:
         packed = replace(plain, values=plain.values.astype(np.int8), value_scales=scales)
         rows = {"row_scale_codes": np.zeros(20, np.uint8), "row_scales": scales, "unused_columns": 1}
         tables = [(packed if method == "dpq" else replace(packed, **rows), "byte")]
+    elif method == "tiered":
+        plain = dpq.random_table(random, 20, 8, 16, 4)
+        scaled = replace(plain, row_scale_codes=np.zeros(20, np.uint8), row_scales=np.ones(4, np.float32))
+        tier_of = np.arange(60) % 3
+        tables = [(PackedTiered.from_tiers((scaled, plain, plain), tier_of), "tiers")]
+        tables.append((PackedTiered((plain, scaled, scaled)), "tiers"))
     elif method == "ant":
         some = ant.random_table(random, 20, 8, 5, 2)
         packed = replace(some, weights=np.ones_like(some.weights, np.int8), weight_scale=np.array([2], np.float32))
@@ -95,10 +105,14 @@ def fields_of_manifest(method: str) -> Iterable[str]:
     return {name for packed, layout in tables for name in part.fields("table", packed, layout) or ()} - {"method"}
 
 
-@pytest.mark.parametrize("method", Parts("kernels"))
+@pytest.mark.parametrize("method", [name for name in Parts("kernels") if name.split("_")[0] in Parts("tflite")])
 def test_delegate_reads_fields_that_exporter_writes(method):
     source = (SOURCES / "tflite" / f"{method}.cc").read_text()
     if method == "dpq_scaled":  # whose reader calls that of dpq
         source += (SOURCES / "tflite" / "dpq.cc").read_text()
     read = re.findall(r'->(?:Read\w+|Integer\w*)\("(\w+)"', source) + re.findall(r'"(core_\d)"', source)
-    assert set(read) == {*fields_of_manifest(method), "padding_idx"}
+    written = {*fields_of_manifest(method), "padding_idx"}
+    if method == "tiered":  # whose reader calls that of dpq_scaled for each tier
+        of_tier = {*fields_of_manifest("dpq_scaled")} - {"unused_columns", "value_scales"}
+        read += [f"tier_{number}_{field}" for number in range(NUM_TIERS) for field in of_tier]
+    assert set(read) == written

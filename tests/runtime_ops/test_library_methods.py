@@ -15,6 +15,7 @@ from edge_embed.bench.c_table import KERNELS, table_of
 from edge_embed.inspection.doctor import diagnose
 from edge_embed.methods import Parts, most_library_bytes
 from edge_embed.methods.registry import CORE_BYTES
+from edge_embed.packed.tiered import PackedTiered
 from edge_embed.runtime.library import ENVIRONMENT_NAME, get_library_path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sizes of ELF files")
@@ -32,7 +33,7 @@ def test_library_of_core_methods_is_within_its_bound(cmake_build):
     folder = cmake_build("-DEDGE_EMBED_METHODS=dpq;ant;tt", targets=("edge_embed_ops",))
     library = folder / "libedge_embed_ops.so"
     assert library.stat().st_size <= most_library_bytes(["dpq", "ant", "tt"]) == CORE_BYTES
-    for operator in (b"Sparsemax", b"Entmax15", b"DPQScaledTopK"):
+    for operator in (b"Sparsemax", b"Entmax15", b"DPQScaledTopK", b"TieredTopK"):
         assert operator not in library.read_bytes()
         assert operator in get_library_path().read_bytes()
 
@@ -67,10 +68,14 @@ def test_c_interface_lists_methods_left_out(with_dpq, method):
     functions = ctypes.CDLL(str(with_dpq))
     functions.ee_status_message.restype = functions.ee_method_name.restype = ctypes.c_char_p
     assert [functions.ee_method_name(index) for index in range(3)] == [b"dpq", None, None]
-    name = method.split("_")[0]
+    name = {"dpq_scaled": "dpq", "tiered": "dpq"}.get(method, method)
     sizes = {"dpq": (5, 4), "ant": (30, 4), "tt": (3,)}[name]
     packed = Parts("bench")[name].random_table(np.random.default_rng(0), 50, 12, *sizes)
-    table = table_of(packed if method == name else replace(packed, unused_columns=1))
+    other = {
+        "dpq_scaled": lambda: replace(packed, unused_columns=1),
+        "tiered": lambda: PackedTiered((packed, packed, packed)),
+    }
+    table = table_of(other.get(method, lambda: packed)())
     assert table.method == KERNELS[method].number
     status = functions.ee_check(ctypes.byref(table))
     message = functions.ee_status_message(status).decode()
@@ -83,16 +88,20 @@ def test_doctor_names_methods_left_out(with_dpq, monkeypatch):
     report = diagnose()
     assert (report.exit_code, report.library.methods, report.library.runs) == (1, ["dpq"], True)
     (problem,) = report.problems
-    assert problem.what.endswith("was built without ant, tt, dpq_scaled")
+    assert problem.what.endswith("was built without ant, tt, dpq_scaled, tiered")
     assert "EDGE_EMBED_METHODS=all" in problem.remedy
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-DEDGE_EMBED_METHODS=dpq;rq",), 'got "dpq;rq", expected all, or some of "dpq;ant;tt;dpq_scaled;entmax"'),
-        (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt;dpq_scaled"'),
+        (
+            ("-DEDGE_EMBED_METHODS=dpq;rq",),
+            'got "dpq;rq", expected all, or some of "dpq;ant;tt;dpq_scaled;tiered;entmax"',
+        ),
+        (("-DEDGE_EMBED_METHODS=entmax",), 'got "entmax", expected at least one of "dpq;ant;tt;dpq_scaled;tiered"'),
         (("-DEDGE_EMBED_METHODS=dpq_scaled",), 'got "dpq_scaled", expected dpq too'),
+        (("-DEDGE_EMBED_METHODS=dpq;tiered",), 'got "dpq;tiered", expected dpq and dpq_scaled too'),
         (("-DEDGE_EMBED_METHODS=tt", "-DEDGE_EMBED_TESTS=ON"), "Set EDGE_EMBED_METHODS to all"),
     ],
 )

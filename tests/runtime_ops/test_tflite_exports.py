@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 import edge_embed
 from edge_embed import workflow
-from edge_embed.layers.bag import ScaledDPQEmbeddingBag
+from edge_embed.layers.bag import ScaledDPQEmbeddingBag, TieredEmbeddingBag
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
+from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.packed.dpq_values import quantized
 from edge_embed.targets.tflite.runtimes import TARGETS
 
 from ..pairwise import pairwise
+from ..tiered_tables import tiered
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
 
@@ -77,11 +79,19 @@ TABLES: dict[str, tuple[Callable[[], object], str | None, str]] = {
     "ant csr": (lambda: ant(20), None, "csr"),
     "ant int8": (lambda: ant(2, "int8"), None, "fixed"),
     "tt": (tt, None, "cores"),
+    "tiered": (lambda: tiered(sizes=(10, 20, 30), dim=DIM, padding_idx=0), None, "tiers"),
+    "tiered sorted": (
+        lambda: tiered(("integers", "columns", "shared rows"), (10, 20, 30), DIM, "float16", 0, is_sorted=True),
+        None,
+        "tiers",
+    ),
 }
 
 
 def layers_of(packed: object) -> tuple[type[nn.Module], type[nn.Module]]:
     """Return the layers of rows and of bags."""
+    if isinstance(packed, edge_embed.PackedTiered):
+        return TieredEmbedding, TieredEmbeddingBag
     if isinstance(packed, edge_embed.PackedDPQ) and not packed.shape.is_plain:
         return ScaledDPQEmbedding, ScaledDPQEmbeddingBag
     return LAYERS[type(packed)]
@@ -101,14 +111,14 @@ def test_exported_rows_use_one_kernel_and_match_oracle(name: str, tflite: Tflite
     found = tflite.run(path, [IDS.numpy()])
     assert found.replaced == 1
     ((rows,),) = found.outputs
-    bound = 0 if name.startswith("dpq") else 1e-6
+    bound = 0 if name.startswith(("dpq", "tiered")) else 1e-6
     assert (np.abs(rows - packed.rows_float64(IDS)) <= bound * packed.magnitudes(IDS) + np.spacing(np.abs(rows))).all()
     assert not rows[IDS == 0].any()  # the padding row
 
 
 @pytest.mark.parametrize(
     ("name", "mode", "tflite"),
-    pairwise(["dpq 4 bits", "ant of one width", "tt", "dpq row scales"], ["sum", "mean", "max"], TARGETS),
+    pairwise(["dpq 4 bits", "ant of one width", "tt", "dpq row scales", "tiered"], ["sum", "mean", "max"], TARGETS),
     indirect=["tflite"],
 )
 def test_exported_bags_use_one_kernel_and_match_model(

@@ -248,7 +248,7 @@ class TestRefusals:
             ("", "manifest of a version other than 1"),
             (
                 "edge_embed 1\nrows pq output=rows num_embeddings=50\n",
-                "method: got an unknown method, expected dpq, ant, tt or dpq_scaled",
+                "method: got an unknown method, expected dpq, ant, tt, dpq_scaled or tiered",
             ),
             ("edge_embed 1\ncolumns dpq output=rows\n", "use: got an unknown use"),
             ("edge_embed 1\nrows\n", "output: got no tensor"),

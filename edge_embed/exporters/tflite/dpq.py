@@ -193,21 +193,25 @@ def _pairs_bytes(packed: PackedDPQ) -> int:
     return places * _BYTE_VALUES * 8 // packed.bits * packed.shape.group_width * packed.values.itemsize
 
 
-def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
+def fields(prefix: str, packed: PackedDPQ, layout: str) -> Fields | None:
     """Return the delegate's fields: pairs without scales are codes of eight bits."""
-    common: dict[str, str | int] = {"codes": stored_name(name, "codes"), "shared": int(packed.shape.shared)}
+    common: dict[str, str | int] = {"codes": f"{prefix}codes", "shared": int(packed.shape.shared)}
     if not packed.shape.is_plain:
         common |= {"method": "dpq_scaled", "unused_columns": packed.unused_columns}
     if packed.row_scales is not None:
-        common |= {tensor: stored_name(name, tensor) for tensor in _ROW_SCALES}
+        common |= {tensor: f"{prefix}{tensor}" for tensor in _ROW_SCALES}
     if layout == "pairs":
         width = 8 // packed.bits * packed.shape.group_width
         pair = {"num_codes": _BYTE_VALUES, "bits": 8, "num_groups": packed.row_bytes, "group_width": width}
-        return None if packed.value_scales is not None else {**common, "values": stored_name(name, "pairs"), **pair}
+        return None if packed.value_scales is not None else {**common, "values": f"{prefix}pairs", **pair}
     if packed.value_scales is not None:
-        common["value_scales"] = stored_name(name, "value_scales")
+        common["value_scales"] = f"{prefix}value_scales"
     sizes = {"num_codes": packed.num_codes, "bits": packed.bits, "num_groups": packed.num_groups}
-    return {**common, "values": stored_name(name, "values"), **sizes, "group_width": packed.shape.group_width}
+    return {**common, "values": f"{prefix}values", **sizes, "group_width": packed.shape.group_width}
+
+
+def _fields(name: str, packed: PackedDPQ, layout: str) -> Fields | None:
+    return fields(stored_name(name, ""), packed, layout)
 
 
 DPQ = TfliteMethod(PackedDPQ.method, _choose, table_bytes, _rows, _read, _fields)

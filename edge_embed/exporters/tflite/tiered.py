@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from edge_embed.exporters.tflite import dpq
 from edge_embed.exporters.tflite.graph import Graph, Tensor
 from edge_embed.exporters.tflite.int32_ids import int32_ids
-from edge_embed.exporters.tflite.method import TfliteMethod
+from edge_embed.exporters.tflite.method import Fields, TfliteMethod
 from edge_embed.exporters.tflite.stored_table import StoredTable
 from edge_embed.packed.stored_names import stored_name
 from edge_embed.packed.tier_map import BITS, BLOCK, NUM_TIERS
 from edge_embed.packed.tiered import PackedTiered
-from edge_embed.packed.tiered_shape import TieredShape, tensor_name
+from edge_embed.packed.tiered_shape import NO_MAP, TieredShape, tensor_name
 
 _PER_BYTE = 8 // BITS  # rows
 _BYTE_VALUES = 256
+_OF_OTHER_TABLES = ("method", "unused_columns")
 
 
 def _rows(graph: Graph, name: str, packed: PackedTiered, ids: Tensor, layout: str) -> Tensor:
@@ -109,11 +110,22 @@ def _read(stored: StoredTable, shape: TieredShape, layout: str) -> dict[str, NDA
     return {tensor: np.empty(specs[tensor].shape, specs[tensor].dtype) for tensor in empty}
 
 
+def _fields(name: str, packed: PackedTiered, layout: str) -> Fields:
+    """Return the delegate's fields: rows and fields of each tier, and the map."""
+    own: dict[str, Any] = {"tiers": tuple(tier.num_embeddings for tier in packed.tiers)}
+    if packed.tier_map is not None:
+        own |= {tensor: stored_name(name, tensor) for tensor in NO_MAP}
+    for number, tier in enumerate(packed.tiers):
+        of_tier = dpq.fields(stored_name(name, tensor_name(number, "")), tier, dpq.whole_codes(tier)) or {}
+        own |= {tensor_name(number, key): value for key, value in of_tier.items() if key not in _OF_OTHER_TABLES}
+    return own
+
+
 TIERED = TfliteMethod(
     PackedTiered.method,
     choose=lambda packed, wanted: "tiers",
     table_bytes=_table_bytes,
     rows=_rows,
     read=_read,
-    fields=lambda name, packed, layout: None,
+    fields=_fields,
 )

@@ -188,6 +188,13 @@ __attribute__((noinline)) void ReduceBlock(const BagWork& work, const BagBlock& 
   }
 }
 
+// The weight of a row, 1 without weights. Not inlined: compilers would make vectors of the conversions.
+__attribute__((noinline)) inline float WeightOf(const Bags& bags, size_t i) {
+  if (bags.sample_weights == nullptr) return 1;
+  return bags.sample_weight_type == EE_FLOAT16 ? ToFloat(Load<Half>(bags.sample_weights, i))
+                                               : Load<float>(bags.sample_weights, i);
+}
+
 // Reads the next ids of a bag, up to its end or to an invalid id. Returns the position after them.
 __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, const Bags& bags, size_t begin,
                                            size_t end, BagBlock* block) {
@@ -197,12 +204,7 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
     if (id == table.padding_idx && id != kNoPadding) continue;
     if (id < 0 || id >= table.num_embeddings) break;
     block->ids[count] = static_cast<size_t>(id);
-    block->weights[count] = 1;
-    if (bags.sample_weights != nullptr) {
-      block->weights[count] = bags.sample_weight_type == EE_FLOAT16
-                                  ? ToFloat(Load<Half>(bags.sample_weights, i))
-                                  : Load<float>(bags.sample_weights, i);
-    }
+    block->weights[count] = WeightOf(bags, i);
     ++count;
   }
   block->count = count;
@@ -210,7 +212,8 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
 }
 
 // Writes the columns of a result.
-inline void WriteTotals(const Totals& totals, float divisor, size_t columns, const Output& out, size_t at) {
+__attribute__((noinline)) inline void WriteTotals(const Totals& totals, float divisor, size_t columns,
+                                                  const Output& out, size_t at) {
   const size_t size = SizeOf(out.type);
   unsigned char* to = static_cast<unsigned char*>(out.data) + at * size;
   for (size_t k = 0; k < columns; k += kLanes, to += kLanes * size) {

@@ -42,7 +42,7 @@ inline void PrepareScan(const Table& table, const float* hidden, size_t batch, d
     __builtin_memset(to, 0, of_state);
     float* const of_table = products + b * parts.of_table;
     MakeFloats16(of_table, parts.of_table);
-    const Bound bound = MakeBytes(of_table, static_cast<size_t>(table.num_groups), kOrder, to);
+    const Bound bound = MakeBytes(of_table, static_cast<size_t>(NumNibbles(table)), kOrder, to);
     MakeTables16(of_table, parts.of_table);
     Store(bound, bytes + batch * of_state, b);
   }

@@ -22,6 +22,7 @@ struct Layout {
       : codes(table.codes),
         values(table.values),
         blocks(table.blocks),
+        rows(static_cast<size_t>(table.num_embeddings)),
         groups(static_cast<size_t>(table.num_groups)),
         bits(static_cast<size_t>(table.bits)),
         mask((uint64_t{1} << bits) - 1),
@@ -38,7 +39,7 @@ struct Layout {
   const unsigned char* codes;
   const unsigned char* values;
   const unsigned char* blocks;
-  size_t groups, bits;
+  size_t rows, groups, bits;
   uint64_t mask;
   size_t last_code;
   size_t row_bytes;

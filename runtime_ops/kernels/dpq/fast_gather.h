@@ -10,11 +10,15 @@
 namespace edge_embed::dpq {
 namespace {
 
-// Destination of the rows of a block.
+constexpr uint16_t kInOrder[kBlockRows] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                           16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+// Destination of the rows of a block: row i is at places[i] * step.
 struct RowOutput {
   unsigned char* rows;
   size_t step;  // bytes from one row to the next
   bool widen;   // values are float16 or int8, and rows are float32
+  const uint16_t* places = kInOrder;
 };
 
 // Computes the rows ids[0] .. ids[count-1] of the table.
@@ -29,11 +33,13 @@ __attribute__((noinline)) void WriteBlock(const Table& table, const Layout& layo
   for (size_t first = 0; first < layout.groups; first += at_once) {
     const size_t left = layout.groups - first, groups = left < at_once ? left : at_once;
     stage.Read(layout, ids, count, first, groups);
-    make(layout, {stage, first, groups}, count, out + before + first * layout.vector_bytes, output.step);
+    make(layout, {stage, first, groups}, count, out + before + first * layout.vector_bytes, output.step,
+         output.places);
   }
-  for (size_t i = 0; i < count; ++i, out += output.step) {
-    if (output.widen) WidenRow(table, layout, out);
-    if (static_cast<int64_t>(ids[i]) == table.padding_idx) __builtin_memset(out, 0, output.step);
+  for (size_t i = 0; i < count; ++i) {
+    unsigned char* const row = out + output.places[i] * output.step;
+    if (output.widen) WidenRow(table, layout, row);
+    if (static_cast<int64_t>(ids[i]) == table.padding_idx) __builtin_memset(row, 0, output.step);
   }
 }
 
@@ -56,9 +62,10 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
     const size_t next = end_of(first);
     const size_t next_count = TakeIds(table, ids, next, end_of(next), ahead);
     PrefetchCodes(layout, ahead, next_count);
+    const bool in_order = rows.places == nullptr;
     WriteBlock(table, layout, make, stage, here, count,
-               {static_cast<unsigned char*>(rows.data) + first * row_bytes, row_bytes,
-                rows.type != table.value_type});
+               {static_cast<unsigned char*>(rows.data) + (in_order ? first * row_bytes : 0), row_bytes,
+                rows.type != table.value_type, in_order ? kInOrder : rows.places + first});
     if (first + count < next) {
       *bad_position = first + count;
       return EE_ID_OUT_OF_RANGE;

@@ -1,8 +1,8 @@
-// Logits of tables with codes of four bits, for as many rows at once as a register has floats (NEON:
-// sixteen). The products of a group are sixteen floats, and one or a few instructions look up those of all
-// rows.
+// Logits of tables with codes of one, two or four bits, for as many rows at once as a register has floats
+// (NEON: sixteen). The products of a nibble are sixteen floats, and one or a few instructions look up those
+// of all rows.
 //
-//   logits[b, i] = sum over j of product[b][j][code_j(i)]                    product: see fast_products.h
+//   logits[b, i] = sum over j of product[b][j][nibble_j(i)]                  product: see fast_products.h
 //
 // Vectors are the words with groups 8k .. 8k+7 of these rows. They are read from the blocks of the table if
 // it has blocks. Otherwise, the words of the rows are transposed in registers, which costs a fourth of the
@@ -20,9 +20,7 @@ namespace {
 // States whose products are used together: their tables must fit the first-level cache.
 constexpr size_t kPermutedStates = 4;
 
-inline bool Permutes(const Table& table) {
-  return kTurnsWords && table.bits == kBlockedBits && TablePays<OneState>(table);
-}
+inline bool Permutes(const Table& table) { return HasNibbles(table) && TablePays<OneState>(table); }
 
 #if defined(__AVX2__) || defined(__aarch64__)
 
@@ -30,8 +28,8 @@ inline bool Permutes(const Table& table) {
 constexpr size_t kPieceBytes = kTurnedWords * sizeof(uint32_t);
 
 // Reads words of kTurnedRows rows, and fills missing rows and bytes with zeros.
-__attribute__((noinline)) void ReadSomeWords(const unsigned char* from, size_t step, size_t rows,
-                                             size_t bytes, TurnedWord (&words)[kTurnedWords]) {
+__attribute__((noinline, cold)) void ReadSomeWords(const unsigned char* from, size_t step, size_t rows,
+                                                   size_t bytes, TurnedWord (&words)[kTurnedWords]) {
   unsigned char padded[kTurnedRows * kPieceBytes] = {};
   for (size_t i = 0; i < rows; ++i) CopyBytes(from + i * step, bytes, padded + i * kPieceBytes);
   TurnWords(padded, kPieceBytes, words);
@@ -62,27 +60,59 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
   constexpr size_t kCodes = size_t{1} << kBlockedBits;
   const size_t known = layout.last_code + 1, width = layout.width;
   const auto* hidden = reinterpret_cast<const unsigned char*>(state);
-  for (size_t group = 0; group < layout.groups;
-       ++group, hidden += width * sizeof(float), products += kCodes) {
+  __builtin_memset(products, 0, parts.of_table * sizeof(float));
+  for (size_t group = 0; group < layout.groups; ++group, hidden += width * sizeof(float)) {
     const unsigned char* values =
         FloatCodebook(table, layout, group, reinterpret_cast<unsigned char*>(memory + parts.codebook));
-    __builtin_memset(products, 0, kCodes * sizeof(float));
+    float of_group[kCodes + kLanes];
     for (size_t code = 0; code < known; code += kLanes) {
       const size_t rows = known - code < kLanes ? known - code : kLanes;
-      StoreFloats(CodeProducts(values + code * width * sizeof(float), width, rows, hidden), products + code);
+      StoreFloats(CodeProducts(values + code * width * sizeof(float), width, rows, hidden), of_group + code);
     }
-    for (size_t code = known; code < kCodes; ++code) products[code] = products[known - 1];
+    // The codes of a nibble: several groups share its sixteen products.
+    const size_t bit = group * layout.bits, shift = bit % kBlockedBits;
+    float* const sums = products + bit / kBlockedBits * kCodes;
+    for (size_t k = 0; k < kCodes; ++k) {
+      const size_t code = k >> shift & layout.mask;
+      sums[k] += of_group[code < known ? code : known - 1];
+    }
   }
-  const size_t missing = (kCodesAtOnce - layout.groups % kCodesAtOnce) % kCodesAtOnce;
-  __builtin_memset(products, 0, missing * kCodes * sizeof(float));
 }
 
 #else
 
+// The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The
+// codes' products become the end of the table first. Each nibble reads eight of them and writes sixteen, so
+// that it reaches only those that were read.
+__attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layout& layout,
+                                                  const float* state, const Parts& parts, float* memory,
+                                                  float* products) {
+  constexpr size_t kRead = 8, kEntries = size_t{1} << kNibbleBits;
+  const size_t groups = (layout.groups + kCodesAtOnce - 1) / kCodesAtOnce * kCodesAtOnce;
+  const float* from = products + parts.of_table - (groups << layout.bits);
+  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products + (from - products));
+  const size_t nibbles = static_cast<size_t>(NumNibbles(table));
+  for (size_t nibble = 0; nibble < nibbles; ++nibble, from += kRead, products += kEntries) {
+    float read[kRead];
+    __builtin_memcpy(read, from, sizeof(read));
+    for (size_t k = 0; k < kEntries; ++k) {
+      products[k] = layout.bits == 2 ? read[k & 3] + read[4 + (k >> 2)]
+                                     : (read[k & 1] + read[2 + (k >> 1 & 1)]) +
+                                           (read[4 + (k >> 2 & 1)] + read[6 + (k >> 3)]);
+    }
+  }
+  const size_t written = nibbles * kEntries;
+  __builtin_memset(products, 0, (parts.of_table - written) * sizeof(float));
+}
+
 // The same for lookups of bytes. It runs once for all rows, so products are computed one by one.
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
                          float* memory, float* products) {
-  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+  if (layout.bits < kBlockedBits) {
+    MakeNibbles(table, layout, state, parts, memory, products);
+  } else {
+    MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+  }
   MakeTables16(products, parts.of_table);
 }
 
@@ -119,7 +149,7 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t
                                                     const Add& add) {
 #if defined(__AVX512F__)
   static_assert(kTurnedRows == kBlockedRows, "a block is a vector for each word");
-  if (layout.blocks != nullptr && first % kBlockedRows == 0) {
+  if (layout.blocks != nullptr && layout.bits == kBlockedBits && first % kBlockedRows == 0) {
     const size_t words = (layout.row_bytes + kWordBytes - 1) / kWordBytes;
     const unsigned char* word = layout.blocks + first * words * kWordBytes;
 #pragma GCC unroll 1
@@ -135,9 +165,11 @@ __attribute__((always_inline)) inline void ForWords(const Layout& layout, size_t
   for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
     const size_t left = layout.row_bytes - at;
     TurnedWord words[kTurnedWords];
-    if (rows == kTurnedRows && left >= kPieceBytes) {
+    // Shorter rows are read with bytes of the next ones, whose products are zeros or are not used.
+    const bool has_next = first + kTurnedRows + kPieceBytes / layout.row_bytes < layout.rows;
+    if (rows == kTurnedRows && (left >= kPieceBytes || has_next)) {
       TurnWords(codes + at, layout.row_bytes, words);
-      if constexpr (kUnrolled) {  // words stay in registers
+      if (kUnrolled && left >= kPieceBytes) {  // words stay in registers
 #pragma GCC unroll 8
         for (size_t k = 0; k < kTurnedWords; ++k) add(words[k]);
         continue;
@@ -195,7 +227,8 @@ __attribute__((noinline)) void PermuteStates(const Table& table, const Layout& l
   }
 }
 
-inline void PreparePermuted(const Table& table, const float* hidden, size_t batch, double* memory) {
+__attribute__((noinline)) inline void PreparePermuted(const Table& table, const float* hidden, size_t batch,
+                                                      double* memory) {
   const Layout layout(table);
   const Parts parts(table, batch);
   float* const floats = AlignedFloats(memory);
@@ -206,7 +239,7 @@ inline void PreparePermuted(const Table& table, const float* hidden, size_t batc
   MakePadding(hidden, columns, batch, floats + parts.padding);
 }
 
-inline void PermuteLogits(const Table& table, const LogitsCall& call) {
+__attribute__((noinline)) inline void PermuteLogits(const Table& table, const LogitsCall& call) {
   const Layout layout(table);
   const size_t batch = call.input.batch;
   const Parts parts(table, batch);

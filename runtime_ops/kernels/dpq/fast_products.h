@@ -10,6 +10,7 @@
 #include "kernels/dpq/fast_codes.h"
 #include "kernels/dpq/fast_sum.h"
 #include "kernels/dpq/fast_values.h"
+#include "kernels/words.h"
 
 namespace edge_embed::dpq {
 namespace {
@@ -25,11 +26,24 @@ typedef float OneState __attribute__((vector_size(sizeof(float))));
 // A larger table costs more than the multiplications that it saves.
 constexpr uint64_t kMostTableBytes = 512 * 1024;
 
+// Nibbles of a row. With codes of one or two bits, a nibble has those of several groups, and a table the sums
+// of their products.
+constexpr int kNibbleBits = 4;
+inline bool HasNibbles(const Table& table) {
+  return kTurnsWords && (table.bits == 1 || table.bits == 2 || table.bits == kNibbleBits);
+}
+inline uint64_t NumNibbles(const Table& table) {
+  const uint64_t in_one = static_cast<uint64_t>(kNibbleBits / table.bits);
+  return (static_cast<uint64_t>(table.num_groups) + in_one - 1) / in_one;
+}
+
 // The table is complete, so that reading it needs no special cases. It has zeros for missing groups, up to a
 // multiple of eight, and repeats the products of the last code for codes above it.
 inline Size Products(const Table& table) {
-  const uint64_t groups = static_cast<uint64_t>(table.num_groups);
-  return Size((groups + kCodesAtOnce - 1) / kCodesAtOnce) * kCodesAtOnce * (uint64_t{1} << table.bits);
+  const bool of_nibbles = HasNibbles(table);
+  const uint64_t groups = of_nibbles ? NumNibbles(table) : static_cast<uint64_t>(table.num_groups);
+  return Size((groups + kCodesAtOnce - 1) / kCodesAtOnce) * kCodesAtOnce *
+         (uint64_t{1} << (of_nibbles ? kNibbleBits : table.bits));
 }
 
 // The values of one group as floats, for other types of values.

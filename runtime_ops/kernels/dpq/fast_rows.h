@@ -45,8 +45,10 @@ struct RowPart {
   size_t first, groups;
 };
 
+// Writes row i at places[i] * out_step.
 template <class Copy, bool kClamp>
-void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step) {
+void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step,
+              const uint16_t* places) {
   const CodeReader reader(layout);
   const Copy copy{layout.vector_bytes};
   const size_t codebook_step = layout.codebook_step;
@@ -54,7 +56,7 @@ void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned 
   for (size_t i = 0; i < count; ++i) {
     const unsigned char* codes = part.stage.Row(i);
     const unsigned char* values = layout.values + part.first * codebook_step;
-    unsigned char* to = out + i * out_step;
+    unsigned char* to = out + places[i] * out_step;
     const unsigned char* const end = to + bytes;
     const auto put = [&](size_t, size_t code) __attribute__((always_inline)) {
       copy(values + code * copy.bytes, to);

@@ -1,4 +1,4 @@
-// The k largest logits of tables with four-bit codes, found by sums of bytes (fast_bound.h).
+// The k largest logits of tables with codes of one, two or four bits, found by sums of bytes (fast_bound.h).
 //
 // The logits of rows are computed only if a bound exceeds the smallest of the k largest so far, by the kernel
 // of logits (fast_permute.h). The result is therefore exactly the k largest of these logits, however close
@@ -108,9 +108,7 @@ inline void ScanRows(const Table& table, const TopKInput& input, size_t begin, s
   for (; state < batch; ++state) scan.Rows<1>(state, begin, end);
 }
 
-inline bool Scans(const Table& table) {
-  return Permutes(table) && static_cast<uint64_t>(table.num_groups) <= kMostGroups;
-}
+inline bool Scans(const Table& table) { return Permutes(table) && NumNibbles(table) <= kMostGroups; }
 
 constexpr TopKKernel<Table> kScan{Scans, PrepareScan, ScanPrepared, ScanRows};
 constexpr const TopKKernel<Table>* kTopK = &kScan;

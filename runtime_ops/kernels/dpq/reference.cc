@@ -104,7 +104,9 @@ uint64_t RowWork(const Table& table) { return Columns(table); }
 
 uint64_t LogitsWork(const Table& table) {
   const uint64_t groups = static_cast<uint64_t>(table.num_groups);
-  return table.bits == 4 ? groups / 8 + 1 : groups;  // codes of four bits are added several at a time
+  const uint64_t bits = static_cast<uint64_t>(table.bits);
+  // Bytes of codes of one, two or four bits are added several at a time.
+  return bits == 1 || bits == 2 || bits == 4 ? groups * bits / 32 + 1 : groups;
 }
 
 }  // namespace edge_embed::dpq

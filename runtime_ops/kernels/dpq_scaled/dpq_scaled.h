@@ -31,7 +31,10 @@ struct Table : dpq::Table {
 // scale codes. All functions below require a table that passed it.
 ee_status Validate(const Table& table);
 
-size_t Columns(const Table& table);       // d = D*s - unused_columns
+// d = D*s - unused_columns
+__attribute__((always_inline)) inline size_t Columns(const Table& table) {
+  return dpq::Columns(table.plain()) - static_cast<size_t>(table.unused_columns);
+}
 uint64_t RowWork(const Table& table);     // copied values of a row
 uint64_t LogitsWork(const Table& table);  // multiplications that cost as much as the logit of a row
 Size RowScratch(const Table& table);      // doubles that ReadRow requires at `scratch`

@@ -1,12 +1,13 @@
 // out[b, :] = sum | mean | max over i in [offsets[b], offsets[b+1]) of row(ids[i])
 //
-// Sums of rows of integers have a kernel of their own (fast_sum.h). Otherwise, four rows at a time are made
+// Sums of rows of integers have a kernel of their own (fast_sum.h), and column-wise rows with AVX-512
+// (fast_columnwise.h). Otherwise, four rows at a time are made
 // and added, or compared, as those of the plain kernels (dpq/fast_bag.h).
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_BAG_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_BAG_H_
 
 #include "kernels/dpq/fast_bag.h"
-#include "kernels/dpq_scaled/fast_sum.h"
+#include "kernels/dpq_scaled/fast_columnwise.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
@@ -15,8 +16,8 @@ using dpq::BagBlock;
 using dpq::kBagRows;
 
 // Scratch of a bag: the two totals, the made rows, and the memory of the maker.
-inline Size BagScratch(const Table& table) {
-  return RowDoubles(table, 1 + kMadeAtOnce / 2) + RowMaker::MemoryDoubles(table);
+__attribute__((noinline)) inline Size BagScratch(const Table& table) {
+  return RowDoubles(table, 1 + kMadeAtOnce / 2) + RowMaker::MemoryDoubles(table) + CodebookDoubles(table);
 }
 
 // Prefetches the rows of the next ids, each once. *ahead is the position after them.
@@ -63,7 +64,15 @@ class BagSum {
 
   const Totals& totals() const { return work_.totals; }
   bool adds_integers() const { return maker_.decoder().fits() && !work_.largest; }
-  IntegerBags Integers(const Output& out) { return {table_, maker_, ids_, bags_, out, floats_}; }
+
+  // Adds rows by `rows`, without storing them.
+  template <class Rows>
+  ee_status Run(Rows* rows, const Output& out, size_t begin, size_t end, size_t* bad_position) {
+    return BagWindows<Rows>(table_, maker_, ids_, bags_, out, floats_, rows).Run(begin, end, bad_position);
+  }
+
+  const Decoder& decoder() const { return maker_.decoder(); }
+  const Layout& layout() const { return maker_.layout(); }
 
   // Adds the ids begin .. end-1. *counted is the number of rows without padding.
   __attribute__((noinline)) ee_status Add(size_t begin, size_t end, size_t* counted, size_t* bad_position) {
@@ -114,10 +123,21 @@ class BagSum {
   size_t ahead_ = 0;
 };
 
-inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
-                     const Output& out, double* scratch, size_t* bad_position) {
+__attribute__((noinline)) inline ee_status Bag(const Table& table, const Ids& ids, const Bags& bags,
+                                               size_t begin, size_t end, const Output& out, double* scratch,
+                                               size_t* bad_position) {
   BagSum sum(table, ids, bags, scratch);
-  if (sum.adds_integers()) return sum.Integers(out).Run(begin, end, bad_position);
+  if (sum.adds_integers()) {
+    IntegerRows rows{sum.decoder()};
+    return sum.Run(&rows, out, begin, end, bad_position);
+  }
+#if defined(__AVX512VBMI__)
+  if (IsColumnwise(table) && bags.mode != BagMode::kMax) {
+    ColumnRows rows(table, sum.layout(), false, table.has_scales() || bags.sample_weights != nullptr,
+                    scratch + (BagScratch(table).saturated() - CodebookDoubles(table).saturated()));
+    return sum.Run(&rows, out, begin, end, bad_position);
+  }
+#endif
   const size_t columns = Columns(table);
   for (size_t bag = begin; bag < end; ++bag) {
     const size_t first = static_cast<size_t>(Load<int64_t>(bags.offsets, bag));

@@ -2,40 +2,41 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_GATHER_H_
 
-#include "kernels/dpq_scaled/fast_window.h"
+#include "kernels/dpq_scaled/fast_columnwise.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
 
-inline Size GatherScratch(const Table& table) {
-  return RowMaker::MemoryDoubles(table) + RowDoubles(table, kMadeAtOnce / 2);
+__attribute__((noinline)) inline Size GatherScratch(const Table& table) {
+  return RowMaker::MemoryDoubles(table) + Max(RowDoubles(table, kMadeAtOnce / 2), CodebookDoubles(table));
 }
 
-// Writes `count` rows one after another.
+// Writes `count` rows, the first of which has the index `first`.
 __attribute__((noinline)) inline void WriteRows(RowMaker* maker, const size_t* ids, const float* scales,
-                                                size_t count, float* made, ee_type type, unsigned char* out) {
-  const size_t row_bytes = maker->columns() * SizeOf(type);
+                                                size_t count, float* made, const Output& rows, size_t first) {
+  const size_t row_bytes = maker->columns() * SizeOf(rows.type);
   for (size_t i = 0; i < count; i += kMadeAtOnce) {
     const size_t left = count - i, some = left < kMadeAtOnce ? left : kMadeAtOnce;
     auto* const from = reinterpret_cast<unsigned char*>(made);
-    if (type == EE_FLOAT32) {
+    if (rows.type == EE_FLOAT32) {
       maker->Make(ids + i, scales + i, some, made);
     } else {
       maker->MakeNarrow(ids + i, some, from);
     }
-    for (size_t row = 0; row < some; ++row, out += row_bytes) {
-      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes, out);
+    for (size_t row = 0; row < some; ++row) {
+      dpq::CopyRest(from + row * maker->step() * sizeof(float), row_bytes,
+                    RowAt(rows, first + i + row, row_bytes));
     }
   }
 }
 
-// The rows of a window.
+// The rows of a window, the first of which has the index `first`.
 __attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const Window& window,
-                                                  unsigned char* out) {
+                                                  const Output& rows, size_t first) {
   const size_t columns = maker.columns();
   WithNumbers(maker.decoder(), [&](const auto& numbers) __attribute__((always_inline)) {
-    unsigned char* to = out;
-    for (size_t i = 0; i < window.count; ++i, to += columns * sizeof(float)) {
+    for (size_t i = 0; i < window.count; ++i) {
+      unsigned char* const to = RowAt(rows, first + i, columns * sizeof(float));
       if (window.counted[i] != 0) {
         WriteNumbers(numbers, window.codes[i], window.scales[i], columns, to);
       } else {
@@ -45,15 +46,16 @@ __attribute__((noinline)) inline void WriteWindow(const RowMaker& maker, const W
   });
 }
 
-// Rows of small numbers, directly to their place.
-inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin,
-                               size_t end, unsigned char* out, size_t* bad_position) {
+// Rows whose codes are read in place: write(window, first) writes those of a window, the first of which has
+// the index `first`.
+template <class Write>
+ee_status GatherWindows(const Table& table, const RowMaker& maker, const Ids& ids, size_t begin, size_t end,
+                        size_t* bad_position, const Write& write) {
   Window window;
   for (size_t first = begin; first < end; first += window.count) {
     TakeWindow(table, maker.layout(), maker.codes(), ids, nullptr, first,
                end - first < kWindowRows ? end : first + kWindowRows, &window);
-    WriteWindow(maker, window, out);
-    out += window.count * maker.columns() * sizeof(float);
+    write(window, first);
     if (window.status == EE_OK) continue;
     *bad_position = first + window.count;
     return window.status;
@@ -61,16 +63,28 @@ inline ee_status GatherNumbers(const Table& table, const RowMaker& maker, const 
   return EE_OK;
 }
 
-inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
-                        double* scratch, size_t* bad_position) {
+__attribute__((noinline)) inline ee_status Gather(const Table& table, const Ids& ids, size_t begin,
+                                                  size_t end, const Output& rows, double* scratch,
+                                                  size_t* bad_position) {
   if (rows.type != EE_FLOAT32 && (table.has_scales() || rows.type != table.value_type)) return EE_BAD_TYPE;
   RowMaker maker(table, scratch);
   float* const made = reinterpret_cast<float*>(scratch + RowMaker::MemoryDoubles(table).saturated());
-  const size_t row_bytes = maker.columns() * SizeOf(rows.type);
-  auto* out = static_cast<unsigned char*>(rows.data) + begin * row_bytes;
   if (maker.decoder().fits() && rows.type == EE_FLOAT32) {
-    return GatherNumbers(table, maker, ids, begin, end, out, bad_position);
+    return GatherWindows(
+        table, maker, ids, begin, end, bad_position,
+        [&](const Window& window, size_t first) { WriteWindow(maker, window, rows, first); });
   }
+#if defined(__AVX512VBMI__)
+  if (IsColumnwise(table) && IsFloat(rows.type)) {
+    ColumnRows made_rows(table, maker.layout(), rows.type == EE_FLOAT16, false,
+                         scratch + RowMaker::MemoryDoubles(table).saturated());
+    return GatherWindows(table, maker, ids, begin, end, bad_position,
+                         [&](const Window& window, size_t first) {
+                           made_rows.Copy(window, maker.columns(), table.has_scales(), rows, first,
+                                          maker.columns() * SizeOf(rows.type));
+                         });
+  }
+#endif
   size_t lists[2][dpq::kBlockRows];
   size_t* here = lists[0];
   size_t* ahead = lists[1];
@@ -85,12 +99,11 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
     PrefetchRows(table, maker.layout(), ahead, next_count);
     float scales[dpq::kBlockRows];
     const size_t sound = TakeScales(table, here, count, scales);
-    WriteRows(&maker, here, scales, sound, made, rows.type, out);
+    WriteRows(&maker, here, scales, sound, made, rows, first);
     if (first + sound < next) {
       *bad_position = first + sound;
       return sound < count ? EE_BAD_ROW_SCALE_CODE : EE_ID_OUT_OF_RANGE;
     }
-    out += count * row_bytes;
     size_t* const done = here;
     here = ahead;
     ahead = done;

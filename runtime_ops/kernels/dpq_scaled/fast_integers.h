@@ -37,6 +37,9 @@ constexpr size_t kMostTableBits = 4;
 constexpr size_t kMostTableBits = 0;
 #endif
 
+// Codes from this value on are signed bytes with another sign bit.
+constexpr int32_t kLeastByte = -128;
+
 // How codes become numbers.
 enum class Way { kNone, kTable, kBytes, kShifts };
 
@@ -56,7 +59,7 @@ __attribute__((noinline)) inline bool AreConsecutive(const float* values, size_t
 // The constants of a table for decoding.
 class Decoder {
  public:
-  __attribute__((noinline)) Decoder(const Table& table, const Layout& layout) {
+  __attribute__((noinline, cold)) Decoder(const Table& table, const Layout& layout) {
     if (layout.width != 1 || !table.shared || layout.bits > kMostBits || layout.must_clamp()) return;
     alignas(kVectorBytes) float values[kMostValues];
     auto* const widened = reinterpret_cast<unsigned char*>(values);
@@ -68,7 +71,7 @@ class Decoder {
       way_ = Way::kTable;
       SetTable(values, count);
     } else if (AreConsecutive(values, count, &first_)) {
-      way_ = bits_ == 8 && kVectors == 1 ? Way::kBytes : Way::kShifts;
+      way_ = bits_ == 8 && first_ == kLeastByte && kVectors == 1 ? Way::kBytes : Way::kShifts;
       SetShifts();
     }
   }
@@ -130,7 +133,7 @@ class Numbers {
     if constexpr (kWay == Way::kTable) {
       numbers[0] = LookUp(codes);
     } else if constexpr (kWay == Way::kBytes) {
-      numbers[0] = ToFloats(Bytes(codes));
+      numbers[0] = Bytes(codes);
     } else {
       Shift(codes, numbers);
     }
@@ -151,14 +154,15 @@ class Numbers {
 #endif
   }
 
-  __attribute__((always_inline)) static Words Bytes(const unsigned char* codes) {
+  __attribute__((always_inline)) static Floats Bytes(const unsigned char* codes) {
 #if defined(__AVX512F__)
-    return (Words)_mm512_maskz_cvtepu8_epi32(0xFFFF,
-                                             _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(codes)));
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(codes)) ^ kSigns;
+    return __builtin_convertvector((Integers)_mm512_maskz_cvtepi8_epi32(0xFFFF, bytes), Floats);
 #elif defined(__AVX2__)
-    return (Words)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(codes)));
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i_u*>(codes)) ^ kSigns;
+    return __builtin_convertvector((Integers)_mm256_cvtepi8_epi32(bytes), Floats);
 #else
-    return Load<uint8_t>(codes, 0) - Words{};  // never called
+    return Load<uint8_t>(codes, 0) - Floats{};  // never called
 #endif
   }
 
@@ -185,6 +189,9 @@ class Numbers {
 #endif
   }
 
+#if defined(__AVX2__)
+  static constexpr __m128i kSigns = {INT64_C(-0x7F7F7F7F7F7F7F80), INT64_C(-0x7F7F7F7F7F7F7F80)};
+#endif
   size_t bits_;
   Integers first_;
   Words mask_;

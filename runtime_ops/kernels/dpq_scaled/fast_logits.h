@@ -11,7 +11,7 @@
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_LOGITS_H_
 
 #include "kernels/dpq/fast_logits.h"
-#include "kernels/dpq_scaled/fast_rows.h"
+#include "kernels/dpq_scaled/fast_columnwise.h"
 #include "kernels/variant.h"
 
 namespace edge_embed::dpq_scaled {
@@ -35,11 +35,19 @@ struct Prepared {
   size_t of_state;     // floats of a state for decoded rows; those of other states follow each other
 };
 
-// True if rows are decoded. For one or two states, lookups of four-bit codes of many rows at once are as fast
-// or faster, except with AVX-512.
+// True if column-wise rows are made for an output layer.
+inline bool MakesColumns(const dpq::Table& table) { return IsColumnwise(table) && !dpq::Permutes(table); }
+
+// Groups of all states of a lookup whose products fit the first-level cache.
+constexpr size_t kMostLookedUpGroups = 512;
+
+// True if rows are decoded. Lookups of four-bit codes of many rows at once are as fast or faster for one or
+// two states, and with AVX-512 for several, four at a time, whose products fit a cache.
 inline bool Decodes(const Table& table, size_t batch) {
-  const bool looks_up = dpq::Permutes(table.plain()) && kMostTableBits == 0 && batch <= 2;
-  return !looks_up && Decoder(table, Layout(table.plain())).fits();
+  if (MakesColumns(table)) return true;
+  const size_t groups = (batch < 4 ? batch : 4) * static_cast<size_t>(table.num_groups);
+  const bool pays = kMostTableBits == 0 ? batch <= 2 : batch > 1 && groups <= kMostLookedUpGroups;
+  return !(pays && dpq::Permutes(table.plain())) && Decoder(table, Layout(table.plain())).fits();
 }
 
 template <class Double>
@@ -48,12 +56,13 @@ auto* States(Double* prepared) {
 }
 
 template <const PlainLogits& kPlain>
-Size PreparedDoubles(const Table& table, size_t batch) {
+__attribute__((noinline)) Size PreparedDoubles(const Table& table, size_t batch) {
   return Prepared(table, batch).plain + kPlain.Prepared(table.plain(), batch);
 }
 
 template <const PlainLogits& kPlain>
-void Prepare(const Table& table, const float* hidden, size_t batch, double* memory) {
+__attribute__((noinline)) void Prepare(const Table& table, const float* hidden, size_t batch,
+                                       double* memory) {
   const Prepared parts(table, batch);
   const size_t columns = Columns(table), plain_columns = dpq::Columns(table.plain());
   const bool decodes = Decodes(table, batch), copies = decodes || table.unused_columns > 0;
@@ -73,13 +82,14 @@ void Prepare(const Table& table, const float* hidden, size_t batch, double* memo
 
 // The scales of some rows, and their logits as float32.
 struct LogitsBlock {
-  float scales[kBlockLogits];
-  float logits[kBlockLogits];
+  float scales[kBlockLogits + kLanes];
+  float logits[kBlockLogits + kLanes];
 };
 
 template <const PlainLogits& kPlain>
-Size LogitsScratch(const Table& table) {
-  const Size made = RowMaker::MemoryDoubles(table) + RowDoubles(table, kDotRows / 2);
+__attribute__((noinline)) Size LogitsScratch(const Table& table) {
+  const size_t rows = MakesColumns(table) ? kWindowRows : kDotRows;
+  const Size made = RowMaker::MemoryDoubles(table) + RowDoubles(table, rows / 2) + CodebookDoubles(table);
   return Max(made, kPlain.scratch(table.plain())) + sizeof(LogitsBlock) / sizeof(double) + kAlignment;
 }
 
@@ -182,17 +192,15 @@ __attribute__((noinline)) inline void NumberLogits(const RowMaker& maker, const 
 __attribute__((noinline)) inline size_t ScalesOf(const Table& table, size_t first, size_t rows,
                                                  float* scales) {
   const unsigned char* const codes = table.row_scale_codes + (table.has_scales() ? first : 0);
+  const unsigned char* const values = table.row_scales;
   const size_t count = static_cast<size_t>(table.num_row_scales);
   const size_t padding = static_cast<size_t>(table.padding_idx) - first;  // very large without a padding row
-  size_t most = 0;
-  for (size_t i = 0; table.has_scales() && i < rows; ++i) most = codes[i] > most ? codes[i] : most;
-  for (size_t i = 0; most >= count && table.has_scales() && i < rows; ++i) {
-    if (codes[i] >= count && i != padding) rows = i;
-  }
   for (size_t i = 0; i < rows; ++i) {
-    scales[i] = table.has_scales() && codes[i] < count ? Load<float>(table.row_scales, codes[i]) : 1;
+    scales[i] = 1;
+    if (count == 0 || i == padding) continue;
+    if (codes[i] >= count) return i;
+    scales[i] = Load<float>(values, codes[i]);
   }
-  if (padding < rows) scales[padding] = 1;
   return rows;
 }
 
@@ -203,11 +211,34 @@ __attribute__((noinline)) inline void WriteScaled(const LogitsBlock& block, cons
   for (size_t b = 0; b < batch; ++b) {
     auto* const to = static_cast<unsigned char*>(logits.out.data) + logits.At(b, first) * size;
     const float* const from = block.logits + b * rows;
-    size_t i = 0;
-    for (; i + kLanes <= rows; i += kLanes) {
-      StoreAs(LoadFloats(from + i) * LoadFloats(block.scales + i), logits.out.type, to + i * size);
+    for (size_t i = 0; i < rows; i += kLanes) {
+      const Floats scaled = LoadFloats(from + i) * LoadFloats(block.scales + i);
+      if (rows - i >= kLanes) {
+        StoreAs(scaled, logits.out.type, to + i * size);
+      } else {
+        unsigned char last[kVectorBytes];
+        StoreAs(scaled, logits.out.type, last);
+        dpq::CopyRest(last, (rows - i) * size, to + i * size);
+      }
     }
-    for (; i < rows; ++i) dpq::StoreLogit(from[i] * block.scales[i], {to, logits.out.type}, i);
+  }
+}
+
+// Logits of `count` made rows, which are `step` floats apart, from the row `first` on. Up to three rows after
+// them are read.
+__attribute__((noinline)) inline void DotMade(const float* made, size_t step, size_t count, size_t first,
+                                              const float* states, size_t batch, size_t columns,
+                                              const LogitsOutput& logits) {
+  for (size_t row = 0; row < count; row += kDotRows, made += kDotRows * step) {
+    const unsigned char* rows[kDotRows];
+    for (size_t r = 0; r < kDotRows; ++r) rows[r] = reinterpret_cast<const unsigned char*>(made + r * step);
+    for (size_t b = 0; b < batch; ++b) {
+      float dots[kDotRows];
+      DotRows(MadeNumbers(), rows, states + b * step, columns, dots);
+      for (size_t r = 0; r < kDotRows && row + r < count; ++r) {
+        dpq::StoreLogit(dots[r], logits.out, logits.At(b, first + row + r));
+      }
+    }
   }
 }
 
@@ -217,25 +248,44 @@ __attribute__((noinline)) inline void MakeLogits(RowMaker* maker, const float* s
                                                  const LogitsOutput& logits, float* made) {
   for (size_t row = 0; row < rows; row += kDotRows) {
     size_t ids[kDotRows], count = 0;
-    const unsigned char* made_rows[kDotRows];
     for (; count < kDotRows && row + count < rows; ++count) ids[count] = first + row + count;
     maker->Make(ids, scales + row, count, made);
-    for (size_t r = 0; r < kDotRows; ++r) {  // missing rows at the end have other numbers
-      made_rows[r] = reinterpret_cast<const unsigned char*>(made + r * maker->step());
-    }
-    for (size_t b = 0; b < batch; ++b) {
-      float dots[kDotRows];
-      DotRows(MadeNumbers(), made_rows, states + b * maker->step(), maker->columns(), dots);
-      for (size_t r = 0; r < count; ++r) {
-        dpq::StoreLogit(dots[r], logits.out, logits.At(b, first + row + r));
-      }
-    }
+    DotMade(made, maker->step(), count, first + row, states, batch, maker->columns(), logits);
   }
 }
 
+#if defined(__AVX512VBMI__)
+
+// The same for column-wise rows.
+__attribute__((noinline)) inline void ColumnLogits(const Table& table, const RowMaker& maker,
+                                                   const float* states, size_t batch, const float* scales,
+                                                   size_t first, size_t rows, const LogitsOutput& logits,
+                                                   float* made) {
+  auto* const memory = reinterpret_cast<double*>(made) + RowDoubles(table, kWindowRows / 2).saturated();
+  ColumnRows made_rows(table, maker.layout(), false, false, memory);
+  Window window;
+  const unsigned char* none = nullptr;
+  for (size_t row = 0; row < rows; row += kWindowRows) {
+    window.count = rows - row < kWindowRows ? rows - row : kWindowRows;
+    for (size_t i = 0; i < window.count; ++i) {
+      const size_t id = first + row + i;
+      window.codes[i] = maker.codes().At(id);
+      window.scales[i] = scales[row + i];
+      window.counted[i] = static_cast<int64_t>(id) != table.padding_idx;
+      InOrder(&none);  // keeps the loop short
+    }
+    made_rows.Copy(window, maker.columns(), table.has_scales(), {made, EE_FLOAT32}, 0,
+                   maker.step() * sizeof(float));
+    DotMade(made, maker.step(), window.count, first + row, states, batch, maker.columns(), logits);
+  }
+}
+
+#endif
+
 template <const PlainLogits& kPlain>
-ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, size_t end,
-                 const LogitsOutput& logits, double* scratch, size_t* bad_position) {
+__attribute__((noinline)) ee_status Logits(const Table& table, const LogitsInput& input, size_t begin,
+                                           size_t end, const LogitsOutput& logits, double* scratch,
+                                           size_t* bad_position) {
   if (input.batch == 0) return EE_OK;
   const Prepared parts(table, input.batch);
   const bool decodes = *input.prepared != 0;
@@ -246,12 +296,19 @@ ee_status Logits(const Table& table, const LogitsInput& input, size_t begin, siz
   double* const rest = scratch + kAlignment + sizeof(LogitsBlock) / sizeof(double);
   RowMaker maker(table, rest);
   float* const made = reinterpret_cast<float*>(rest + RowMaker::MemoryDoubles(table).saturated());
-  if (decodes) __builtin_memset(made, 0, kDotRows * maker.step() * sizeof(float));
+  const bool makes_columns = MakesColumns(table);
+  if (decodes) {
+    __builtin_memset(made, 0, (makes_columns ? kWindowRows : kDotRows) * maker.step() * sizeof(float));
+  }
   const size_t at_once = input.batch < kBlockLogits ? kBlockLogits / input.batch : 1;
   for (size_t first = begin; first < end; first += at_once) {
     const size_t wanted = end - first < at_once ? end - first : at_once;
     const size_t rows = ScalesOf(table, first, wanted, block.scales);
-    if (decodes && input.batch > 1) {
+    if (makes_columns) {
+#if defined(__AVX512VBMI__)
+      ColumnLogits(table, maker, states, input.batch, block.scales, first, rows, logits, made);
+#endif
+    } else if (decodes && input.batch > 1) {
       MakeLogits(&maker, states, input.batch, block.scales, first, rows, logits, made);
     } else if (rows > 0) {
       const size_t padding = static_cast<size_t>(table.padding_idx) - first;

@@ -95,7 +95,7 @@ class RowMaker {
 };
 
 // Doubles of `count` pairs of rows.
-inline Size RowDoubles(const Table& table, size_t count) {
+__attribute__((noinline)) inline Size RowDoubles(const Table& table, size_t count) {
   const Size columns =
       Size(static_cast<uint64_t>(table.num_groups)) * static_cast<uint64_t>(table.group_width);
   return (columns + kRoundedColumns) * count;

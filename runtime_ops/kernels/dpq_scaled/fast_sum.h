@@ -15,39 +15,44 @@ using dpq::Totals;
 
 constexpr size_t kSumRows = 5;
 
-// Rows of one bag in a window, and what is done with their sum.
-struct Part {
+// The common data of a call.
+struct SumCall {
   const Window& window;
-  size_t begin, end;  // rows of the window
-  bool first, last;   // of the bag
   bool weighted;
-  float divisor;  // at least 1
   Totals totals;  // of the rows before and after, for a bag of several windows
   Output out;
-  size_t out_at;  // index of the first column in `out`
   size_t columns;
 };
 
+// Rows of one bag in a window, and what is done with their sum.
+struct Part {
+  size_t begin, end;  // rows of the window
+  bool first, last;   // of the bag
+  float divisor;      // at least 1
+  size_t out_at;      // index of the first column in the output
+};
+
 // One vector of columns, of which some may be missing, in any type.
-__attribute__((noinline)) inline void WriteSum(const Part& part, const Floats& sum, size_t column) {
-  if (column >= part.columns) return;
-  const size_t size = SizeOf(part.out.type), left = part.columns - column;
-  unsigned char* const to = static_cast<unsigned char*>(part.out.data) + (part.out_at + column) * size;
-  if (left >= kLanes) return StoreAs(sum, part.out.type, to);
+__attribute__((noinline)) inline void WriteSum(const SumCall& call, size_t out_at, const Floats& sum,
+                                               size_t column) {
+  if (column >= call.columns) return;
+  const size_t size = SizeOf(call.out.type), left = call.columns - column;
+  unsigned char* const to = static_cast<unsigned char*>(call.out.data) + (out_at + column) * size;
+  if (left >= kLanes) return StoreAs(sum, call.out.type, to);
   unsigned char last[kVectorBytes];
-  StoreAs(sum, part.out.type, last);
+  StoreAs(sum, call.out.type, last);
   dpq::CopyRest(last, left * size, to);
 }
 
 template <size_t kCount>
-__attribute__((always_inline)) inline void WriteSums(const Part& part, Floats (&sums)[kCount],
-                                                     size_t column) {
+__attribute__((always_inline)) inline void WriteSums(const SumCall& call, const Part& part,
+                                                     Floats (&sums)[kCount], size_t column) {
   if (part.divisor > 1) {
 #pragma GCC unroll 16
     for (size_t k = 0; k < kCount; ++k) sums[k] /= part.divisor;
   }
-  if (part.out.type == EE_FLOAT32 && column + kCount * kLanes <= part.columns) {
-    auto* const to = static_cast<float*>(part.out.data) + part.out_at + column;
+  if (call.out.type == EE_FLOAT32 && column + kCount * kLanes <= call.columns) {
+    auto* const to = static_cast<float*>(call.out.data) + part.out_at + column;
 #pragma GCC unroll 16
     for (size_t k = 0; k < kCount; ++k) StoreFloats(sums[k], to + k * kLanes);
   } else {
@@ -55,7 +60,7 @@ __attribute__((always_inline)) inline void WriteSums(const Part& part, Floats (&
 #pragma GCC unroll 16
     for (size_t k = 0; k < kCount; ++k) copies[k] = sums[k];
 #pragma GCC unroll 1
-    for (size_t k = 0; k < kCount; ++k) WriteSum(part, copies[k], column + k * kLanes);
+    for (size_t k = 0; k < kCount; ++k) WriteSum(call, part.out_at, copies[k], column + k * kLanes);
   }
 }
 
@@ -85,22 +90,22 @@ __attribute__((always_inline)) inline void SumRows(const Numbers<kWay>& decoder,
 
 // The sums of more rows, added together with their errors.
 template <size_t kSteps, Way kWay>
-__attribute__((noinline)) void SumMany(const Numbers<kWay>& given, const Part& part, size_t from,
-                                       size_t column) {
+__attribute__((noinline)) void SumMany(const Numbers<kWay>& given, const SumCall& call, const Part& part,
+                                       size_t from, size_t column) {
   constexpr size_t kCount = kSteps * kVectors;
   const Numbers<kWay> decoder = given;
   Floats highs[kCount], lows[kCount], sums[kCount];
 #pragma GCC unroll 16
   for (size_t k = 0; k < kCount; ++k) {
-    highs[k] = part.first ? Floats{} : LoadFloats(part.totals.high + column + k * kLanes);
-    lows[k] = part.first ? Floats{} : LoadFloats(part.totals.low + column + k * kLanes);
+    highs[k] = part.first ? Floats{} : LoadFloats(call.totals.high + column + k * kLanes);
+    lows[k] = part.first ? Floats{} : LoadFloats(call.totals.low + column + k * kLanes);
   }
   for (size_t row = part.begin; row < part.end; row += kSumRows) {
     const size_t end = part.end - row < kSumRows ? part.end : row + kSumRows;
-    if (part.weighted) {
-      SumRows<kSteps, true>(decoder, part.window, row, end, from, sums);
+    if (call.weighted) {
+      SumRows<kSteps, true>(decoder, call.window, row, end, from, sums);
     } else {
-      SumRows<kSteps, false>(decoder, part.window, row, end, from, sums);
+      SumRows<kSteps, false>(decoder, call.window, row, end, from, sums);
     }
 #pragma GCC unroll 16
     for (size_t k = 0; k < kCount; ++k) {  // Fold
@@ -112,56 +117,50 @@ __attribute__((noinline)) void SumMany(const Numbers<kWay>& given, const Part& p
 #pragma GCC unroll 16
   for (size_t k = 0; k < kCount; ++k) {
     if (!part.last) {
-      StoreFloats(highs[k], part.totals.high + column + k * kLanes);
-      StoreFloats(lows[k], part.totals.low + column + k * kLanes);
+      StoreFloats(highs[k], call.totals.high + column + k * kLanes);
+      StoreFloats(lows[k], call.totals.low + column + k * kLanes);
     }
     const Floats sum = highs[k] + lows[k];
     sums[k] = highs[k] - highs[k] == Floats{} ? sum : highs[k];  // an infinite sum has no error
   }
-  if (part.last) WriteSums(part, sums, column);
+  if (part.last) WriteSums(call, part, sums, column);
 }
 
 // The sums of all columns from `column` on: kSteps of them at a time, then fewer.
 template <size_t kSteps, Way kWay>
-__attribute__((always_inline)) inline void SumColumns(const Numbers<kWay>& decoder, const Part& part,
-                                                      bool few, size_t column) {
+__attribute__((always_inline)) inline void SumColumns(const Numbers<kWay>& decoder, const SumCall& call,
+                                                      const Part& part, bool few, size_t column) {
   const size_t step_bytes = decoder.step_bytes();
-  for (; column + kSteps * kStep < part.columns + kStep; column += kSteps * kStep) {
+  for (; column + kSteps * kStep < call.columns + kStep; column += kSteps * kStep) {
     const size_t from = column / kStep * step_bytes;
     if (!few) {
-      SumMany<kSteps>(decoder, part, from, column);
+      SumMany<kSteps>(decoder, call, part, from, column);
       continue;
     }
     Floats sums[kSteps * kVectors];
-    SumRows<kSteps, false>(decoder, part.window, part.begin, part.end, from, sums);
-    WriteSums(part, sums, column);
+    SumRows<kSteps, false>(decoder, call.window, part.begin, part.end, from, sums);
+    WriteSums(call, part, sums, column);
   }
   if constexpr (kSteps > 1) {
     // Fewer sizes for longer bags: a library has a bound.
-    if (column < part.columns && few) SumColumns<kSteps / 2>(decoder, part, few, column);
-    if (column < part.columns && !few) SumColumns<1>(decoder, part, few, column);
+    if (column < call.columns && few) SumColumns<kSteps / 2>(decoder, call, part, few, column);
+    if (column < call.columns && !few) SumColumns<1>(decoder, call, part, few, column);
   }
 }
 
-// A bag of few rows needs no totals.
-__attribute__((noinline)) inline void SumPart(const Decoder& decoder, const Part& part) {
-  const bool few = part.first && part.last && !part.weighted && part.end - part.begin <= kSumRows;
-  WithNumbers(decoder, [&](const auto& numbers) __attribute__((always_inline)) {
-    SumColumns<8 / kVectors>(numbers, part, few, 0);
-  });
-}
-
-// The bags begin .. end-1.
-class IntegerBags {
+// Adds the rows of the bags begin .. end-1, a window of whole bags at a time. `rows` has Add(call, part),
+// which adds rows of one bag, and Finish(call), which is called after the last part of a window.
+template <class Rows>
+class BagWindows {
  public:
-  IntegerBags(const Table& table, const RowMaker& maker, const Ids& ids, const Bags& bags, const Output& out,
-              float* totals)
+  BagWindows(const Table& table, const RowMaker& maker, const Ids& ids, const Bags& bags, const Output& out,
+             float* totals, Rows* rows)
       : table_(table),
         maker_(maker),
         ids_(ids),
         bags_(bags),
-        out_(out),
-        totals_{totals, totals + maker.step()} {}
+        call_{window_, bags.sample_weights != nullptr, {totals, totals + maker.step()}, out, maker.columns()},
+        rows_(rows) {}
 
   __attribute__((noinline)) ee_status Run(size_t begin, size_t end, size_t* bad_position) {
     const size_t all = Offset(end);
@@ -172,6 +171,7 @@ class IntegerBags {
       for (; done < end && Offset(done + 1) <= first + window_.count; ++done) {
         Add(done, Offset(done) - first, Offset(done + 1) - first);
       }
+      rows_->Finish(call_);
       if (done == bag) {  // it exceeds a window, or has an error
         const ee_status status = AddLong(bag, bad_position);
         if (status != EE_OK) return status;
@@ -185,30 +185,18 @@ class IntegerBags {
  private:
   size_t Offset(size_t bag) const { return static_cast<size_t>(Load<int64_t>(bags_.offsets, bag)); }
 
-  void Take(size_t first, size_t all) {
+  __attribute__((noinline)) void Take(size_t first, size_t all) {
     const size_t end = all - first < kWindowRows ? all : first + kWindowRows;
     TakeWindow(table_, maker_.layout(), maker_.codes(), ids_, &bags_, first, end, &window_);
   }
 
-  float Divisor(size_t counted) const {
-    return bags_.mode == BagMode::kMean && counted > 0 ? static_cast<float>(counted) : 1;
-  }
-
-  size_t Counted(size_t begin, size_t end) const {
-    size_t counted = 0;
-    for (size_t i = begin; i < end; ++i) counted += window_.counted[i];
-    return counted;
-  }
-
-  __attribute__((noinline)) void AddPart(size_t bag, size_t begin, size_t end, bool first, bool last,
-                                         size_t counted) {
-    const size_t columns = maker_.columns();
-    SumPart(maker_.decoder(), {window_, begin, end, first, last, bags_.sample_weights != nullptr,
-                               Divisor(counted), totals_, out_, bag * columns, columns});
+  void AddPart(size_t bag, size_t begin, size_t end, bool first, bool last, size_t counted) {
+    const float divisor = bags_.mode == BagMode::kMean && counted > 0 ? static_cast<float>(counted) : 1;
+    rows_->Add(call_, {begin, end, first, last, divisor, bag * call_.columns});
   }
 
   void Add(size_t bag, size_t begin, size_t end) {
-    AddPart(bag, begin, end, true, true, bags_.mode == BagMode::kMean ? Counted(begin, end) : 0);
+    AddPart(bag, begin, end, true, true, bags_.mode == BagMode::kMean ? CountRows(window_, begin, end) : 0);
   }
 
   __attribute__((noinline)) ee_status AddLong(size_t bag, size_t* bad_position) {
@@ -220,8 +208,9 @@ class IntegerBags {
         *bad_position = at + window_.count;
         return window_.status;
       }
-      counted += Counted(0, window_.count);
+      counted += CountRows(window_, 0, window_.count);
       AddPart(bag, 0, window_.count, at == first, at + window_.count == last, counted);
+      rows_->Finish(call_);
     }
     return EE_OK;
   }
@@ -230,9 +219,38 @@ class IntegerBags {
   const RowMaker& maker_;
   const Ids& ids_;
   const Bags& bags_;
-  const Output out_;
-  const Totals totals_;
+  const SumCall call_;
+  Rows* const rows_;
   Window window_;
+};
+
+// Rows of integers.
+class IntegerRows {
+ public:
+  explicit IntegerRows(const Decoder& decoder) : decoder_(decoder) {}
+
+  void Add(const SumCall& call, const Part& part) {
+    if (count_ == kParts) Finish(call);
+    parts_[count_++] = part;
+  }
+
+  // A bag of few rows needs no totals.
+  __attribute__((noinline)) void Finish(const SumCall& call) {
+    WithNumbers(decoder_, [&](const auto& numbers) __attribute__((always_inline)) {
+      for (const Part* part = parts_; part < parts_ + count_; ++part) {
+        const bool few = part->first && part->last && !call.weighted && part->end - part->begin <= kSumRows;
+        SumColumns<8 / kVectors>(numbers, call, *part, few, 0);
+      }
+    });
+    count_ = 0;
+  }
+
+ private:
+  static constexpr size_t kParts = 64;
+
+  const Decoder& decoder_;
+  size_t count_ = 0;
+  Part parts_[kParts];
 };
 
 }  // namespace

@@ -3,12 +3,13 @@
 #ifndef EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_WINDOW_H_
 #define EDGE_EMBED_KERNELS_DPQ_SCALED_FAST_WINDOW_H_
 
+#include "kernels/dpq/fast_bag.h"
 #include "kernels/dpq_scaled/fast_rows.h"
 
 namespace edge_embed::dpq_scaled {
 namespace {
 
-constexpr size_t kWindowRows = 60;  // twelve sums of five rows
+constexpr size_t kWindowRows = 64;
 
 // The padding row has scale and weight 0.
 struct Window {
@@ -63,9 +64,17 @@ __attribute__((noinline)) void TakeRows(const Table& table, size_t row_bytes, co
   window->status = status;
 }
 
+// The address of row `index`.
+__attribute__((always_inline)) inline unsigned char* RowAt(const Output& rows, size_t index,
+                                                           size_t row_bytes) {
+  const size_t place = rows.places == nullptr ? index : rows.places[index];
+  return static_cast<unsigned char*>(rows.data) + place * row_bytes;
+}
+
 // Reads the rows of the ids begin .. end-1, at most kWindowRows. `bags` may be null.
-inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows& codes, const Ids& ids,
-                       const Bags* bags, size_t begin, size_t end, Window* window) {
+__attribute__((noinline)) inline void TakeWindow(const Table& table, const Layout& layout,
+                                                 const CodeRows& codes, const Ids& ids, const Bags* bags,
+                                                 size_t begin, size_t end, Window* window) {
   if (ids.type == EE_INT32) {
     TakeRows<int32_t>(table, layout.row_bytes, codes, ids.data, begin, end, window);
   } else {
@@ -73,11 +82,19 @@ inline void TakeWindow(const Table& table, const Layout& layout, const CodeRows&
   }
   if (bags == nullptr || bags->sample_weights == nullptr) return;
   for (size_t k = 0; k < window->count; ++k) {
-    const float weight = bags->sample_weight_type == EE_FLOAT16
-                             ? ToFloat(Load<Half>(bags->sample_weights, begin + k))
-                             : Load<float>(bags->sample_weights, begin + k);
-    window->weights[k] = window->counted[k] != 0 ? weight : 0;
+    window->weights[k] = window->counted[k] != 0 ? dpq::WeightOf(*bags, begin + k) : 0;
   }
+}
+
+// Rows begin .. end-1 without padding rows.
+__attribute__((noinline)) inline size_t CountRows(const Window& window, size_t begin, size_t end) {
+  size_t counted = 0;
+  const unsigned char* none = nullptr;
+  for (size_t i = begin; i < end; ++i) {
+    counted += window.counted[i];
+    InOrder(&none);  // a few numbers: prevents a second loop of vectors
+  }
+  return counted;
 }
 
 }  // namespace

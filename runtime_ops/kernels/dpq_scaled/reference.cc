@@ -5,10 +5,6 @@
 
 namespace edge_embed::dpq_scaled {
 
-size_t Columns(const Table& table) {
-  return dpq::Columns(table.plain()) - static_cast<size_t>(table.unused_columns);
-}
-
 uint64_t RowWork(const Table& table) { return Columns(table); }
 
 uint64_t LogitsWork(const Table& table) { return dpq::LogitsWork(table.plain()); }

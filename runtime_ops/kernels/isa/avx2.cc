@@ -12,6 +12,8 @@ EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)
 constexpr Variant kAvx2{"avx2", HasAvx2, OfferAll, EDGE_EMBED_METHODS(EDGE_EMBED_KERNELS)};
 #undef EDGE_EMBED_KERNELS
 
+constexpr tiered::Loops kAvx2TierLoops = tiered::kLoops;
+
 ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const Ids& ids, size_t begin,
                         size_t end, const Output& rows, double* scratch, size_t* bad_position) {
   return ant::GatherBy(loops, table, ids, begin, end, rows, scratch, bad_position);

@@ -15,12 +15,16 @@ namespace edge_embed {
 namespace ant {
 struct Loops;  // kernels/ant/fast_sum.h
 }
+namespace tiered {
+struct Loops;  // kernels/tiered/loops.h
+}
 
 extern const Variant kPortable;  // SSE2 or NEON, which every processor of the architecture has
 #if EDGE_EMBED_X86
 extern const Variant kAvx2;    // AVX2, FMA, F16C, BMI2
-extern const Variant kAvx512;  // also F, BW, DQ, VL, VBMI and VNNI: for TT, for rows of integers, for output
-                               // layers of DPQ with four bits and for the innermost loops of ANT
+extern const Variant kAvx512;  // also F, BW, DQ, VL, VBMI and VNNI: for TT, for rows of integers, for
+                               // column-wise rows, for output layers of DPQ with one, two or four bits and
+                               // for the innermost loops of ANT
 
 // Kernels of AVX2 that the AVX-512 variant uses, because a second compilation gains too little.
 extern const Kernels<ant::Table> kAvx2ANT;
@@ -33,6 +37,8 @@ ee_status Avx2AntGather(const ant::Loops& loops, const ant::Table& table, const 
                         size_t end, const Output& rows, double* scratch, size_t* bad_position);
 ee_status Avx2AntBag(const ant::Loops& loops, const ant::Table& table, const Ids& ids, const Bags& bags,
                      size_t begin, size_t end, const Output& out, double* scratch, size_t* bad_position);
+
+extern const tiered::Loops kAvx2TierLoops;
 
 bool HasAvx2();
 bool HasAvx512();

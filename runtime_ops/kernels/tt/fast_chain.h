@@ -57,7 +57,7 @@ class Chain {
            Size(Columns(table)) * 2 + 8 * kLineFloats;
   }
 
-  __attribute__((noinline)) Chain(const Table& table, float* scratch)
+  __attribute__((noinline, cold)) Chain(const Table& table, float* scratch)
       : table_(table), last_(At(table.num_cores) - 1) {
     rows_[0] = At(table.cores[0].columns);
     for (size_t k = 0; k < last_; ++k) {
