@@ -26,6 +26,7 @@ set(EDGE_EMBED_ORT_SOURCES ort/bag.cc ort/logits.cc ort/message.cc ort/node.cc o
     ort/register.cc ort/result.cc ort/topk.cc)
 set(EDGE_EMBED_TFLITE_SOURCES tflite/bag.cc tflite/delegate.cc tflite/fields.cc tflite/graph.cc tflite/manifest.cc
     tflite/output_layer.cc tflite/rows.cc tflite/table.cc tflite/use.cc)
+set(EDGE_EMBED_SMALL_SOURCES kernels/topk.cc)  # which handles blocks of logits, and few candidates one by one
 foreach(method IN LISTS EDGE_EMBED_CHOSEN_METHODS)
   file(GLOB sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        "${CMAKE_CURRENT_SOURCE_DIR}/kernels/${method}/*.cc")

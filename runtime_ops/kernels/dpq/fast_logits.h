@@ -119,7 +119,7 @@ inline bool HasTables(const Table& table, size_t batch) {
 }
 
 // Never less for a larger batch.
-inline Size PreparedDoubles(const Table& table, size_t batch) {
+__attribute__((noinline, cold)) inline Size PreparedDoubles(const Table& table, size_t batch) {
   if (Permutes(table) || TablePays<States>(table)) return PartsDoubles(table, batch);
   return TablePays<OneState>(table) ? PartsDoubles(table, 1) : Size(0);
 }

@@ -56,7 +56,7 @@ auto* States(Double* prepared) {
 }
 
 template <const PlainLogits& kPlain>
-__attribute__((noinline)) Size PreparedDoubles(const Table& table, size_t batch) {
+__attribute__((noinline, cold)) Size PreparedDoubles(const Table& table, size_t batch) {
   return Prepared(table, batch).plain + kPlain.Prepared(table.plain(), batch);
 }
 

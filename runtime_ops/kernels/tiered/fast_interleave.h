@@ -72,9 +72,10 @@ __attribute__((always_inline)) inline size_t InterleaveVectors(const Table& tabl
 
 #endif
 
-// The ids i .. end-1 of a span, one by one.
-__attribute__((noinline)) inline void InterleaveSome(const Table& table, const Span& span, ee_type type,
-                                                     unsigned char* to, size_t i, size_t end, Counts* next) {
+// The ids i .. end-1 of a span, one by one: with vectors, few at its ends.
+__attribute__((noinline, cold)) inline void InterleaveSome(const Table& table, const Span& span, ee_type type,
+                                                           unsigned char* to, size_t i, size_t end,
+                                                           Counts* next) {
   for (; i < end; ++i) {
     const size_t tier = TierOf(table.map, span.first + i);
     dpq::StoreLogit(span.from[next->Of(tier)], {to, type}, i);
