@@ -33,6 +33,15 @@ ee_status AntLogits(const ant::Table& table, const LogitsInput& input, size_t be
 }
 Size AntLogitsScratch(const ant::Table& table) { return kAvx2ANT.logits.scratch(table); }
 
+// Kernels of single columns are those of rows with scales, which a library may lack.
+#if defined(EDGE_EMBED_NO_DPQ_SCALED)
+constexpr bool kHasColumns = false;
+#else
+constexpr bool kHasColumns = true;
+#endif
+bool IsColumnwise(const dpq::Table& table) { return kHasColumns && dpq_scaled::IsColumnwise(table); }
+bool MakesColumns(const dpq::Table& table) { return kHasColumns && dpq_scaled::MakesColumns(table); }
+
 // The same table for the kernels of rows with scales.
 __attribute__((noinline)) dpq_scaled::Table Unscaled(const dpq::Table& table) {
   dpq_scaled::Table unscaled{};
@@ -43,26 +52,24 @@ __attribute__((noinline)) dpq_scaled::Table Unscaled(const dpq::Table& table) {
 ee_status DpqGather(const dpq::Table& table, const Ids& ids, size_t begin, size_t end, const Output& rows,
                     double* scratch, size_t* bad_position) {
   constexpr size_t kFewRows = 2;  // eight are looked up together
-  if (!dpq_scaled::IsColumnwise(table) || end - begin <= kFewRows) {
+  if (!IsColumnwise(table) || end - begin <= kFewRows) {
     return kAvx2DPQ.gather.run(table, ids, begin, end, rows, scratch, bad_position);
   }
   return dpq_scaled::Gather(Unscaled(table), ids, begin, end, rows, scratch, bad_position);
 }
 Size DpqGatherScratch(const dpq::Table& table) {
-  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::GatherScratch(Unscaled(table))
-                                         : kAvx2DPQ.gather.scratch(table);
+  return IsColumnwise(table) ? dpq_scaled::GatherScratch(Unscaled(table)) : kAvx2DPQ.gather.scratch(table);
 }
 
 ee_status DpqBag(const dpq::Table& table, const Ids& ids, const Bags& bags, size_t begin, size_t end,
                  const Output& out, double* scratch, size_t* bad_position) {
-  if (!dpq_scaled::IsColumnwise(table)) {
+  if (!IsColumnwise(table)) {
     return kAvx2DPQ.bag.run(table, ids, bags, begin, end, out, scratch, bad_position);
   }
   return dpq_scaled::Bag(Unscaled(table), ids, bags, begin, end, out, scratch, bad_position);
 }
 Size DpqBagScratch(const dpq::Table& table) {
-  return dpq_scaled::IsColumnwise(table) ? dpq_scaled::BagScratch(Unscaled(table))
-                                         : kAvx2DPQ.bag.scratch(table);
+  return IsColumnwise(table) ? dpq_scaled::BagScratch(Unscaled(table)) : kAvx2DPQ.bag.scratch(table);
 }
 
 void PermutedPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
@@ -90,23 +97,22 @@ constexpr LogitsKernel<dpq::Table> kPlainLogits{PermutedLogits, PermutedScratch,
 constexpr Kernels<dpq_scaled::Table> kDPQ_SCALED = dpq_scaled::kAround<kPlainLogits>;
 
 void DpqPrepare(const dpq::Table& table, const float* hidden, size_t batch, double* prepared) {
-  if (!dpq_scaled::MakesColumns(table)) return PermutedPrepare(table, hidden, batch, prepared);
+  if (!MakesColumns(table)) return PermutedPrepare(table, hidden, batch, prepared);
   kDPQ_SCALED.logits.prepare(Unscaled(table), hidden, batch, prepared);
 }
 Size DpqPrepared(const dpq::Table& table, size_t batch) {
-  return dpq_scaled::MakesColumns(table) ? kDPQ_SCALED.logits.prepared(Unscaled(table), batch)
-                                         : PermutedPrepared(table, batch);
+  return MakesColumns(table) ? kDPQ_SCALED.logits.prepared(Unscaled(table), batch)
+                             : PermutedPrepared(table, batch);
 }
 ee_status DpqLogits(const dpq::Table& table, const LogitsInput& input, size_t begin, size_t end,
                     const LogitsOutput& logits, double* scratch, size_t* bad_position) {
-  if (!dpq_scaled::MakesColumns(table)) {
+  if (!MakesColumns(table)) {
     return PermutedLogits(table, input, begin, end, logits, scratch, bad_position);
   }
   return kDPQ_SCALED.logits.run(Unscaled(table), input, begin, end, logits, scratch, bad_position);
 }
 Size DpqLogitsScratch(const dpq::Table& table) {
-  return dpq_scaled::MakesColumns(table) ? kDPQ_SCALED.logits.scratch(Unscaled(table))
-                                         : PermutedScratch(table);
+  return MakesColumns(table) ? kDPQ_SCALED.logits.scratch(Unscaled(table)) : PermutedScratch(table);
 }
 
 constexpr Kernels<ant::Table> kANT{{AntGather, AntGatherScratch},
