@@ -28,6 +28,7 @@ TIERED = Method(
         "validation": "edge_embed.validation.tiered:TIERED",
         "inspection": "edge_embed.inspection.tiered:FORMS",
         "fitting": "edge_embed.fitting.tiered:TIERED",
+        "bench": "edge_embed.bench.tiered:TIERED",
         "kernels": "edge_embed.bench.tiered:KERNEL",
     },
     Words("tiered", _layout, "codes", "values", "tier_", "use fewer rows in the first tiers"),
