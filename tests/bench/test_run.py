@@ -21,6 +21,7 @@ from edge_embed.bench.peers import listed
 from edge_embed.bench.peers.runtime import CUSTOM
 from edge_embed.errors import BadInputError, ParityError
 from edge_embed.packed.file import save_tables
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.validation.timing import Times
 
 TINY = Grid(rows=(200,), dim=(32,), anchors=(10,), nonzeros=(2,), rank=(2,), batch=(8,), ids=("uniform",), rounds=3)
@@ -33,7 +34,7 @@ def report():
 
 def test_report_measures_all_methods_uses_and_peers(report):
     assert {(one.method, one.use) for one in report.measurements} == {
-        (method, use) for method in ("dpq", "ant", "tt") for use in ("rows", "bag (mean)", "logits", "topk", "kernel")
+        (method, use) for method in METHODS for use in ("rows", "bag (mean)", "logits", "topk", "kernel")
     }
     names = {peer.name for one in report.measurements for peer in one.peers}
     usual = {

@@ -15,6 +15,7 @@ from edge_embed.cli import main
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.packed.dpq_values import quantized
+from edge_embed.packed.packed_form import METHODS
 from edge_embed.targets.target import RunFailedError
 from edge_embed.targets.tflite.runtimes import TFLITE_RUNTIME
 
@@ -117,7 +118,7 @@ def test_random_tables_of_each_method_are_measured(runtime):
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["measurements"]
     assert {(one["method"], one["use"]) for one in found} == {
-        (method, use) for method in ("dpq", "ant", "tt") for use in (runtime, f"{runtime}-bag (mean)")
+        (method, use) for method in METHODS for use in (runtime, f"{runtime}-bag (mean)")
     }
     for one in found:
         assert one["ours"]["cpu_microseconds"] > 0
