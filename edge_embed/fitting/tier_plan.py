@@ -8,6 +8,7 @@ may be the same. The tiers of the best plan are extended as long as bytes are le
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -100,11 +101,18 @@ class Errors:
 def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
     """Return the plan of the least error within some bytes; None if all are larger."""
     plans = (plan for plan in _plans(errors, nbytes, has_map) if plan.shape(has_map).nbytes <= nbytes)
-    best = min(plans, key=lambda plan: plan.error, default=None)
-    if best is None:
+    best = min(plans, key=lambda plan: plan.error, default=smallest_plan(errors.formats, errors.num_rows))
+    if best is None or best.shape(has_map).nbytes > nbytes:
         return None
     extended = _extended(best, nbytes, has_map)
     return replace(extended, error=errors.of_tiers(extended.formats, extended.sizes))
+
+
+def smallest_plan(able: Sequence[Format], num_rows: int) -> Plan | None:
+    """Return the smallest plan: nearly all rows in the smallest format; None without two formats."""
+    pairs = ((first, last) for first in able for last in able if first.row_bytes > last.row_bytes)
+    plans = (Plan((first, first, last), (1, 1, num_rows - 2), math.inf) for first, last in pairs)
+    return min(plans, key=lambda plan: plan.shape(True).nbytes, default=None)
 
 
 def _extended(plan: Plan, nbytes: int, has_map: bool) -> Plan:

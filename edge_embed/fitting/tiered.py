@@ -1,7 +1,8 @@
 """Tiered table from a trained table: frequent rows get more bytes than rare ones (`edge_embed.fitting.tier_plan`)."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_wei
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import FittingMethod, OnBlock, Setting, Types
 from edge_embed.fitting.tier_formats import Format, formats
-from edge_embed.fitting.tier_plan import Errors, Plan, best_plan
+from edge_embed.fitting.tier_plan import best_plan, smallest_plan
 from edge_embed.fitting.tier_sample import Sample
 from edge_embed.fitting.tier_weights import OBJECTIVES, ROWS, tier_weights
 from edge_embed.layers.arguments import checked_count, checked_padding
@@ -83,7 +84,9 @@ def fit(
         errors = sample.measured(able)
         plan = best_plan(errors, nbytes, has_map)
         if plan is None:
-            raise SizeError(f"no plan of tiers fits into {nbytes:,} bytes; {_smallest(errors, has_map)}")
+            least = smallest_plan(errors.formats, errors.num_rows)
+            smallest = "" if least is None else f"; the smallest, {least}, requires {least.shape(has_map).nbytes:,}"
+            raise SizeError(f"no plan of tiers fits into {nbytes:,} bytes{smallest}")
         plan = best_plan(sample.measured_again(errors, plan), nbytes, has_map) or plan
         return list(zip(map(able.index, plan.formats), plan.of_sample(n).sizes, strict=True))
 
@@ -127,18 +130,15 @@ def _place(ids: Tensor, padding_idx: int) -> int | None:
     return place if place < len(ids) and int(ids[place]) == padding_idx else None
 
 
-def _smallest(errors: Errors, has_map: bool) -> str:
-    """Return the smallest plan in words: nearly all rows in the smallest format."""
-    n = errors.num_rows
-    codes = [form for form in errors.formats if form.has_codebook]
-    pairs = [(first, last) for first in codes for last in codes if first.row_bytes > last.row_bytes]
-    plans = [Plan((first, first, last), (1, 1, n - 2), 0) for first, last in pairs]
-    least = min((plan.shape(has_map).nbytes, str(plan)) for plan in plans)
-    return f"the smallest, {least[1]}, requires {least[0]:,}"
+@cache
+def _least_bytes(n: int, dim: int, value_type: str) -> float:
+    """Return the bytes of the smallest plan with a map."""
+    least = smallest_plan([form for form in formats(dim, value_type) if form.least_rows <= n <= form.most_rows], n)
+    return math.inf if least is None else least.shape(True).nbytes
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
-    if n >= _FEWEST_ROWS and nbytes > 0:
+    if n >= _FEWEST_ROWS and nbytes >= _least_bytes(n, dim, types["value_type"]):
         yield Setting("tiered", {"nbytes": nbytes})
 
 

@@ -162,8 +162,8 @@ def test_table_that_no_setting_shrinks_is_refused(method: str) -> None:
 def test_settings_within_bytes_stay_within_them(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
         for setting in METHODS[method].within(600, 16, nbytes, {"value_type": "float16", "weight_type": "int8"}):
-            counts = torch.arange(600.0) if METHODS[method].needs_counts else None
-            assert setting.fit(ROWS, counts=counts).layer.to_packed().nbytes <= nbytes
+            fitted = setting.fit(ROWS, counts=torch.arange(600.0) if METHODS[method].needs_counts else None)
+            assert fitted.layer.to_packed().nbytes <= nbytes
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,14 @@ def test_objective_of_other_method_is_refused() -> None:
 
 
 def test_tiers_that_do_not_fit_name_smallest_plan() -> None:
-    with pytest.raises(
-        SizeError, match=r"table words: no plan of tiers fits into 512 bytes; the smallest, .* requires"
-    ):
+    with pytest.raises(SizeError, match=r"table words: no tested setting fits into 512 bytes; the smallest requires"):
         made(Plan("tiered", ratio=100))
+
+
+def test_budget_too_small_for_tiers_leaves_other_methods() -> None:
+    table = made(Plan("auto", ratio=40))
+    assert table.fidelity.ratio >= 40
+    assert "tiered" not in {trial.method for trial in table.trials if trial.nbytes <= table.fidelity.packed_bytes}
 
 
 @pytest.mark.slow
