@@ -124,4 +124,5 @@ def test_archive_member_with_wrong_checksum_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["i8", "f4"])
 def test_counts_are_read_in_either_byte_order(order, kind, tmp_path):
     np.save(tmp_path / "counts.npy", np.arange(5, dtype=order + kind))
-    assert _counts([f"words={tmp_path / 'counts.npy'}"])["words"].tolist() == [0, 1, 2, 3, 4]
+    counts = _counts([f"words={tmp_path / 'counts.npy'}"], "--counts", None)
+    assert counts["words"].tolist() == [0, 1, 2, 3, 4]

@@ -26,7 +26,7 @@ _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines and ids of the 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are compared: this gives the mean to about .01
 _WORST = 10
-_NUMBERS = 1 << 20  # of a block, of which ten are in memory
+_BLOCK_NUMBERS = 1 << 20  # of a block, of which ten are in memory
 _TOGETHER = 1 << 13  # rows multiplied with all of the sample at a time
 _BANDS = {"most frequent 1%": 0.01, "next 9%": 0.1, "next 40%": 0.5, "the rest": 1.0}  # upper bounds, of all rows
 
@@ -64,7 +64,7 @@ def fidelity(
         off = (rows - dense).square().sum(1)
         return float(counted @ squares), float(counted @ off), found, neighbours.of(place.start, dense, rows)
 
-    places = list(table.places(n, numbers=_NUMBERS))
+    places = list(table.places(n, numbers=_BLOCK_NUMBERS))
     for place, (length, off, found, nearest) in zip(places, table.processes.each(places, compared), strict=True):
         energy += length
         error += off

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
-from edge_embed.fitting import dense_table, tt
+from edge_embed.fitting import tt
 from edge_embed.fitting import fidelity as measured
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.fidelity import fidelity
@@ -36,7 +36,7 @@ def test_errors_and_cosines_match_definitions(n, counted, padded, block):
     packed = packed_from(rows, padding_idx=padding)
     counts = torch.arange(1.0, n + 1) if counted else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dense_table, "_BLOCK_NUMBERS", block)
+        patch.setattr(measured, "_BLOCK_NUMBERS", block)
         found = fidelity(DenseTable(rows, padding), Stored(packed), counts)
     weights = np.ones(n) if counts is None else counts.numpy()
     kept = np.arange(n) != padding
@@ -71,7 +71,7 @@ def test_bands_order_rows_by_frequency():
 @pytest.mark.parametrize("block", [7 * 12, 1 << 22])
 def test_neighbours_are_nearest_by_cosine_without_row_itself(block, monkeypatch):
     packed = packed_from(ROWS)
-    monkeypatch.setattr(dense_table, "_BLOCK_NUMBERS", block)
+    monkeypatch.setattr(measured, "_BLOCK_NUMBERS", block)
     found = fidelity(DenseTable(ROWS, None), Stored(packed))
     near = []
     for rows in (ROWS, packed.rows_float64(np.arange(60))):

@@ -18,7 +18,7 @@ from torch import distributed, nn
 
 import edge_embed
 from edge_embed.errors import BadInputError, EdgeEmbedError
-from edge_embed.fitting import ant, centroids, dense_table, dictionary
+from edge_embed.fitting import ant, centroids, dense_table, dictionary, fidelity
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import ALONE, Processes
 
@@ -48,7 +48,8 @@ Work = Callable[[Group, Path], Any]
 
 def make_blocks_small() -> None:
     """Set small blocks, so that a small table has several of rows and of ANT's encoding, and use few rounds of ANT."""
-    dense_table._BLOCK_NUMBERS, dictionary._BLOCK_NUMBERS = 6 * 45, 40 * 15
+    dense_table._BLOCK_NUMBERS = fidelity._BLOCK_NUMBERS = 6 * 45
+    dictionary._BLOCK_NUMBERS = 40 * 15
     ant.fit.__kwdefaults__["turns"] = 4
 
 
@@ -71,7 +72,7 @@ def in_two(work: Work, folder: Path) -> list[Any]:
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (dense_table, dictionary):
+        for module in (dense_table, dictionary, fidelity):
             patch.setattr(module, "_BLOCK_NUMBERS", module._BLOCK_NUMBERS)
         patch.setitem(ant.fit.__kwdefaults__, "turns", ant.fit.__kwdefaults__["turns"])
         make_blocks_small()
