@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
-from edge_embed.fitting import tt
 from edge_embed.fitting import fidelity as measured
+from edge_embed.fitting import tt
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Stored
