@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.arguments import checked_counts
 
 ORDER: Literal["order"] = "order"
 
@@ -58,7 +59,7 @@ def counts_of(given: RowCounts | None, num_embeddings: int) -> Tensor | None:
             raise BadInputError(f"counts: got {given!r:.80}, expected numbers [n], or {ORDER!r} for rows in order")
         return 1 / torch.arange(1, num_embeddings + 1, dtype=torch.float64)
     if not isinstance(given, SeenIds):
-        return given
+        return None if given is None else checked_counts(given)
     largest = len(given.occurrences) - 1
     if largest >= num_embeddings:
         expected = f"expected 0 to {num_embeddings - 1}: count ids of the same vocabulary"

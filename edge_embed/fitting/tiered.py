@@ -18,7 +18,7 @@ from edge_embed.fitting.tier_formats import Format, formats
 from edge_embed.fitting.tier_plan import best_plan, smallest_plan
 from edge_embed.fitting.tier_sample import Sample
 from edge_embed.fitting.tier_weights import OBJECTIVES, ROWS, tier_weights
-from edge_embed.layers.arguments import checked_count, checked_padding
+from edge_embed.layers.arguments import checked_count, checked_counts, checked_padding
 from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tiered import PackedTiered
@@ -70,7 +70,8 @@ def fit(
             "counts: got none, expected the frequency of each row, which decides its tier: give counts "
             "(--counts NAME=FILE, or NAME=order for a vocabulary sorted by frequency)"
         )
-    row_weights(counts, n, padding_idx)  # which checks them
+    counts = checked_counts(counts)
+    row_weights(counts, n, padding_idx)  # which checks them too
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
     value_type = "float16" if _FLOAT16[0] <= table.largest <= _FLOAT16[1] else "float32"

@@ -82,17 +82,25 @@ def _of_texts(file: Path, tokenizer: Path) -> SeenIds:
     library.no_truncation()
     with located(str(file)):
         ids = (
-            np.array(list(chain.from_iterable(found.ids for found in library.encode_batch(lines))), np.int64)
-            for _, lines in _parts(file)
+            np.array(list(chain.from_iterable(found.ids for found in _encoded(library, begin, lines))), np.int64)
+            for begin, lines in _parts(file)
         )
         return SeenIds(_summed(SeenIds.of(part).occurrences for part in ids if part.size))
+
+
+def _encoded(library: Any, begin: int, lines: list[str]) -> Any:
+    try:
+        return library.encode_batch(lines)
+    except Exception as error:  # the library has no other class
+        place = f"lines {begin + 1} to {begin + len(lines)}"
+        raise BadInputError(f"{place}: {error}, expected texts that the tokenizer encodes") from error
 
 
 def _parts(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line, and lines with content."""
     check_regular(file, "lines of text in UTF-8")
     try:
-        with file.open(encoding="utf-8") as stream:
+        with file.open(encoding="utf-8-sig") as stream:  # without the mark of Windows
             for begin in count(0, _TOGETHER):
                 lines = list(islice(stream, _TOGETHER))
                 if not lines:

@@ -43,6 +43,9 @@ def checked_counts(counts: object) -> Tensor:
         given = torch.as_tensor(counts).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"counts: got {counts!r:.80}, expected a number for each token, [n]") from error
+    if given.is_meta or given.layout != torch.strided:
+        kind = "meta" if given.is_meta else str(given.layout).removeprefix("torch.")
+        raise BadInputError(f"counts: got a {kind} tensor, expected numbers in memory, [n]")
     if given.is_complex() or given.ndim != 1 or not len(given):
         raise BadInputError(f"counts: got {given.dtype} {list(given.shape)}, expected a number for each token, [n]")
     if not (finite := given.isfinite()).all():

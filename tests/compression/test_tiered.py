@@ -123,3 +123,31 @@ def test_plot_has_a_bar_for_each_tier(report: CompressedTable, tmp_path: Path) -
 def test_compress_tables_with_other_counts_of_wrong_length_is_refused() -> None:
     with pytest.raises(BadInputError, match=r"table words: .*counts: got 799, expected 800"):
         made(Plan("rows", ratio=4), COUNTS, COUNTS[1:])
+
+
+@pytest.mark.parametrize("method", ["tiered", "auto", "rows"])
+def test_counts_of_every_kind_are_read(method: str) -> None:
+    numbers = np.arange(300, 0, -1)
+    kinds = (
+        numbers,
+        [*map(int, numbers)],
+        torch.from_numpy(numbers),
+        torch.from_numpy(numbers).double().requires_grad_(),
+    )
+    rows = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+    found = []
+    for counts in kinds:
+        table = FoundTable("words", rows, None, 1, looks_up=True)
+        made, _ = compress_tables([table], {"words": counts}, Plan(method, ratio=4))
+        found.append(made["words"].layer.to_packed().rows(np.arange(300)))
+    for others in found[1:]:
+        np.testing.assert_array_equal(others, found[0])
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind"), [(torch.ones(300).to_sparse(), "sparse_coo"), (torch.ones(300, device="meta"), "meta")]
+)
+def test_counts_without_numbers_in_memory_are_refused(counts: torch.Tensor, kind: str) -> None:
+    table = FoundTable("words", torch.randn(300, 8), None, 1, looks_up=True)
+    with pytest.raises(BadInputError, match=f"counts: got a {kind} tensor, expected numbers in memory"):
+        compress_tables([table], {"words": counts}, Plan("auto", ratio=4))

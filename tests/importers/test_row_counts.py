@@ -21,7 +21,7 @@ def test_row_counts_of_ids_are_their_occurrences(name: str, tmp_path: Path) -> N
     if name == "ids.npy":
         np.save(file, np.array([[4, 1], [1, 0]]))
     else:
-        file.write_text("4, 1\n\n" + "\n" * 2000 + "1 0\n")
+        file.write_text("4, 1\n\n" + "\n" * 2000 + "1 0\n", "utf-8-sig")
     assert counted(f"ids:{file}") == [1, 2, 0, 0, 1]
 
 
@@ -37,6 +37,10 @@ def test_row_counts_of_texts_are_those_of_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     (tmp_path / "texts.txt").write_text("a b a\n\nb b c\n")
     assert counted(f"texts:{tmp_path / 'texts.txt'}", 4, tmp_path / "tokenizer.json") == [1, 2, 3, 0]
+    tokenizer["model"]["unk_token"] = "[MISSING]"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(BadInputError, match=r"texts.txt: lines 1 to 2: .*UNK.*, expected texts that the tokenizer"):
+        counted(f"texts:{tmp_path / 'texts.txt'}", 4, tmp_path / "tokenizer.json")
 
 
 def test_row_counts_of_order_and_numbers(tmp_path: Path) -> None:
