@@ -40,7 +40,7 @@ def webgpu():
 def tables(kind: str) -> dict:
     made = {name: make(dtype=kind, padding_idx=0) for name, make in bodies.TABLES.items()}
     if kind == "float16":
-        del made["scaled dpq"]  # its rows are float32
+        del made["scaled dpq"], made["tiered"]  # their rows are float32
     return made | {"ant": bodies.ant(anchors=90, dtype=kind, density=0.9, padding_idx=0)}  # rows of over 64 anchors
 
 
