@@ -73,15 +73,21 @@ const char* StatusMessage(int status) {
       return "the struct of the table is from another header: its version must be EE_TABLE_VERSION, and "
              "header and library must be of one release";
     case EE_BAD_METHOD:
+#ifdef __wasm__  // whose package lists them itself
+      return "this library does not contain the method";
+#else
       return "this library does not contain the method: ee_method_name lists its methods";
+#endif
     case EE_BAD_USE:
       return "use must be EE_GATHER, EE_BAG, EE_LOGITS or EE_TOPK";
+#ifndef __wasm__  // which has no environment
     case EE_BAD_ISA:
       return "EDGE_EMBED_FORCE_ISA must name an instruction set of this library that the processor supports: "
 #if defined(__x86_64__)
              "avx512, avx2, portable or reference";
 #else
              "portable or reference";
+#endif
 #endif
 #ifndef EDGE_EMBED_NO_DPQ_SCALED  // a library without the method is smaller
     case EE_BAD_UNUSED_COLUMNS:

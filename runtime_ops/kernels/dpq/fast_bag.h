@@ -212,8 +212,7 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
 }
 
 // Writes the columns of a result.
-__attribute__((noinline)) inline void WriteTotals(const Totals& totals, float divisor, size_t columns,
-                                                  const Output& out, size_t at) {
+inline void WriteTotals(const Totals& totals, float divisor, size_t columns, const Output& out, size_t at) {
   const size_t size = SizeOf(out.type);
   unsigned char* to = static_cast<unsigned char*>(out.data) + at * size;
   for (size_t k = 0; k < columns; k += kLanes, to += kLanes * size) {

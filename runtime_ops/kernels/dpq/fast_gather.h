@@ -10,8 +10,10 @@
 namespace edge_embed::dpq {
 namespace {
 
-constexpr uint16_t kInOrder[kBlockRows] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+constexpr uint16_t kNumbers[kBlockRows] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                            16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+constexpr const uint16_t* kInOrder = kHasPlaces ? kNumbers : nullptr;
 
 // Destination of the rows of a block: row i is at places[i] * step.
 struct RowOutput {
@@ -37,7 +39,7 @@ __attribute__((noinline)) void WriteBlock(const Table& table, const Layout& layo
          output.places);
   }
   for (size_t i = 0; i < count; ++i) {
-    unsigned char* const row = out + output.places[i] * output.step;
+    unsigned char* const row = out + PlaceOf(output.places, i) * output.step;
     if (output.widen) WidenRow(table, layout, row);
     if (static_cast<int64_t>(ids[i]) == table.padding_idx) __builtin_memset(row, 0, output.step);
   }
@@ -62,7 +64,7 @@ inline ee_status Gather(const Table& table, const Ids& ids, size_t begin, size_t
     const size_t next = end_of(first);
     const size_t next_count = TakeIds(table, ids, next, end_of(next), ahead);
     PrefetchCodes(layout, ahead, next_count);
-    const bool in_order = rows.places == nullptr;
+    const bool in_order = !kHasPlaces || rows.places == nullptr;
     WriteBlock(table, layout, make, stage, here, count,
                {static_cast<unsigned char*>(rows.data) + (in_order ? first * row_bytes : 0), row_bytes,
                 rows.type != table.value_type, in_order ? kInOrder : rows.places + first});

@@ -45,6 +45,15 @@ struct RowPart {
   size_t first, groups;
 };
 
+// Whether rows can be written in another order. Only tiered tables need that, which build on rows with
+// scales.
+#if defined(EDGE_EMBED_NO_DPQ_SCALED)
+constexpr bool kHasPlaces = false;
+#else
+constexpr bool kHasPlaces = true;
+#endif
+inline size_t PlaceOf(const uint16_t* places, size_t i) { return kHasPlaces ? places[i] : i; }
+
 // Writes row i at places[i] * out_step.
 template <class Copy, bool kClamp>
 void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned char* out, size_t out_step,
@@ -56,7 +65,7 @@ void MakeRows(const Layout& layout, const RowPart& part, size_t count, unsigned 
   for (size_t i = 0; i < count; ++i) {
     const unsigned char* codes = part.stage.Row(i);
     const unsigned char* values = layout.values + part.first * codebook_step;
-    unsigned char* to = out + places[i] * out_step;
+    unsigned char* to = out + PlaceOf(places, i) * out_step;
     const unsigned char* const end = to + bytes;
     const auto put = [&](size_t, size_t code) __attribute__((always_inline)) {
       copy(values + code * copy.bytes, to);
