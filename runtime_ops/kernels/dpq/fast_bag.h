@@ -212,6 +212,9 @@ __attribute__((noinline)) size_t TakeBlock(const Table& table, const Ids& ids, c
 }
 
 // Writes the columns of a result.
+#ifndef __wasm__  // where a call takes more bytes
+__attribute__((noinline))
+#endif
 inline void WriteTotals(const Totals& totals, float divisor, size_t columns, const Output& out, size_t at) {
   const size_t size = SizeOf(out.type);
   unsigned char* to = static_cast<unsigned char*>(out.data) + at * size;
