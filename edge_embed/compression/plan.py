@@ -31,7 +31,6 @@ from edge_embed.report.results.fidelity import Fidelity
 
 Progress = Callable[[str, int, int], None]
 
-TIERED = PackedTiered.method
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # the largest number of settings that are fitted on all rows after they met the goal in draft
 
@@ -68,8 +67,10 @@ class Plan:
         if self.method != AUTO:
             check_method(self.method)
             check_learns(self.method, self.trainable)
-        if self.objective is not None and self.method not in (AUTO, TIERED):
-            raise BadInputError(f"objective: got {self.objective!r:.80} for {self.method}, expected {TIERED} or {AUTO}")
+        able = [AUTO, *(name for name, known in METHODS.items() if known.has_objective)]
+        if self.objective is not None and self.method not in able:
+            known = " or ".join(able)
+            raise BadInputError(f"objective: got {self.objective!r:.80} for {self.method}, expected {known}")
         if self.objective is not None and self.objective not in OBJECTIVES:
             raise BadInputError(f"objective: got {self.objective!r:.80}, expected one of {', '.join(OBJECTIVES)}")
         if self.options and self.method == AUTO:

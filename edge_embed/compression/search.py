@@ -32,7 +32,6 @@ _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # halvings between the last ratio that meets the goal and the next one
 _AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes
 _EXACT = 1 - 1e-6  # mean cosine from which settings count as equal
-_FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 _UNEVEN = 10  # the longest row, in mean lengths, up to which weights in int8 are used: it sets the step of all rows
 
 OnTrial = Callable[[int, int], None]
@@ -112,7 +111,7 @@ class Search:
             self._occurrences = None if counts is None else counts[ids]
         self._measured = sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
-        fits_float16 = _FLOAT16[0] <= table.largest <= _FLOAT16[1] and not trainable
+        fits_float16 = table.fits_float16 and not trainable
         even = fits_float16 and table.longest <= _UNEVEN * table.mean_length
         float_type = "float16" if fits_float16 else "float32"
         self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}

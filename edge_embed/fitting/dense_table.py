@@ -41,6 +41,7 @@ class SomeRows:
 Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
 
 _BLOCK_NUMBERS = 1 << 22
+_FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 
 
 def rows_at(weight: Weight, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
@@ -172,6 +173,11 @@ class DenseTable:
         rows = torch.empty(len(ids), self.embedding_dim, dtype=torch.float64)
         _write(self._rows(ids if self._ids is None else self._ids[ids]), rows)
         return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
+
+    @property
+    def fits_float16(self) -> bool:
+        """True if float16 stores the numbers well."""
+        return _FLOAT16[0] <= self.largest <= _FLOAT16[1]
 
     def block(self, place: slice) -> Tensor:
         """Return the rows of a slice, float64 [Q, d]."""

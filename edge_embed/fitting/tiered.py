@@ -24,7 +24,6 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tiered import PackedTiered
 
 _FEWEST_ROWS = 4
-_FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 
 
 def fit(
@@ -74,7 +73,7 @@ def fit(
     row_weights(counts, n, padding_idx)  # which checks them too
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
-    value_type = "float16" if _FLOAT16[0] <= table.largest <= _FLOAT16[1] else "float32"
+    value_type = "float16" if table.fits_float16 else "float32"
     order = torch.argsort(counts, descending=True, stable=True)  # id of each rank
     order = order.int() if n < 1 << 31 else order  # half the memory
     has_map = not bool((order[1:] > order[:-1]).all())

@@ -26,7 +26,7 @@ def _frozen(
     return _shape((codes.shape[0], width * num_groups), groups, num_codes, num_groups, stored), padding_idx
 
 
-def _scaled(
+def scaled(
     codes: Tensor,
     value: Tensor,
     value_scales: Tensor | None,
@@ -35,7 +35,12 @@ def _scaled(
     num_groups: int,
     unused_columns: int,
     padding_idx: int | None,
-) -> Sizes:
+) -> tuple[DPQShape, int | None]:
+    """Return the sizes of a table from the arguments of `edge_embed.ops.dpq.SCALED`.
+
+    Raises:
+        BadInputError: the tensors are those of no table.
+    """
     shape, padding_idx = _frozen(codes, value, value_scales, num_groups, padding_idx)
     num_row_scales = 0 if row_scales is None else len(row_scales)
     dim = shape.embedding_dim - unused_columns
@@ -52,5 +57,5 @@ def _shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, 
 FORMS: Forms = {
     dpq.TRAINABLE: TableForm("trainable", _trainable),
     dpq.FROZEN: TableForm("frozen", _frozen),
-    dpq.SCALED: TableForm("frozen", _scaled),
+    dpq.SCALED: TableForm("frozen", scaled),
 }

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from edge_embed.inspection.table_forms import Forms, Sizes, TableForm, value_type
+from edge_embed.inspection.dpq import scaled
+from edge_embed.inspection.table_forms import Forms, Sizes, TableForm
 from edge_embed.ops import tiered
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.tiered_shape import TieredShape
 
 
@@ -18,12 +18,13 @@ def _stored(
     num_groups: list[int],
     padding_idx: int | None,
 ) -> Sizes:
-    tiers = []
-    for code, value, scales, groups in zip(codes, values, row_scales, num_groups, strict=True):
-        stored, num_codes, width = value.shape
-        sizes = len(code), width * groups, num_codes, groups, stored != groups
-        tiers.append(DPQShape(*sizes, value_type(value), num_row_scales=len(scales)))
-    return TieredShape(tuple(tiers), tier_map.shape[0] > 0), padding_idx
+    tiers = tuple(
+        scaled(code, value, None, of_rows, scales, groups, 0, None)[0]
+        for code, value, of_rows, scales, groups in zip(
+            codes, values, row_scale_codes, row_scales, num_groups, strict=True
+        )
+    )
+    return TieredShape(tiers, tier_map.shape[0] > 0), padding_idx
 
 
 FORMS: Forms = {tiered.TIERED: TableForm("frozen", _stored)}

@@ -33,15 +33,11 @@ def rows(
     check_id_range(ids, sum(len(each) for each in codes))
     flat = ids.reshape(-1).long()  # [B]
     tier, place = _places(flat, tier_map, tier_ranks, [len(each) for each in codes])
-    found = values[0].new_zeros(len(flat), num_groups[0] * values[0].shape[2], dtype=_wide(values[0]))  # [B, d]
+    found = values[0].new_zeros(len(flat), num_groups[0] * values[0].shape[2], dtype=torch.float32)  # [B, d]
     for number, stored in enumerate(zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True)):
         own = (tier == number).nonzero().squeeze(1)
         found = found.index_copy(0, own, _rows_of_tier(place[own], *stored).to(found.dtype))
     return finish_rows(found, ids, padding_idx)
-
-
-def _wide(values: Tensor) -> torch.dtype:
-    return torch.promote_types(values.dtype, torch.float32)
 
 
 def _rows_of_tier(

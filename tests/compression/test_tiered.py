@@ -93,7 +93,7 @@ def test_compress_tables_with_other_counts_of_unknown_table_is_refused() -> None
 
 
 def test_objective_of_other_method_is_refused() -> None:
-    with pytest.raises(BadInputError, match="objective: got 'logits' for dpq, expected tiered or auto"):
+    with pytest.raises(BadInputError, match="objective: got 'logits' for dpq, expected auto or tiered"):
         Plan("dpq", ratio=8, objective="logits")
     with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, logits"):
         Plan("tiered", ratio=8, objective="top")

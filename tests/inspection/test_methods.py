@@ -229,6 +229,22 @@ def test_tensors_of_impossible_table_are_refused(made, tmp_path, name, array, me
         inspect_file(path)
 
 
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ("bits_0", "tier 0: bits: got 9, expected 5 for 20 codes"),
+        ("num_groups_2", "tier 2: got 18 of float32, expected 12"),
+    ],
+)
+def test_attributes_of_impossible_tier_are_refused(made, tmp_path, attribute, message):
+    model = onnx.load(made / "model.onnx")
+    node = next(node for node in model.graph.node if node.op_type == "TieredEmbedding")
+    next(each for each in node.attribute if each.name == attribute).i = 9
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(BadInputError, match=message):
+        inspect_file(tmp_path / "m.onnx")
+
+
 class Narrow(nn.Module):
     """A frozen DPQ table with int8 values."""
 

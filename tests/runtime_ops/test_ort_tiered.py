@@ -1,34 +1,16 @@
 """Nodes of tiered tables, without a body, so that a session requires the kernel."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto
-from ort_nodes import Table, assert_close, assert_same_bits, make_graph_input, open_session, run, run_all
+from ort_nodes import open_session
 
 from edge_embed.exporters.onnx.nodes.tiered import TIERED
 from edge_embed.packed.tiered import PackedTiered
 
-from ..exporters.onnx.bodies import dpq, node_of, scaled
-
-
-class Packed(Table):
-    """A packed table; its rows are those of the packed form."""
-
-    name = TIERED.prefix
-
-    def __init__(self, packed: PackedTiered, **changed: np.ndarray) -> None:
-        self.packed, self.dtype, self.changed = packed, np.float32, changed
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return self.packed.tensors() | self.changed
-
-    def attributes(self) -> dict[str, int]:
-        node, _, _ = node_of(self.packed, "rows", ["ids"], "rows")
-        return {attribute.name: attribute.i for attribute in node.attribute}
+from ..exporters.onnx.bodies import dpq, scaled
+from .ort_packed import Packed, assert_row_is_refused, assert_uses_match
 
 
 def tiered(sizes: tuple[int, int, int], groups=(5, 1), dtype="float32", sorted_by_tier=False, padding_idx=None):
@@ -53,35 +35,7 @@ OFFSETS = np.array([0, 3, 3, 40, 299, 300])
 
 @pytest.mark.parametrize("case", CASES)
 def test_tiered_uses_match_packed_form(case):
-    table = Packed(CASES[case])
-    packed, random, ids = table.packed, np.random.default_rng(0), np.arange(299, -1, -1)
-    expected = packed.rows(ids)
-    assert_same_bits(run(open_session(table.model(rank=1)), ids), expected)
-    given = make_graph_input(table.model(TensorProto.INT32, rank=1))
-    (rows,) = open_session(given).run(None, {"ids": ids.astype(np.int32), **table.tensors()})
-    assert_same_bits(rows, expected)
-
-    exact, weights, none = expected.astype(np.float64), random.standard_normal(300, np.float32), np.zeros(0, np.float32)
-    for mode, weighted in ((0, 0), (0, 1), (1, 0), (2, 0)):
-        got = run(open_session(table.bag_model(mode, weighted)), ids, OFFSETS, weights if weighted else none)
-        terms = exact * (weights.astype(np.float64)[:, None] if weighted else 1)
-        keep = ids != (-1 if packed.padding_idx is None else packed.padding_idx)
-        for bag, (first, last) in enumerate(pairwise(OFFSETS)):
-            some = terms[first:last][keep[first:last]]
-            reduce = (np.sum, np.mean, np.max)[mode] if len(some) else np.sum
-            sums = np.abs(some).sum(0) / (len(some) if mode == 1 and len(some) else 1)
-            assert_close(got[bag], np.float32, reduce(some, axis=0), sums)
-
-    for kind in (np.float32, np.float16):
-        hidden = random.standard_normal((3, packed.embedding_dim)).astype(kind)
-        rows = packed.rows_float64(np.arange(300))
-        terms = np.abs(hidden.astype(np.float64)) @ np.abs(rows).T
-        logits = run(open_session(table.logits_model(kind)), hidden)
-        assert_close(logits, kind, hidden.astype(np.float64) @ rows.T, terms)
-        best, top = run_all(open_session(table.topk_model(7, dtype=kind)), hidden, np.zeros(0, kind))
-        order = np.argsort(-logits.astype(np.float64), axis=1, kind="stable")[:, :7]
-        assert_same_bits(top, order)
-        assert_same_bits(best, np.take_along_axis(logits, order, 1))
+    assert_uses_match(Packed(TIERED.prefix, CASES[case]), OFFSETS)
 
 
 def changed(tensor: str, at: tuple[int, int], value: int) -> dict[str, np.ndarray]:
@@ -100,21 +54,9 @@ def changed(tensor: str, at: tuple[int, int], value: int) -> dict[str, np.ndarra
     ],
 )
 def test_tiered_row_with_wrong_tier_or_rank_is_refused(damage):
-    table = Packed(CASES["padding"], **damage)
+    table = Packed(TIERED.prefix, CASES["padding"], **damage)
     wrong = 256 if "tier_ranks" in damage else 256 + 20
-    message = f"row {wrong} of the table cannot be read, the tier of a row does not exist or has no row at its place"
-    hidden, none = np.ones((1, 20), np.float32), np.zeros(0, np.float32)
-    ids = np.array([0, wrong, 3])
-    calls = [
-        (table.model(rank=1), (ids,)),
-        (table.bag_model(), (ids, np.array([0, 1, 3]), none)),
-        (table.logits_model(), (hidden,)),
-        (table.topk_model(3), (hidden, none)),
-    ]
-    for model, inputs in calls:
-        session = open_session(model)
-        with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match=message):
-            run(session, *inputs)
+    assert_row_is_refused(table, wrong, "the tier of a row does not exist or has no row at its place")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +76,6 @@ def test_tiered_row_with_wrong_tier_or_rank_is_refused(damage):
     ],
 )
 def test_tiered_table_that_disagrees_is_refused_at_load(changed, attributes, message):
-    table = Packed(CASES["padding"], **changed)
+    table = Packed(TIERED.prefix, CASES["padding"], **changed)
     with pytest.raises(Exception, match=f"TieredEmbedding[:,] .*{message}"):
         open_session(table.model(**attributes))

@@ -155,11 +155,8 @@ class OnnxOperator:
             operator = around.plain.operator(around.uses[self.use])
             return [*operator.called(inner), (operator, inner)]
         if self.use == "rows":
-            return (
-                []
-                if self.method.looks_up is None
-                else [(self.method.looks_up[0].operator("rows"), self.method.looks_up[1])]
-            )
+            looked_up = self.method.looks_up
+            return [] if looked_up is None else [(looked_up[0].operator("rows"), looked_up[1])]
         rows = self.method.operator("rows")
         return [*rows.called(count), (rows, count)]
 

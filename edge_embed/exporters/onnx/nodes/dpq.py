@@ -19,7 +19,8 @@ def _scaled_tensors(count: int) -> tuple[str, ...]:
     return _tensors(count) if count <= len(TENSORS) else (*_tensors(count - len(ROW_SCALES)), *ROW_SCALES)
 
 
-def _shape(attributes: Attributes, tensors: Specs) -> DPQShape:
+def table_shape(attributes: Attributes, tensors: Specs) -> DPQShape:
+    """Return the sizes of a table, as `NodeSchema.shape` does."""
     check_ranks(tensors, {"codes": 2, "values": 3})
     codes, values = tensors["codes"], tensors["values"]
     num_groups, stored = attributes["num_groups"], values.shape[0]
@@ -36,7 +37,7 @@ def _shape(attributes: Attributes, tensors: Specs) -> DPQShape:
     return shape
 
 
-DPQ = NodeSchema("DPQ", _tensors, ("format_version", "bits", "num_codes", "num_groups", "padding_idx"), _shape)
+DPQ = NodeSchema("DPQ", _tensors, ("format_version", "bits", "num_codes", "num_groups", "padding_idx"), table_shape)
 SCALED_DPQ = replace(
     DPQ, prefix="DPQScaled", tensors=_scaled_tensors, attribute_names=(*DPQ.attribute_names, "unused_columns")
 )
