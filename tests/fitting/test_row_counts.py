@@ -1,5 +1,7 @@
 """Frequencies of rows from ids and from the order of the rows."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -17,9 +19,12 @@ def test_counts_of_order_follow_zipf() -> None:
     assert counts_of("order", 4).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
 
 
-def test_counts_of_numbers_are_unchanged() -> None:
-    given = torch.ones(3)
-    assert counts_of(given, 3) is given
+@pytest.mark.parametrize("given", [torch.tensor([2, 0, 5]), [2.0, 0, 5], np.array([2, 0, 5], np.uint8)])
+def test_counts_of_numbers_are_these_in_float64(given: Any) -> None:
+    found = counts_of(given, 3)
+    assert found is not None
+    assert found.dtype == torch.float64
+    assert found.tolist() == [2, 0, 5]
     assert counts_of(None, 3) is None
 
 

@@ -7,11 +7,18 @@ import pytest
 from ort_nodes import assert_same_bits
 from tflite_models import manifest, rows_model
 
-from .test_ort_tiered import CASES, Packed
+from edge_embed.exporters.onnx.nodes.tiered import TIERED
+from edge_embed.packed.tiered import PackedTiered
+
+from .ort_packed import Packed
+from .test_ort_tiered import CASES
 
 
 class Tiered(Packed):
     """A table whose file has only tensors with elements."""
+
+    def __init__(self, packed: PackedTiered, **changed: np.ndarray) -> None:
+        super().__init__(TIERED.prefix, packed, **changed)
 
     @property
     def rows64(self) -> np.ndarray:
