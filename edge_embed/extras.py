@@ -13,7 +13,6 @@ _PURPOSES = {
     "export": "training, compression, export and validation of models",
     "inspect": "`edge-embed inspect` of ONNX files",
     "bench": "`edge-embed bench`: its peers, and plots",
-    "compress": "`edge-embed compress` with dpq and opq: k-means",
     "report": "HTML reports and plots",
     "tflite": "TFLite files of tables: export, reading and runs",
     "tflite-models": "export of whole models as TFLite files",

@@ -19,8 +19,6 @@ from edge_embed.workflow import load
 from .error_line import error_line
 from .full_disk import full_disk
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 
 class Tagger(nn.Module):
     """A model of the user, trained with a dense table."""

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
-
 DIM, PARTS = 64, 100
 SIZES = ("--method", "dpq", "--num-codes", "16", "--num-groups", "8")
 TIERED = ("--method", "tiered", "--ratio", "20", "--counts")  # a file of counts follows

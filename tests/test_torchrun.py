@@ -16,8 +16,6 @@ from torch import distributed, nn
 
 import edge_embed
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 pytestmark = pytest.mark.skipif(not distributed.is_gloo_available(), reason="torch is built without gloo")
 COMMAND = str(Path(sysconfig.get_path("scripts"), "edge-embed"))
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]

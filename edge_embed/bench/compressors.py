@@ -1,6 +1,6 @@
 """Contenders in compressing a dense table: our fits, and for each method a library with the same number of bytes.
 
-    dpq       faiss ProductQuantizer: k-means of as many iterations and runs on as many rows, then codes of all rows
+    dpq       faiss ProductQuantizer: k-means of as many runs on as many rows, to the same error, then codes of all rows
     tt        tensorly: TT-SVD of the same tensor, with the same ranks and order of cores
     low_rank  numpy: all singular values and vectors; scipy: the R largest (Lanczos)
     ant       scikit-learn: a dictionary by mini-batches, then orthogonal matching pursuit with m weights a row
@@ -10,7 +10,8 @@ runs.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from edge_embed.bench.peers.peer import missing
 from edge_embed.bench.tables import LeftOutError
-from edge_embed.fitting.centroids import ITERATIONS, fast_search, most_points
+from edge_embed.fitting.centroids import most_points
 from edge_embed.fitting.checkpoints import NOTHING
 from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable
@@ -33,6 +34,7 @@ from edge_embed.packed.dpq import PackedDPQ
 
 Rows = NDArray[np.floating[Any]]
 _RUNS = 3  # runs of k-means, as in `dpq.fit`
+_ITERATIONS = 50  # with which faiss reaches the error of `dpq.fit`
 _TURNS = 20  # passes over the rows, as in `ant.fit`
 _LIMITS = ("threadpoolctl", "threadpoolctl")  # gives numpy and scipy the same number of threads
 
@@ -152,15 +154,28 @@ def _faiss(case: Case) -> Compress:
     def compress() -> Made:
         quantiser = _quantiser(case)
         settings = quantiser.cp
-        settings.niter, settings.nredo, settings.seed = ITERATIONS, _RUNS, case.seed + 1
+        settings.niter, settings.nredo, settings.seed = _ITERATIONS, _RUNS, case.seed + 1
         settings.min_points_per_centroid = 1  # without it, fewer than 39 lead to a warning
         settings.max_points_per_centroid = math.ceil(most_points(case["num_codes"]) / case["num_codes"])
-        with fast_search():
+        with _fast_search():
             quantiser.train(case.weight)
         codes = quantiser.compute_codes(case.weight)
         return Made(codes.nbytes + 4 * quantiser.centroids.size(), lambda: quantiser.decode(codes))
 
     return compress
+
+
+@contextmanager
+def _fast_search() -> Iterator[None]:
+    """Use matrix products in all searches of faiss: its other way, below 128,000 numbers, takes ten times as long."""
+    import faiss  # noqa: PLC0415
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def _centroids(case: Case) -> NDArray[np.float32]:
@@ -281,7 +296,7 @@ DPQ = ComparedFit(
             (
                 Compressor(
                     "faiss PQ",
-                    f"ProductQuantizer.train, {ITERATIONS} iterations, {_RUNS} runs, on as many rows as dpq.fit, then "
+                    f"ProductQuantizer.train, {_ITERATIONS} iterations, {_RUNS} runs, on as many rows as dpq.fit, then "
                     "compute_codes; distance_compute_blas_threshold = 1, as in dpq.fit; the default is up to ten times "
                     "slower",
                     _faiss,

@@ -1,14 +1,13 @@
-"""Centroids of the sub-vectors of a dense table, by k-means of faiss.
+"""Centroids of the sub-vectors of a dense table, by k-means.
 
     V_k  =  sum_{i: c_i = k} w_i x_i / sum_{i: c_i = k} w_i          c_i = argmin_k |x_i - V_k|
 
 Large tables are sampled: row i is drawn with probability p_i = min(1, a w_i) and has the weight w_i / p_i, so sums are
-unbiased. The mean is subtracted from sub-vectors, because faiss computes |x|^2 - 2 x V + |V|^2 in float32.
+unbiased. The mean is subtracted from sub-vectors, because distances are sums of products in float32.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edge_embed.errors import BadInputError
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.dense_table import DenseTable
+from edge_embed.fitting.k_means import improved, k_means
 from edge_embed.fitting.processes import Arrays
 from edge_embed.fitting.setting import OnGroup
 
-# Measured on the embeddings of two language models and on synthetic families of rows: twice the 25 iterations of faiss
-# lower the squared error by half a percent, three runs in place of one by .4 to 9 % more. k-means++ lowers it further,
-# but moves centroids to the few outlying rows: the mean cosine of one of those tables fell from .916 to .909.
-# 100 iterations or five runs give the same within the differences between seeds, .0001 of the mean cosine.
-ITERATIONS = 50
+# Measured on the embeddings of two language models and on synthetic families of rows, with the k-means of faiss: three
+# runs in place of one lower the squared error by .4 to 9 %. k-means++ lowers it further, but moves centroids to the few
+# outlying rows: the mean cosine of one of those tables fell from .916 to .909. Five runs give the same within the
+# differences between seeds, .0001 of the mean cosine; so do more iterations than 50 of faiss, or 30 of ours.
+ITERATIONS = 30
 # Three runs on a quarter of many sub-vectors, of which the best continues on all, take 0.55 of the time of three runs
 # on all. With 600 sub-vectors a code, of the tables of a language model and of CBOW, the squared error is 0.96 to 1.005
 # times as large, over three seeds: the best centroids get more iterations.
@@ -38,20 +37,7 @@ _SAMPLE = 1 << 17
 _SAMPLE_PER_CODE = 128
 _TOGETHER = 16  # groups stored together as a finished part, for any number of threads and processes
 _SAMPLE_NUMBERS = 1 << 28  # 1 GiB; larger only if d is too large for two rows a code
-_LEAST_WEIGHT = 1e-30  # relative to the mean: faiss divides by sums of weights in float32
-
-
-def check_faiss() -> None:
-    """Raise unless faiss is installed.
-
-    Raises:
-        BadInputError: if faiss cannot be imported.
-    """
-    try:
-        import faiss  # noqa: F401, PLC0415
-    except ImportError as error:
-        remedy = "pip install 'edge-embed[compress]'"
-        raise BadInputError(f"k-means: faiss cannot be imported ({error}), expected faiss-cpu: {remedy}") from error
+_LEAST_WEIGHT = 1e-30  # relative to the mean: float32 holds no much smaller one
 
 
 def most_points(num_codes: int) -> int:
@@ -103,11 +89,12 @@ def find_centroids(
         if found is not None:
             return np.pad(found, ((0, num_codes - len(found)), (0, 0)))
         each = sample_weights.repeat_interleave(num_groups // tables)
-        return _by_k_means(points, each.numpy(), num_codes, runs, np.random.SeedSequence([seed, group]), iterations)
+        return _by_k_means(points, each.numpy(), num_codes, runs, np.random.default_rng([seed, group]), iterations)
 
     def of_groups(groups: Sequence[int]) -> Arrays:
         found = []
-        with fast_search(), _workers(len(groups)) as pool:
+        # A group uses one thread: torch's own threads wait for each other after every small step.
+        with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
             for one in pool.map(of_group, groups):
                 found.append(one)
                 others = groups[0] // _TOGETHER * _TOGETHER  # in earlier parts
@@ -137,7 +124,7 @@ def _sample(
         seed: random seed, at least 0.
     """
     wanted = most_points(num_codes) // per_row
-    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # faiss refuses fewer than K
+    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # k-means needs K points
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
     ids = chosen.nonzero().flatten()
@@ -198,66 +185,18 @@ def _by_k_means(
     weights: NDArray[np.float64],
     num_codes: int,
     runs: int,
-    seed: np.random.SeedSequence,
+    random: np.random.Generator,
     iterations: int,
 ) -> NDArray[np.float32]:
     """Return centroids [K, s] of points [m, s] with m > K."""
     mean = np.average(points, 0, weights)
-    centred = (points - mean).astype(np.float32)
-    number = int(seed.generate_state(1)[0] >> 1)  # an int of C
+    centred = torch.from_numpy((points - mean).astype(np.float32))
     is_even = weights.max() <= _PART * weights.mean()  # a part lacks most of the few rows that count
+    each = torch.from_numpy(np.maximum(weights / weights.mean(), _LEAST_WEIGHT))
     if runs == 1 or not is_even or len(points) <= max(_MANY, _MANY_PER_CODE * num_codes):
-        return (_train(centred, weights, num_codes, runs, number, iterations) + mean).astype(np.float32)
-    some = np.random.default_rng(seed).choice(len(points), len(points) // _PART, replace=False)
-    first = _train(centred[some], weights[some], num_codes, runs, number, iterations)
-    return (_train(centred, weights, num_codes, 1, number, iterations, first) + mean).astype(np.float32)
-
-
-def _train(
-    points: NDArray[np.float32],
-    weights: NDArray[np.float64],
-    num_codes: int,
-    runs: int,
-    seed: int,
-    iterations: int,
-    first: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    """Return centroids of points, from random ones or from ``first``."""
-    import faiss  # noqa: PLC0415
-
-    search = faiss.Kmeans(
-        points.shape[1],
-        num_codes,
-        niter=iterations,
-        nredo=runs,
-        seed=seed,
-        min_points_per_centroid=1,  # faiss warns below 39 points and samples above 256
-        max_points_per_centroid=len(points),
-    )
-    # With a mean weight below 1, faiss would search for a cluster to split forever.
-    relative = np.maximum(weights / weights.mean(), _LEAST_WEIGHT).astype(np.float32)
-    search.train(points, weights=relative, init_centroids=first)
-    found: NDArray[np.float32] = search.centroids  # type: ignore[assignment]  # set by train()
-    return found
-
-
-@contextmanager
-def fast_search() -> Iterator[None]:
-    """Use matrix products in all searches of faiss: its other way, below 128,000 numbers, takes ten times as long."""
-    import faiss  # noqa: PLC0415
-
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 1
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
-
-
-def _workers(tables: int) -> ThreadPoolExecutor:
-    """Return threads that find centroids side by side: threads of faiss wait for each other after every small step."""
-    import faiss  # noqa: PLC0415
-
-    threads = torch.get_num_threads()
-    workers = min(threads, tables)
-    return ThreadPoolExecutor(workers, initializer=faiss.omp_set_num_threads, initargs=(threads // workers,))
+        found = k_means(centred, each, num_codes, iterations, runs, random)
+    else:
+        some = torch.from_numpy(random.choice(len(points), len(points) // _PART, replace=False))
+        first = k_means(centred[some], each[some], num_codes, iterations, runs, random)
+        found = improved(centred, each, first, iterations).value
+    return (found.numpy() + mean).astype(np.float32)

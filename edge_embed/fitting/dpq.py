@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
-from edge_embed.fitting.centroids import ITERATIONS, check_faiss, find_centroids
+from edge_embed.fitting.centroids import ITERATIONS, find_centroids
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.code_assignment import packed_codes
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
@@ -55,7 +55,7 @@ def fit(
 
     If a group has at most K different sub-vectors, they become its centroids, and its columns are reproduced exactly.
     (Sub-vectors that differ by less than 1e-7 of their length may be merged.) Otherwise k-means runs several times for
-    up to 50 iterations, and the best result is used. It runs on all rows up to 131,072 or 128 K of them, and on a
+    up to 30 iterations, and the best result is used. It runs on all rows up to 131,072 or 128 K of them, and on a
     random sample of about that size for larger tables. Rows of a memory-mapped file are read in blocks. The sample, at
     most 1 GiB, and the packed codes are held in memory. The same seed gives the same layer on the same machine.
 
@@ -84,7 +84,7 @@ def fit(
 
     Raises:
         BadInputError: for impossible sizes or counts, numbers outside float32, a trainable layer of numbers whose
-            squares are outside float32, or without faiss (``pip install 'edge-embed[compress]'``).
+            squares are outside float32.
     """
     n, dim = table_size(weight)
     layer = without_numbers(n, dim, num_codes, num_groups, share_subspaces, padding_idx)
@@ -92,7 +92,6 @@ def fit(
     checked_count("runs", runs)
     checked_count("iterations", iterations)
     checked_count("seed", seed, least=0)
-    check_faiss()
     weights = row_weights(counts, n, layer.padding_idx)
     table = DenseTable(weight, layer.padding_idx, processes=processes, rotation=rotation)
     kept = kept.of_table(table, weights, "dpq", num_codes, num_groups, share_subspaces, runs, seed)

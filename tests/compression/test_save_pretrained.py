@@ -17,7 +17,6 @@ from edge_embed import workflow
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import lower_program
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 transformers = pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[dev]'")
 
 IDS = torch.tensor([[5, 17, 399, 1, 8]])

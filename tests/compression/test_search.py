@@ -17,8 +17,6 @@ from edge_embed.fitting.setting import METHODS, setting_of
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.report.results.compressed import CompressedTable, Trial, pareto_front
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 RANDOM = np.random.default_rng(0)
 CENTRES = RANDOM.standard_normal((20, 16))
 ROWS = torch.from_numpy(CENTRES[RANDOM.integers(0, 20, 600)] + 0.2 * RANDOM.standard_normal((600, 16))).float()

@@ -13,7 +13,6 @@ import edge_embed
 from edge_embed import workflow
 from edge_embed.validation.options import ValidationOptions
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 transformers = pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[dev]'")
 
 SIZES = {"num_codes": 16, "num_groups": 16}

@@ -19,8 +19,6 @@ from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.layers.table import CompressedEmbedding
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 WEIGHT = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
 ONES = torch.ones(400, dtype=torch.float64)
 

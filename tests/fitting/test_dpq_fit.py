@@ -1,6 +1,5 @@
 """DPQ from a dense table: centroids that are means, the nearest codes, and exact rows where codes suffice."""
 
-import builtins
 import math
 
 import numpy as np
@@ -13,8 +12,6 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting import centroids, dense_table, dpq
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.layers.dpq import DPQEmbedding
-
-pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
 
 
 def families(n: int = 2000, dim: int = 16, seed: int = 0) -> np.ndarray:
@@ -144,7 +141,7 @@ def test_rows_that_never_occur_do_not_change_centroids():
 
 
 def test_counts_matter_only_by_their_ratio():
-    """Unscaled tiny counts would let faiss split clusters forever, and huge ones would overflow float32."""
+    """Unscaled counts would be beyond float32."""
     weight, counts = families(500), torch.arange(1, 501).double()
     expected = dpq.fit(weight, 16, 2, counts=counts).value
     for factor in (2.0**-120, 2.0**130):
@@ -225,7 +222,7 @@ def test_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
     assert all(1800 < count < 2200 for count in points)
     error, more = (np.square(all_rows(layer) - weight).sum() for layer in (whole, sampled))
     assert error * 0.95 < more < error * 1.05
-    assert np.square(all_rows(sampled) - weight)[7].sum() < 1e-5
+    assert np.square(all_rows(sampled) - weight)[7].sum() < 1e-3
     points.clear()
     dpq.fit(weight, 16, 4, share_subspaces=True)
     monkeypatch.setattr(centroids, "_SAMPLE_NUMBERS", 16)  # so wide a table exceeds this with two rows a code
@@ -236,10 +233,16 @@ def test_sample_of_rows_is_nearly_as_good_as_all(monkeypatch):
 
 def test_centroids_of_many_rows_start_on_a_part_without_loss(monkeypatch):
     weight = families(8000)
-    runs, train = [], centroids._train
-    monkeypatch.setattr(
-        centroids, "_train", lambda each, *rest: runs.append((len(each), rest[2])) or train(each, *rest)
-    )
+    runs = []
+
+    def counted(name, runs_of):
+        own = getattr(centroids, name)
+        monkeypatch.setattr(
+            centroids, name, lambda each, *rest: runs.append((len(each), runs_of(rest))) or own(each, *rest)
+        )
+
+    counted("k_means", lambda rest: rest[3])
+    counted("improved", lambda rest: 1)
 
     def error(seed, **options):
         runs.clear()
@@ -348,14 +351,10 @@ def test_seed_gives_same_layer_with_any_number_of_threads():
     assert not torch.equal(dpq.fit(weight, 16, 4, seed=6).value, layers[0].value)
 
 
-def test_settings_of_faiss_and_torch_are_restored():
-    import faiss
-
-    faiss.cvar.distance_compute_blas_threshold = 128_000  # the initial value
-    threads = faiss.omp_get_max_threads()
+def test_settings_of_torch_are_restored():
+    threads = torch.get_num_threads()
     dpq.fit(families(100), 16, 4)
-    assert faiss.cvar.distance_compute_blas_threshold == 128_000
-    assert (torch._C._get_mkldnn_enabled(), faiss.omp_get_max_threads()) == (True, threads)
+    assert (torch._C._get_mkldnn_enabled(), torch.get_num_threads()) == (True, threads)
 
 
 def test_tables_of_every_kind_give_same_layer(tmp_path, monkeypatch):
@@ -413,16 +412,3 @@ def test_row_that_is_not_finite_is_named_unless_padding():
 def test_bad_input_names_what_was_expected(options, message):
     with pytest.raises(BadInputError, match=message):
         dpq.fit(**{"weight": families(100), "num_codes": 16, "num_groups": 4} | options)
-
-
-def test_missing_faiss_names_remedy(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest):
-        if name == "faiss":
-            raise ImportError("No module named 'faiss'")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BadInputError, match=r"faiss cannot be imported .*: pip install 'edge-embed\[compress\]'"):
-        dpq.fit(families(100), 16, 4)

@@ -19,7 +19,7 @@ from edge_embed.fitting.rotation import find_rotation
 from edge_embed.layers.regularization import regularization_loss
 from edge_embed.layers.rotated import RotatedEmbedding, RotatedOutput
 
-faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
+faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[bench])")
 
 SIZES: dict[str, Any] = {"num_codes": 16, "num_groups": 4}
 

@@ -24,8 +24,6 @@ from edge_embed.fitting.processes import ALONE, Processes
 
 from ..forked import run_processes
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 WEIGHT = torch.randn(201, 6, generator=torch.Generator().manual_seed(0))
 COUNTS = torch.arange(201.0).flip(0)
 EXACT: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ import edge_embed
 from edge_embed.fitting import dpq
 from edge_embed.layers.regularization import regularization_loss
 
-faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
+faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[bench])")
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from edge_embed.fitting import opq
 
-faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
+faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[bench])")
 
 pytestmark = pytest.mark.slow
 NUM_CODES = 16

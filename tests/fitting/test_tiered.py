@@ -17,7 +17,7 @@ from edge_embed.fitting.tier_plan import Errors, Plan, best_plan
 from edge_embed.fitting.tier_sample import Sample
 from edge_embed.fitting.tier_weights import tier_weights
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[export]'")
 
 RANDOM = np.random.default_rng(0)
 N, DIM = 1000, 8

@@ -12,7 +12,6 @@ import pytest
 from edge_embed import workflow
 from edge_embed.validation.pair.validate import DENSE
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is missing: pip install 'edge-embed[genai]'")
 pytest.importorskip("transformers", reason="transformers is missing: pip install 'edge-embed[transformers]'")
 

@@ -22,8 +22,6 @@ from edge_embed.validation.pair.genai_checks import folder_checks
 
 from .folders import DIM, ROWS, TOKENIZER_FILES, made_folder
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 VERSION, OTHER_VERSION = package_version(), "9" + package_version()[1:]
 Change = Callable[[Path], Any]
 

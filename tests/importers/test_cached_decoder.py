@@ -184,7 +184,6 @@ def narrow_window(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", ["llama", "qwen3", "gemma3", "phi3"])
 def test_compressed_decoder_generates_tokens_of_transformers(shape: str, tmp_path: Path) -> None:
-    pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
     from tests.genai.build_folders import ROWS, write_model
 
     folder, exported = tmp_path / "model", tmp_path / "small.onnx"

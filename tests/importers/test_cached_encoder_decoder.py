@@ -91,7 +91,6 @@ def generated(session: Any, start: int) -> list[list[int]]:
 def test_compressed_encoder_decoder_generates_tokens_of_transformers(
     make: Callable[[], Any], table: str, tmp_path: Path
 ) -> None:
-    pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
     model, exported = saved(make, tmp_path / "model"), tmp_path / "small.onnx"
     program, _ = workflow.compress(tmp_path / "model", "dpq", num_codes=64, num_groups=32, modules=[table])
     assert isinstance(program, Program)

@@ -98,7 +98,6 @@ def test_program_outputs_equal_those_of_module(
 def test_folder_is_compressed_exported_and_validated(
     make: Callable[[], Any], table: str, uses: int, tmp_path: Path
 ) -> None:
-    pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
     saved(make, tmp_path / "model")
     small = tmp_path / "small.pt"
     _, report = workflow.compress(tmp_path / "model", "dpq", num_codes=16, num_groups=16, output=small)

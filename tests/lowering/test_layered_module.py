@@ -75,7 +75,6 @@ def test_loaded_module_exports_again(path: Path, tmp_path: Path) -> None:
 
 
 def test_module_of_compressed_file_returns_its_outputs(tmp_path: Path) -> None:
-    pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
     dense = nn.Sequential(nn.Embedding(500, 16), nn.Linear(16, 4)).half().eval()
     edge_embed.save(dense, tmp_path / "dense.pt", INPUTS[0])
     small, _ = workflow.compress(tmp_path / "dense.pt", "opq", ratio=4, output=tmp_path / "small.pt")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
+pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[export]'")
 
 from compare_tiers import markdown
 from tiers.case import Case, rows_of

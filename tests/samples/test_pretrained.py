@@ -28,7 +28,6 @@ def cosine(small: nn.Module, dense: nn.Module) -> float:
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 def test_rows_of_greater_cosine_make_worse_language_model() -> None:
     """Counts of 1 / length lower the weight of long rows, for which plain k-means has smaller errors."""
-    pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[compress])")
     data = Path(DATA or "")
     with unpacked(data, "ptb-rnnlm") as folder, unpacked(data, "agnews20k") as news:
         model = language_model.load(folder / "ptb_rnnlm_100.npz")

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 sys.path.append(str(Path(__file__).parents[1] / "exporters" / "tflite"))
 
 import tflite_classifier

@@ -22,8 +22,6 @@ from edge_embed.inspection.inspect import inspect_file
 
 from .foreign_models import COLUMNS, ROWS, look_up, model, packed_tables, rows_of, run, saved, table, with_rows
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 EPS = np.finfo(np.float32).eps
 DPQ = {"num_codes": 32, "num_groups": 4}
 SIZES: dict[str, dict[str, Any]] = {

@@ -19,8 +19,6 @@ from edge_embed.inspection.inspect import inspect_file
 
 from .foreign_models import model, packed_tables, run
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 ROWS, COLUMNS, CENTRES = 300, 16, 12
 DPQ = {"num_codes": 32, "num_groups": 4}
 IDS = np.array([[3, 0, 7], [ROWS - 1, 5, 41]])

@@ -19,8 +19,6 @@ from edge_embed.errors import BadInputError, EdgeEmbedError, SizeError
 
 from .foreign_models import COLUMNS, ROWS, look_up, model, saved, table
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
-
 DPQ = {"num_codes": 32, "num_groups": 4}
 OUTPUTS = {"rows": ["batch", "sequence", COLUMNS]}
 Tensors = dict[str, np.ndarray]

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from torch import distributed, nn
 
 pytest.importorskip("ai_edge_litert", reason="the extra edge-embed[tflite] is not installed")
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[compress]'")
 sys.path.append(str(Path(__file__).parent))
 
 from ai_edge_litert.interpreter import Interpreter

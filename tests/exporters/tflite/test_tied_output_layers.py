@@ -103,7 +103,6 @@ def test_tied_output_layer_without_fixed_sizes_takes_other_sizes(form, make_pack
 
 @pytest.mark.parametrize(("method", "form"), [("dpq", "that keeps three axes"), ("opq", "BATCH_MATMUL")])
 def test_compressed_tied_table_validates_against_its_original(form, method, tmp_path):
-    pytest.importorskip("faiss", reason="faiss is missing: pip install 'edge-embed[compress]'")
     source, output = write_foreign(tmp_path / "in.tflite", make=FORMS[form]), tmp_path / "out.tflite"
     _, report = edge_embed.compress(source, method, output=output, num_codes=4, num_groups=3)
     assert [(table.name, table.uses, table.reason) for table in report.tables] == [(WORDS, 2, "")]

@@ -1,0 +1,92 @@
+"""Weighted k-means, whose two steps are those that train DPQ-VQ (`edge_embed.ops.dpq_kernels`).
+
+    c_i = argmax_k x_i V_k - |V_k|^2 / 2  =  argmin_k |x_i - V_k|^2
+    V_k = sum_{i: c_i = k} w_i x_i / sum_{i: c_i = k} w_i
+
+Source: Lloyd, "Least squares quantization in PCM" (IEEE Transactions on Information Theory, 1982). Centroids move 1.8
+times as far as to these means, except in the last two iterations. Of several runs from random points the best is used.
+A run ends early where no point changes its centroid any more. A centroid without points moves beside that of the
+heaviest points, which it shares with it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_embed.ops import dpq_kernels, training_library
+
+# With random points of 1 to 32 columns and K = 16 to 256, the error after 25 iterations is 0.98 to 1.02 times that
+# after 50 with steps of 1, over three seeds (one column with wide tails: 1.06); after 50 it is 0.95 to 0.99 (0.71).
+_STEP, _LAST = 1.8, 2
+_SPLIT = 2.0**-10  # relative distance of two centroids that share points
+_PRODUCTS = 1 << 22  # of points and centroids that are in memory at a time without a kernel
+
+
+class Centroids(NamedTuple):
+    """Centroids float32 [K, s], and their weighted squared error."""
+
+    value: Tensor
+    error: float
+
+
+def k_means(
+    points: Tensor, weights: Tensor, num_codes: int, iterations: int, runs: int, random: np.random.Generator
+) -> Tensor:
+    """Return centroids float32 [K, s] of points float32 [m, s], m > K, with positive weights, float64 [m].
+
+    Points near the origin lose least by rounding: subtract their mean first.
+    """
+    found = []
+    for _ in range(runs):
+        first = points[torch.from_numpy(random.choice(len(points), num_codes, replace=False))]
+        found.append(improved(points, weights, first, iterations))
+    return min(found, key=lambda each: each.error).value
+
+
+def improved(points: Tensor, weights: Tensor, value: Tensor, iterations: int) -> Centroids:
+    """Return centroids after some iterations from others, float32 [K, s]; arguments as of `k_means`."""
+    before, last = None, iterations - _LAST
+    for number in range(iterations):
+        codes, step = _nearest(points, value), _STEP if number < last else 1
+        if before is not None and torch.equal(codes, before):
+            if number > last:
+                break
+            step, last = 1, number
+        value, before = value + step * (_means(points, weights, codes, value) - value), codes
+    near = value[_nearest(points, value).long()]
+    error = (points - near).double().square_().sum(1) @ weights
+    return Centroids(value, float(error))
+
+
+def _nearest(points: Tensor, value: Tensor) -> Tensor:
+    """Return the number of the nearest centroid of each point, [m]."""
+    offsets = value.double().square().sum(1).mul(-0.5).float()  # [K]
+    affine = torch.cat((value.T, offsets.unsqueeze(0)))  # [s + 1, K]
+    if training_library.serves(points, affine):
+        return dpq_kernels.nearest(dpq_kernels.distances(points, affine.unsqueeze(0), "dot"))[0]
+    parts = points.split(max(1, _PRODUCTS // len(value)))
+    return torch.cat([torch.addmm(offsets, part, value.T).argmax(1) for part in parts])
+
+
+def _means(points: Tensor, weights: Tensor, codes: Tensor, value: Tensor) -> Tensor:
+    """Return the weighted mean of the points of each centroid, float32 [K, s]."""
+    totals = torch.bincount(codes, weights, len(value))  # float64 [K]
+    means = value - _excess(points, weights, codes, value) / totals.unsqueeze(1)
+    for empty in (totals == 0).nonzero().flatten().tolist():
+        heaviest = int(totals.argmax())
+        totals[heaviest] /= 2
+        totals[empty] = totals[heaviest]
+        means[empty] = means[heaviest] * (1 + _SPLIT)
+        means[heaviest] *= 1 - _SPLIT
+    return means.float()
+
+
+def _excess(points: Tensor, weights: Tensor, codes: Tensor, value: Tensor) -> Tensor:
+    """Return sum_i w_i (V_k - x_i) over the points of each centroid, float64 [K, s]."""
+    if training_library.serves(points, value):
+        shares = (weights / 2).float()
+        return dpq_kernels.centroid_backward(points, value.unsqueeze(0), codes.unsqueeze(0), shares)[0].double()
+    differences = (value[codes.long()] - points).double().mul_(weights.unsqueeze(1))
+    return torch.zeros_like(value, dtype=torch.float64).index_add_(0, codes.int(), differences)
