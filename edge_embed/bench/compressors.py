@@ -196,7 +196,12 @@ def _coded(case: Case, find: Callable[[], NDArray[np.uint8]], values: NDArray[np
 def _our_codes(case: Case) -> Compress:
     values, table = _centroids(case), DenseTable(case.weight, None)
     value, num_groups = torch.from_numpy(values), case["num_groups"]
-    return _coded(case, lambda: packed_codes(table, 1.0, value, num_groups, NOTHING, lambda _: None), values)
+    nearest = torch.eye(table.embedding_dim, dtype=torch.float64)  # what faiss searches for
+
+    def codes() -> NDArray[np.uint8]:
+        return packed_codes(table, 1.0, value, num_groups, nearest, NOTHING, lambda _: None)
+
+    return _coded(case, codes, values)
 
 
 def _codes_of_faiss(case: Case) -> Compress:

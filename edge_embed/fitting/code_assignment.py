@@ -1,8 +1,8 @@
-"""Codes of the rows of a dense table: the nearest centroids by the rule of `DPQEmbedding`.
+"""Codes of the rows of a dense table: the centroids that keep its inner products (`edge_embed.fitting.error_feedback`).
 
     argmin_k |x - V_k|^2  =  argmax_k (x V_k - |V_k|^2 / 2)
 
-The layer's rule sums in float64 (`edge_embed.ops.dpq_distance`). The kernel here sums in float32
+The rule of `DPQEmbedding` sums in float64 (`edge_embed.ops.dpq_distance`). The kernel here sums in float32
 (`edge_embed.ops.dpq_kernels`), which is faster. The rule decides if the two largest values are so close that rounding
 may have changed their order, and it decides everything without a kernel.
 """
@@ -10,13 +10,13 @@ may have changed their order, and it decides everything without a kernel.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from edge_embed.fitting import error_feedback
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.processes import Arrays
@@ -34,7 +34,13 @@ Codes = NDArray[np.uint8 | np.uint16]
 
 
 def packed_codes(
-    table: DenseTable, scale: float, value: Tensor, num_groups: int, kept: Kept, on_block: Callable[[int], None]
+    table: DenseTable,
+    scale: float,
+    value: Tensor,
+    num_groups: int,
+    triangle: Tensor,
+    kept: Kept,
+    on_block: Callable[[int], None],
 ) -> NDArray[np.uint8]:
     """Return the packed codes of all rows, uint8 [n, row_bytes].
 
@@ -43,27 +49,24 @@ def packed_codes(
         scale: power of two that rows are multiplied by.
         value: centroids float32 [D, K, s], or [1, K, s] for all groups, of rows times ``scale``.
         num_groups: number of groups D.
+        triangle: R of `error_feedback`, float64 [d, d]; the unit matrix for the nearest centroids.
         kept: store of finished blocks.
         on_block: called with the number of finished rows after each block.
     """
     bits = bit_packing.bits_for(value.shape[1])
     packed = np.empty((table.num_embeddings, bit_packing.row_bytes(num_groups, bits)), np.uint8)
-    search = _Search(value, num_groups)
+    search = _Search(value.double().expand(num_groups, -1, -1), triangle)
     threads = torch.get_num_threads()
 
     def pack_rows(ids: Sequence[int]) -> Arrays:
-        codes = np.empty((len(ids), num_groups), bit_packing.code_type(bits))
         step = max(1, min(_PART_NUMBERS // table.embedding_dim, -(-len(ids) // threads)))
-        parts = [slice(begin, begin + step) for begin in range(0, len(ids), step)]
 
-        def find(part: slice) -> _Unsure:
-            place = ids[part]
-            rows = table.block(slice(place[0], place[-1] + 1)).mul_(scale).float()
-            return search.find(rows, part.start, codes[part])
+        def pack_part(begin: int) -> NDArray[np.uint8]:
+            part = ids[begin : begin + step]
+            rows = table.block(slice(part[0], part[-1] + 1)).mul_(scale)
+            return _packed(search.codes(rows, bit_packing.code_type(bits)), bits)
 
-        unsure = _Unsure(*map(torch.cat, zip(*pool.map(find, parts), strict=True)))
-        list(pool.map(lambda group: search.decide(group, unsure, codes), range(num_groups)))
-        return {"codes": np.concatenate(list(pool.map(lambda part: _packed(codes[part], bits), parts)))}
+        return {"codes": np.concatenate(list(pool.map(pack_part, range(0, len(ids), step))))}
 
     def pack_block(place: slice) -> Arrays:
         return table.processes.joined(range(place.start, place.stop), pack_rows)
@@ -82,52 +85,42 @@ def _packed(codes: Codes, bits: int) -> NDArray[np.uint8]:
     return codes.astype(np.uint8, copy=False) if bits == 8 else bit_packing.pack(codes, bits)
 
 
-class _Unsure(NamedTuple):
-    """U sub-vectors whose nearest centroid float32 sums leave open."""
-
-    groups: Tensor  # int64 [U]
-    rows: Tensor  # int64 [U]
-    points: Tensor  # float32 [U, s]
-
-
 class _Search:
-    """Search for the nearest among centroids float32 [D, K, s], or [1, K, s] for all D groups."""
+    """Search among centroids V, float64 [D, K, s], with feedback by a matrix R, float64 [d, d]."""
 
-    def __init__(self, value: Tensor, num_groups: int) -> None:
-        self._value, self._num_groups = value, num_groups
-        lengths = value.double().square().sum(-1, keepdim=True)  # [G, K, 1]
-        self._weights = torch.cat((value, (-0.5 * lengths).float()), -1).transpose(1, 2).contiguous()  # [G, s + 1, K]
-        self._longest = lengths.amax(1).sqrt().float().expand(num_groups, 1)
+    def __init__(self, value: Tensor, triangle: Tensor) -> None:
+        num_groups, _, width = value.shape
+        self._value, self._triangle = value, triangle
+        own = [slice(group * width, (group + 1) * width) for group in range(num_groups)]
+        self._keys = (value @ torch.stack([triangle[place, place] for place in own])).float()  # V_g R_gg, [D, K, s]
+        lengths = self._keys.double().square().sum(-1, keepdim=True)  # [D, K, 1]
+        affine = torch.cat((self._keys, (-0.5 * lengths).float()), -1)
+        self._weights = affine.transpose(1, 2).contiguous()  # [D, s + 1, K]
+        self._longest = lengths.amax(1).sqrt().float()  # [D, 1]
 
-    def find(self, rows: Tensor, begin: int, out: Codes) -> _Unsure:
-        """Write codes to ``out`` [B, D], and return the sub-vectors for which `decide` must find the code.
+    def codes(self, rows: Tensor, dtype: type[np.uint8 | np.uint16]) -> Codes:
+        """Return the codes [B, D] of rows, float64 [B, d]."""
+        found = np.empty((len(rows), len(self._keys)), dtype)
 
-        Args:
-            rows: float32 [B, d].
-            begin: number of the first row.
-            out: codes of the rows.
-        """
-        codes, leads = self._codes_and_leads(rows)
-        out[:] = codes.numpy().T
-        # A sub-vector is at most as long as its row, whose length is cheaper to compute: this settles most of them.
-        doubts = self._doubts(torch.linalg.vector_norm(rows, dim=1), self._longest)
-        groups, ids = self._left(leads, doubts).nonzero().unbind(1)
-        points = rows.unflatten(1, (self._num_groups, -1))[ids, groups]
-        doubts = self._doubts(torch.linalg.vector_norm(points, dim=1), self._longest[groups, 0])
-        left = self._left(leads[groups, ids], doubts)
-        return _Unsure(groups[left], ids[left] + begin, points[left])
+        def nearest(group: int, target: Tensor) -> Tensor:
+            codes = self._nearest(group, target.float()).int()
+            found[:, group] = codes.numpy()
+            return self._value[group].index_select(0, codes)
 
-    def _codes_and_leads(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return codes [D, B], and the lead of each sum over the next one; the lead is 0 without a kernel."""
-        if training_library.serves(rows, self._weights):
-            return dpq_kernels.nearest_and_leads(dpq_kernels.distances(rows, self._weights, "dot"))
-        none = torch.zeros(self._num_groups, len(rows))
-        return none.int(), none
+        error_feedback.quantise(rows, self._triangle, self._keys.shape[2], nearest)
+        return found
 
-    @staticmethod
-    def _left(leads: Tensor, doubts: Tensor) -> Tensor:
-        """Return which leads may be caused by rounding; a NaN lead is one of them."""
-        return (leads > doubts).logical_not_()
+    def _nearest(self, group: int, points: Tensor) -> Tensor:
+        """Return the number of the nearest key of each point, float32 [B, s] -> integers [B]."""
+        weights = self._weights[group : group + 1]
+        if not training_library.serves(points, weights):
+            return self._by_rule(group, points)
+        codes, leads = dpq_kernels.nearest_and_leads(dpq_kernels.distances(points, weights, "dot"))  # [1, B] each
+        is_sure = leads[0] > self._doubts(torch.linalg.vector_norm(points, dim=1), self._longest[group])
+        unsure = is_sure.logical_not_().nonzero().flatten()  # a NaN lead is one of them
+        if len(unsure):
+            codes[0, unsure] = self._by_rule(group, points[unsure]).to(codes.dtype)
+        return codes[0]
 
     def _doubts(self, lengths: Tensor, longest: Tensor) -> Tensor:
         """Return the largest difference of two sums for x that rounding may have put in the wrong order.
@@ -140,16 +133,14 @@ class _Search:
         either.
 
         Args:
-            lengths: |x| or an upper bound, float32.
-            longest: |V|, in a compatible shape.
+            lengths: |x|, float32 [B].
+            longest: |V|, float32 [1].
         """
-        return (lengths + longest).square_().mul_((self._value.shape[2] + 6) * _ROUNDING).add_(_TINY)
+        return (lengths + longest).square_().mul_((self._keys.shape[2] + 6) * _ROUNDING).add_(_TINY)
 
-    def decide(self, group: int, unsure: _Unsure, codes: Codes) -> None:
-        """Write the codes of a group that the rule decides to ``codes`` [Q, D]."""
-        these = unsure.groups == group
-        key = self._value[group % len(self._value)].unsqueeze(0)
+    def _by_rule(self, group: int, points: Tensor) -> Tensor:
+        """Return the codes of points, float32 [B, s], that the rule of the layer gives."""
+        key = self._keys[group].unsqueeze(0)
         step = max(1, _RULE_DISTANCES // key.shape[1])
-        for points, rows in zip(unsure.points[these].split(step), unsure.rows[these].split(step), strict=True):
-            if len(rows):
-                codes[rows.numpy(), group] = codes_by_rule(points, key, None, None, "euclidean")[:, 0].numpy()
+        parts = points.split(step)
+        return torch.cat([codes_by_rule(part, key, None, None, "euclidean")[:, 0] for part in parts])

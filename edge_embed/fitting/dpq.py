@@ -3,8 +3,8 @@
     minimise  sum_i w_i sum_j |E_i[j] - V_j[c_ij]|^2          E_i[j]: columns j s ... (j + 1) s of row i, s = d / D
 
 Source: Jegou, Douze and Schmid, "Product Quantization for Nearest Neighbor Search" (IEEE TPAMI 2011).
-`edge_embed.fitting.centroids` finds the centroids V. The codes c are those that `DPQEmbedding` itself selects for the
-rows (`edge_embed.fitting.code_assignment`).
+`edge_embed.fitting.centroids` finds the centroids V. The codes c of a frozen layer keep inner products
+(`edge_embed.fitting.error_feedback`); a trainable layer selects the nearest centroids itself.
 """
 
 import math
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.fitting import error_feedback
 from edge_embed.fitting.centroids import ITERATIONS, find_centroids
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.code_assignment import packed_codes
@@ -42,6 +43,7 @@ def fit(
     counts: Tensor | None = None,
     share_subspaces: bool = False,
     rotation: Tensor | None = None,
+    triangle: Tensor | None = None,
     trainable: bool = False,
     runs: int = 3,
     iterations: int = ITERATIONS,
@@ -69,8 +71,10 @@ def fit(
             same weight.
         share_subspaces: whether all groups share one value table.
         rotation: orthogonal matrix R [d, d]: the rows of the layer times R approximate those of the table.
+        triangle: R of `error_feedback.triangle`, float64 [d, d], by default of this table; the unit matrix selects the
+            nearest centroids.
         trainable: return a trainable layer: VQ without a norm of distances, whose queries are the rows. In eval mode it
-            equals the frozen layer bit for bit. By default the layer is frozen.
+            has their nearest centroids. By default the layer is frozen.
         runs: number of runs of k-means, each from different first centroids; the best is used.
         iterations: largest number of iterations of a run.
         seed: random seed of the first centroids and the sample, from 0 on.
@@ -100,7 +104,8 @@ def fit(
     value = find_centroids(table, scale, weights, *sizes, runs, seed, kept, on_group, iterations)
     if trainable:
         return _trainable(layer, table, value, on_block)
-    codes = packed_codes(table, scale, value, num_groups, kept, on_block)
+    triangle = error_feedback.triangle(table, weights) if triangle is None else triangle
+    codes = packed_codes(table, scale, value, num_groups, triangle, kept, on_block)
     if layer.padding_idx is not None:
         codes[layer.padding_idx] = 0
     values = (value / scale).numpy()

@@ -1,10 +1,11 @@
 """Rows of small integers with a scale for each row, from a trained table: DPQ with one column a group.
 
-    E'_ij = s_i q_ij        q_ij = round(E_ij / s_i), of b bits        s_i >= max_j |E_ij| / L        L = 2^(b - 1) - 1
+    E'_ij = s_i q_ij        q_ij near E_ij / s_i, of b bits        s_i >= max_j |E_ij| / L        L = 2^(b - 1) - 1
 
-All groups share the values -L - 1 ... L. A row has d codes of b bits and one byte that selects one of up to 256 scales.
-If rows need more scales, these are spaced evenly in their logarithm, and each row uses the next larger one. If the
-largest row is a hundred times the smallest, steps are then at most 1.9 % wider than necessary.
+The integers q keep inner products (`edge_embed.fitting.error_feedback`). All groups share the values -L - 1 ... L. A
+row has d codes of b bits and one byte that selects one of up to 256 scales. If rows need more scales, these are spaced
+evenly in their logarithm, and each row uses the next larger one. If the largest row is a hundred times the smallest,
+steps are then at most 1.9 % wider than necessary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError
+from edge_embed.fitting import error_feedback
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
 from edge_embed.fitting.fidelity import nearness, sample
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
@@ -32,7 +34,13 @@ _MEASURED = 10_000  # rows
 
 
 def fit(
-    weight: Weight, bits: int, padding_idx: int | None = None, *, processes: Processes = ALONE
+    weight: Weight,
+    bits: int,
+    padding_idx: int | None = None,
+    *,
+    counts: Tensor | None = None,
+    triangle: Tensor | None = None,
+    processes: Processes = ALONE,
 ) -> ScaledDPQEmbedding:
     """Fit a frozen layer of integer rows to a dense table.
 
@@ -40,6 +48,9 @@ def fit(
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         bits: bits b of each number, 2 to 8.
         padding_idx: this row is read as zero and stays zero.
+        counts: weight of each row in R, numbers >= 0 [n], such as the frequency of each token; by default all the same.
+        triangle: R of `error_feedback.triangle`, float64 [d, d], by default of this table; the unit matrix rounds to
+            the nearest integers.
         processes: processes that share the rows, by default only this one.
 
     Returns:
@@ -61,9 +72,12 @@ def fit(
     scales = _scales(steps, largest)  # [S]
     chosen = torch.searchsorted(scales[:-1].double(), steps)  # the first scale that is large enough, [n]
 
+    if triangle is None:
+        triangle = error_feedback.triangle(table, row_weights(counts, n, padding_idx))
+
     def codes_of(some: Sequence[slice]) -> Arrays:
-        rounded = [(table.block(place) / scales[chosen[place], None]).round() for place in some]
-        codes = (torch.cat(rounded).clamp(-largest, largest) + largest + 1).to(torch.uint8)
+        rounded = [_rounded(table.block(place), scales[chosen[place]].double(), largest, triangle) for place in some]
+        codes = (torch.cat(rounded) + largest + 1).to(torch.uint8)
         return {"codes": bit_packing.pack(codes.numpy(), bits)}
 
     codes = processes.joined(places, codes_of)["codes"]
@@ -73,6 +87,19 @@ def fit(
     values = torch.arange(-largest - 1, largest + 1, dtype=torch.float32).reshape(1, -1, 1).numpy()
     packed = PackedDPQ(codes, values, dim, padding_idx, None, row_scale_codes, scales.numpy())
     return ScaledDPQEmbedding(packed)
+
+
+def _rounded(rows: Tensor, scales: Tensor, largest: int, triangle: Tensor) -> Tensor:
+    """Return the integers [B, d] of rows float64 [B, d] with scales float64 [B]."""
+    found = torch.empty_like(rows)
+
+    def nearest(column: int, target: Tensor) -> Tensor:
+        unit = scales * triangle[column, column]
+        found[:, column] = (target[:, 0] / unit).round_().clamp_(-largest, largest)
+        return (found[:, column] * scales).unsqueeze(1)
+
+    error_feedback.quantise(rows, triangle, 1, nearest)
+    return found
 
 
 def shape_of(num_embeddings: int, embedding_dim: int, bits: int) -> DPQShape:
@@ -85,6 +112,8 @@ def shape_of(num_embeddings: int, embedding_dim: int, bits: int) -> DPQShape:
 def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor | None = None) -> tuple[Trial, ...]:
     """Return error and size of rows of 8 and of 4 bits, the baselines that compressed tables are compared with.
 
+    They are rounded to the nearest integers, whose error of rows is the least.
+
     Args:
         table: [n, d].
         padding_idx: padding row, which is ignored.
@@ -93,9 +122,10 @@ def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor 
     ids = sample(table.num_embeddings, _MEASURED, seed=0)
     rows = table.rows(ids)
     weights = row_weights(counts, table.num_embeddings, padding_idx)[ids]
+    unit = torch.eye(table.embedding_dim, dtype=torch.float64)
     trials = []
     for bits in _BASELINES:
-        layer = fit(rows, bits, processes=table.processes)
+        layer = fit(rows, bits, triangle=unit, processes=table.processes)
         near = nearness(rows, layer(torch.arange(len(rows))).double(), weights)
         nbytes = shape_of(table.num_embeddings, table.embedding_dim, bits).nbytes
         trials.append(Trial("rows", f"bits={bits}", nbytes, *near))
@@ -133,10 +163,11 @@ def _no_smaller(steps: Tensor) -> Tensor:
     return found
 
 
-def _fit(
-    weight: Weight, padding_idx: int | None, *, bits: int, processes: Processes, **unused: Any
-) -> ScaledDPQEmbedding:
-    return fit(weight, bits, padding_idx, processes=processes)
+def _fit(weight: Weight, padding_idx: int | None, *, bits: int, **given: Any) -> ScaledDPQEmbedding:
+    return fit(weight, bits, padding_idx, **{name: given[name] for name in _TAKEN if name in given})
+
+
+_TAKEN = "counts", "triangle", "processes"
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:

@@ -73,14 +73,18 @@ class Format:
         value_type: str,
         padding_idx: int | None = None,
         *,
+        triangle: Tensor,
         draft: bool = False,
         **given: Any,
     ) -> PackedDPQ:
-        """Return a tier of rows [m, d], weighted by float64 [m]; ``given`` is passed to `Setting.fit`."""
+        """Return a tier of rows [m, d], weighted by float64 [m].
+
+        ``triangle`` is that of the whole table (`error_feedback.triangle`); ``given`` is passed to `Setting.fit`.
+        """
         if self.setting is None:
             return _of_floats(DenseTable(rows, padding_idx), value_type)
         quick = _DRAFT if draft and self.has_codebook else {}
-        setting = replace(self.setting, options={**self.setting.options, **quick})
+        setting = replace(self.setting, options={**self.setting.options, "triangle": triangle, **quick})
         counts = weights if weights.any() else None
         packed = setting.fit(rows, padding_idx, counts, draft=draft, **given).layer.to_packed()
         assert isinstance(packed, PackedDPQ)

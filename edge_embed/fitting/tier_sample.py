@@ -27,13 +27,21 @@ class Sample:
         table: rows [n, d], perhaps a sample of a table too.
         order: ids in the order of their counts, int64 [n].
         weights: weight of each row, float64 [n].
+        triangle: R of `error_feedback`, float64 [d, d].
         value_type: dtype of the values.
         num_rows: number of rows of the whole table.
         seed: random seed.
     """
 
     def __init__(
-        self, table: DenseTable, order: Tensor, weights: Tensor, value_type: str, num_rows: int, seed: int
+        self,
+        table: DenseTable,
+        order: Tensor,
+        weights: Tensor,
+        triangle: Tensor,
+        value_type: str,
+        num_rows: int,
+        seed: int,
     ) -> None:
         n = table.num_embeddings
         ranks = _ranks(n, table.embedding_dim)
@@ -42,6 +50,7 @@ class Sample:
         self._stands_for = torch.from_numpy(np.diff(np.append(ranks, n)))
         self._ranks: NDArray[np.float64] = (ranks * (num_rows / n)).astype(np.float64)
         self._num_rows = num_rows
+        self._triangle = triangle
         self._value_type, self._seed = value_type, seed
 
     def measured(self, able: Iterable[Format]) -> Errors:
@@ -67,9 +76,10 @@ class Sample:
         """Return the weighted error of each row, [m], in a format fitted to the rows from a place on."""
         weights = self._weights * self._stands_for
         weights[:begin] = 0
-        packed = form.fit(self._rows, weights, self._value_type, draft=True, seed=self._seed)
+        packed = form.fit(self._rows, weights, self._value_type, triangle=self._triangle, draft=True, seed=self._seed)
         near = torch.from_numpy(packed.rows_float64(np.arange(len(self._rows))))
-        found: NDArray[np.float64] = (self._weights * (self._rows - near).square().sum(1)).numpy()
+        errors = (self._rows - near) @ self._triangle
+        found: NDArray[np.float64] = (self._weights * errors.square().sum(1)).numpy()
         return found
 
 

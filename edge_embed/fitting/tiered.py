@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from edge_embed.errors import BadInputError, SizeError
+from edge_embed.fitting import error_feedback
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
@@ -70,7 +71,7 @@ def fit(
             "(--counts NAME=FILE, or NAME=order for a vocabulary sorted by frequency)"
         )
     counts = checked_counts(counts)
-    row_weights(counts, n, padding_idx)  # which checks them too
+    frequencies = row_weights(counts, n, padding_idx)
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
     value_type = "float16" if table.fits_float16 else "float32"
@@ -78,9 +79,10 @@ def fit(
     order = order.int() if n < 1 << 31 else order  # half the memory
     has_map = not bool((order[1:] > order[:-1]).all())
     able = list(formats(table.embedding_dim, value_type))
+    triangle = error_feedback.triangle(table, frequencies)
 
     def planned() -> list[tuple[int, int]]:  # what other processes can receive
-        sample = Sample(table, order, weights, value_type, num_rows or n, seed)
+        sample = Sample(table, order, weights, triangle, value_type, num_rows or n, seed)
         errors = sample.measured(able)
         plan = best_plan(errors, nbytes, has_map)
         if plan is None:
@@ -91,7 +93,7 @@ def fit(
         return list(zip(map(able.index, plan.formats), plan.of_sample(n).sizes, strict=True))
 
     plan = [(able[number], size) for number, size in processes.same(planned)]
-    given: dict[str, Any] = {"draft": draft, "seed": seed, "kept": kept, "processes": processes}
+    given: dict[str, Any] = {"triangle": triangle, "draft": draft, "seed": seed, "kept": kept, "processes": processes}
     return TieredEmbedding(_fitted(weight, plan, order, weights, value_type, padding_idx, on_block, given))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from divergence import divergence, same_choice
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -90,6 +91,18 @@ def treebank_words(text: str) -> list[str]:
 @torch.no_grad()
 def perplexity(model: nn.Module, words: Tensor) -> float:
     """Return the perplexity of words [n], in independent rows of 500."""
-    rows = words.unfold(0, _LENGTH + 1, _LENGTH)
-    losses = [functional.cross_entropy(model(row[None, :-1])[0], row[1:]) for row in rows]
+    losses = [functional.cross_entropy(model(row[None, :-1])[0], row[1:]) for row in _rows(words)]
     return math.exp(float(torch.stack(losses).mean()))
+
+
+@torch.no_grad()
+def changes(model: nn.Module, dense: nn.Module, words: Tensor) -> dict[str, float]:
+    """Return the KL divergence from the dense model, and how often both predict the same word, after words [n]."""
+    pairs = [(dense(row[None, :-1])[0], model(row[None, :-1])[0]) for row in _rows(words)]
+    measures = {"KL": divergence, "same word": same_choice}
+    return {name: sum(measure(*pair) for pair in pairs) / len(pairs) for name, measure in measures.items()}
+
+
+def _rows(words: Tensor) -> Tensor:
+    """Return independent rows of 500 words, and the word after each of them."""
+    return words.unfold(0, _LENGTH + 1, _LENGTH)

@@ -49,7 +49,12 @@ def compare_language_models(options: Options) -> list[Result]:
         limit = _QUICK_WORDS if options.quick else _WORDS
         text = language_model.business_news(news / "test.csv", words, limit)
     comparison = Comparison(options.output, text[None, :20], options.quick, prefix="words ")
-    return _compared(comparison, model, ["table", "output"], LANGUAGE_SIZES, lambda tried: _perplexity(tried, text))
+
+    def score(tried: nn.Module) -> dict[str, float]:
+        changes = language_model.changes(tried, model, text)
+        return {**changes, "perplexity": language_model.perplexity(tried, text)}
+
+    return _compared(comparison, model, ["table", "output"], LANGUAGE_SIZES, score)
 
 
 def compare_segmenters(options: Options) -> list[Result]:
@@ -99,10 +104,6 @@ def _compared(
 def _error(report: CompressReport) -> float:
     """Return the reconstruction error of the table with the larger one."""
     return max(table.fidelity.relative_error for table in report.tables if table.fidelity)
-
-
-def _perplexity(model: nn.Module, text: Tensor) -> dict[str, float]:
-    return {"perplexity": language_model.perplexity(model, text)}
 
 
 @torch.no_grad()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 from datasets import unpacked
+from divergence import divergence, same_choice
 from options import Options
 from pretrained.language_model import LanguageModel, business_news, load, treebank_words
 from torch import Tensor, nn
 
 from tiers.case import Case, Judge
-from tiers.divergence import divergence, same_choice
 
 _WORDS, _QUICK_WORDS = 10_000, 1_000
 _LENGTH = 250

@@ -6,12 +6,12 @@ import torch
 from ag_news.data import read
 from ag_news.sample import HELD_OUT, RECIPES, NewsTask
 from datasets import PADDING, unpacked
+from divergence import divergence
 from options import Options
 from torch import nn
 from training import train
 
 from tiers.case import Case
-from tiers.divergence import divergence
 
 _TEXTS, _QUICK_TEXTS = 7_600, 1_000
 

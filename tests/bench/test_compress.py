@@ -91,9 +91,9 @@ def test_libraries_of_one_method_have_equal_errors(report):
     """Equal errors show that each library solves the same task and that its rows are rebuilt correctly."""
     for found in report.measurements:
         for peer in found.peers if found.method != "ant" else ():
-            loose = (found.method, found.task) == ("dpq", "table")  # starts from other centroids
-            assert peer.relative_error == pytest.approx(found.ours.relative_error, rel=0.05 if loose else 1e-4)
-            assert peer.mean_cosine == pytest.approx(found.ours.mean_cosine, rel=0.05 if loose else 1e-4)
+            loose = (found.method, found.task) == ("dpq", "table")  # ours keeps inner products too
+            assert peer.relative_error == pytest.approx(found.ours.relative_error, rel=0.1 if loose else 1e-4)
+            assert peer.mean_cosine == pytest.approx(found.ours.mean_cosine, rel=0.1 if loose else 1e-4)
 
 
 def test_seed_repeated_gives_same_tables(report):

@@ -21,8 +21,9 @@ from edge_embed.packed import bits as bit_packing
 
 
 def found(rows: np.ndarray, value: torch.Tensor, num_groups: int) -> np.ndarray:
-    """Return codes [n, D]."""
-    packed = packed_codes(DenseTable(rows, None), 1.0, value, num_groups, NOTHING, lambda _: None)
+    """Return the nearest codes [n, D]."""
+    unit = torch.eye(rows.shape[1], dtype=torch.float64)
+    packed = packed_codes(DenseTable(rows, None), 1.0, value, num_groups, unit, NOTHING, lambda _: None)
     return bit_packing.unpack(packed, bit_packing.bits_for(value.shape[1]), num_groups)
 
 

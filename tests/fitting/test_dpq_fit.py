@@ -1,4 +1,4 @@
-"""DPQ from a dense table: centroids that are means, the nearest codes, and exact rows where codes suffice."""
+"""DPQ from a dense table without feedback: centroids that are means, nearest codes, exact rows where codes suffice."""
 
 import math
 
@@ -9,9 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
-from edge_embed.fitting import centroids, dense_table, dpq
+from edge_embed.fitting import centroids, dense_table, dpq, error_feedback
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.layers.dpq import DPQEmbedding
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_feedback():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(error_feedback, "_PRODUCTS", 0.0)
+        yield
 
 
 def families(n: int = 2000, dim: int = 16, seed: int = 0) -> np.ndarray:

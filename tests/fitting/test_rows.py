@@ -10,11 +10,18 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting import rows
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.setting import setting_of
+from edge_embed.packed.dpq import PackedDPQ
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((50, 7)) * 10.0 ** RANDOM.integers(-3, 3, (50, 1))
 ROWS[4] = 0
 LARGEST = float(np.finfo(np.float32).max)
+
+
+def nearest(table: np.ndarray, bits: int, padding_idx: int | None = None) -> PackedDPQ:
+    """Return rows rounded to the nearest integers, without feedback."""
+    unit = torch.eye(table.shape[1], dtype=torch.float64)
+    return rows.fit(table, bits, padding_idx, triangle=unit).to_packed()
 
 
 def exact(table: np.ndarray, bits: int) -> np.ndarray:
@@ -25,7 +32,7 @@ def exact(table: np.ndarray, bits: int) -> np.ndarray:
 
 @pytest.mark.parametrize("bits", range(2, 9))
 def test_tables_of_few_rows_have_a_scale_per_row(bits: int) -> None:
-    packed = rows.fit(ROWS, bits, 3).to_packed()
+    packed = nearest(ROWS, bits, 3)
     packed.check_codes()
     expected = exact(ROWS, bits)
     expected[3] = 0
@@ -41,7 +48,7 @@ def test_tables_of_many_rows_share_256_scales(n: int, dim: int, bits: int, sprea
     """Each row has the next larger scale; the scales are evenly spaced by logarithm."""
     random = np.random.default_rng(seed)
     table = random.standard_normal((n, dim)) * 10.0 ** random.uniform(-spread / 2, spread / 2, (n, 1))
-    packed = rows.fit(table, bits).to_packed()
+    packed = nearest(table, bits)
     largest = np.abs(table).max(1)
     steps = largest / (2 ** (bits - 1) - 1)
     given_steps = packed.row_scales[packed.row_scale_codes].astype(np.float64)
@@ -65,10 +72,11 @@ def test_bits_out_of_range_are_refused(bits: object) -> None:
 
 
 def test_setting_makes_same_table_as_fit() -> None:
-    """Seed and counts change nothing."""
-    made = setting_of("rows", {"bits": 4}).fit(ROWS, 3, torch.arange(50.0), seed=7).layer
-    ids = np.arange(50)
-    assert made.to_packed().rows(ids).tobytes() == rows.fit(ROWS, 4, 3).to_packed().rows(ids).tobytes()
+    """The seed changes nothing."""
+    ids, counts = np.arange(50), torch.arange(50.0)
+    made = setting_of("rows", {"bits": 4}).fit(ROWS, 3, counts, seed=7).layer.to_packed().rows(ids)
+    assert made.tobytes() == rows.fit(ROWS, 4, 3, counts=counts).to_packed().rows(ids).tobytes()
+    assert made.tobytes() != rows.fit(ROWS, 4, 3).to_packed().rows(ids).tobytes()
 
 
 @pytest.mark.parametrize("counts", [None, RANDOM.integers(0, 9, 50)])

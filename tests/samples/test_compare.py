@@ -106,9 +106,13 @@ class TestQuickRuns:
         assert perplexity["words dense"] < 300  # chance gives 10,000; another order of gates 280 to 3,800
         assert perplexity["words dpq"] < 1.05 * perplexity["words dense"]
         assert max(perplexity.values()) < 1.15 * perplexity["words dense"]
+        divergence, word = scores(rows, "KL"), scores(rows, "same word")
+        assert divergence["words dense"] == 0
+        assert divergence["words dpq"] < divergence["words opq"] < divergence["words ant"]
+        assert word["words dense"] == 1
+        assert word["words dpq"] > 0.9
         assert rows["words dpq"]["ratio"] > 10
         assert rows["words ant"]["ratio"] > 15
-        assert perplexity["words opq"] < 0.98 * perplexity["words ant"]  # of the same size
         assert rows["words opq"]["ratio"] > 15
         assert same["thai dpq"] > 0.95
         assert min(same.values()) > 0.8
