@@ -108,9 +108,9 @@ class TestQuickRuns:
         assert max(perplexity.values()) < 1.15 * perplexity["words dense"]
         divergence, word = scores(rows, "KL"), scores(rows, "same word")
         assert divergence["words dense"] == 0
-        assert divergence["words dpq"] < divergence["words opq"] < divergence["words ant"]
+        assert divergence["words dpq"] < 0.6 * min(divergence["words opq"], divergence["words ant"])
         assert word["words dense"] == 1
-        assert word["words dpq"] > 0.9
+        assert word["words dpq"] > 0.75
         assert rows["words dpq"]["ratio"] > 10
         assert rows["words ant"]["ratio"] > 15
         assert rows["words opq"]["ratio"] > 15
