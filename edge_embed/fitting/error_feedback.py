@@ -23,10 +23,9 @@ from torch import Tensor
 
 from edge_embed.fitting.dense_table import DenseTable, moments
 
-# a. At 8, 16 and 32 times fewer bytes than the dense table, the KL divergence of a classifier of news falls by 55 to
-# 65 %, that of two tables of a language model by 6 to 22 %; the squared error rises by 2 to 12 %. a = 1 has two thirds
-# of this effect; a = 9 has hardly more, and an error up to 20 % higher.
-_PRODUCTS = 3.0
+# a. A larger one lowers the KL divergence of three models with tables of text a little more, and costs a recommender
+# more of its recommendations: docs/guides/compression-methods.md has both figures.
+_PRODUCTS = 1.0
 _BLOCK = 64  # columns: their targets are found together, from all columns before
 
 Quantise = Callable[[int, Tensor], Tensor]

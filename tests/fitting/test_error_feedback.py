@@ -31,10 +31,10 @@ def error_of_products(weight: np.ndarray, layer: torch.nn.Module) -> float:
     return float(np.square(errors @ exact.T).mean())
 
 
-def test_metric_is_unit_matrix_plus_three_parts_of_second_moment():
+def test_metric_is_unit_matrix_plus_second_moment_of_equal_trace():
     weight, counts = related(50, 4), torch.arange(50.0).double()
     second = (weight.astype(np.float64).T * counts.sqrt().numpy()) @ weight / counts.sqrt().sum().item()
-    expected = np.eye(4) + 3 * 4 * second / np.trace(second)
+    expected = np.eye(4) + 4 * second / np.trace(second)
     to = error_feedback.triangle(DenseTable(weight, None), counts).numpy()
     assert np.array_equal(to, np.triu(to))
     np.testing.assert_allclose(to @ to.T, expected, rtol=1e-12)
@@ -100,7 +100,7 @@ def test_errors_of_inner_products_fall_and_those_of_rows_hardly_rise(fit):
 @pytest.mark.parametrize("method", ["opq", "tiered"])
 def test_rotated_and_tiered_tables_have_feedback(method, monkeypatch):
     weight, found = related(), []
-    for strength in (3.0, 0.0):
+    for strength in (1.0, 0.0):
         monkeypatch.setattr(error_feedback, "_PRODUCTS", strength)
         if method == "opq":
             fitted = opq.fit(weight, 16, 8)
