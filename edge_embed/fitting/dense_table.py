@@ -1,5 +1,6 @@
 """A dense table to compress, read in blocks; it may be larger than the memory, such as a memory-mapped file."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -41,6 +42,7 @@ class SomeRows:
 Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
 
 _BLOCK_NUMBERS = 1 << 22
+_SUM_BITS = 50
 _FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
 
 
@@ -202,7 +204,9 @@ class DenseTable:
 
 
 def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return weighted sums over all rows, shared among the processes of the table.
+    """Return weighted sums over all rows, shared among the processes of the table, the same for any number of them.
+
+    Sums of blocks are rounded to multiples of 2^-50 of a bound of all sums. Adding these is exact, in any order.
 
     Args:
         table: E [n, d].
@@ -212,14 +216,17 @@ def moments(table: DenseTable, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]
         sum_i w_i E_i^T E_i [d, d], sum_i w_i E_i [d] and sum_i w_i, float64.
     """
     dim = table.embedding_dim
+    largest = float(weights.max())
+    bounds = largest * table.energy, largest * math.sqrt(table.num_embeddings * table.energy)  # of products and of sums
+    of_products, of_sums = (2.0 ** (math.frexp(bound)[1] - _SUM_BITS) for bound in bounds)
 
     def sums_of(some: Sequence[slice]) -> Tensor:
         sums = torch.zeros(dim + 1, dim, dtype=torch.float64)
         for place in some:
             block = table.block(place)
             counted = block * weights[place, None]
-            sums[:dim].addmm_(block.T, counted)
-            sums[dim] += counted.sum(0)
+            sums[:dim] += (block.T @ counted).div_(of_products).round_().mul_(of_products)
+            sums[dim] += counted.sum(0).div_(of_sums).round_().mul_(of_sums)
         return sums
 
     sums = table.processes.summed(list(table.places(table.num_embeddings)), sums_of)
