@@ -41,13 +41,14 @@ def test_ant_under_ordinary_optimiser_loses_sparsity(tables: Tables) -> None:
 def test_dpq_fit_is_as_near_as_product_quantiser_of_faiss(
     tables: Tables, name: str, num_codes: int, num_groups: int
 ) -> None:
-    """The quantiser has equal bytes and default settings."""
+    """The quantiser has equal bytes and default settings, and searches the nearest codes."""
     rows = torch.from_numpy(tables[name])
     quantiser = faiss.ProductQuantizer(rows.shape[1], num_groups, num_codes.bit_length() - 1)
     quantiser.train(tables[name])
     theirs = nearness(torch.from_numpy(quantiser.decode(quantiser.compute_codes(tables[name]))), rows)
-    ours = nearness(dpq.fit(rows, num_codes, num_groups).eval()(torch.arange(len(rows))), rows)
-    assert ours[0] >= theirs[0] - 1e-4  # another seed changes it by some 1e-4 at K = 256, where both are equally near
+    unit = torch.eye(rows.shape[1], dtype=torch.float64)
+    ours = nearness(dpq.fit(rows, num_codes, num_groups, triangle=unit).eval()(torch.arange(len(rows))), rows)
+    assert ours[0] >= theirs[0] - 5e-4  # squared errors, which decide both, weigh long rows more
     assert ours[1] < theirs[1]
 
 
