@@ -117,13 +117,16 @@ def test_fit_keeps_padding_row_zero() -> None:
 def test_estimate_of_plan_is_near_final_error() -> None:
     weights = tier_weights(COUNTS, "rows", None)
     order = COUNTS.argsort(descending=True, stable=True)
-    sample = Sample(DenseTable(ROWS, None), order, weights, "float16", N, 0)
+    table = DenseTable(ROWS, None)
+    triangle = error_feedback.triangle(table, COUNTS.double() / COUNTS.max())
+    sample = Sample(table, order, weights, triangle, "float16", N, 0)
     first = sample.measured(formats(DIM, "float16"))
     plan = best_plan(first, NBYTES, has_map=True)
     again = best_plan(sample.measured_again(first, plan), NBYTES, has_map=True)
     packed = tiered.fit(ROWS, NBYTES, counts=COUNTS).to_packed()
     assert packed.shape == again.shape(has_map=True)
-    final = float(weights @ (torch.from_numpy(packed.rows_float64(np.arange(N))) - ROWS.double()).square().sum(1))
+    errors = (torch.from_numpy(packed.rows_float64(np.arange(N))) - ROWS.double()) @ triangle
+    final = float(weights @ errors.square().sum(1))
     assert again.error == pytest.approx(final, rel=0.2)
 
 
