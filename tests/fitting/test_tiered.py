@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError, SizeError
-from edge_embed.fitting import dpq, tiered
+from edge_embed.fitting import dpq, error_feedback, tiered
 from edge_embed.fitting.dense_table import DenseTable, SomeRows
 from edge_embed.fitting.tier_formats import Format, formats
 from edge_embed.fitting.tier_plan import Errors, Plan, best_plan
