@@ -71,8 +71,8 @@ def fit(
             same weight.
         share_subspaces: whether all groups share one value table.
         rotation: orthogonal matrix R [d, d]: the rows of the layer times R approximate those of the table.
-        triangle: R of `error_feedback.triangle`, float64 [d, d], by default of this table; the unit matrix selects the
-            nearest centroids.
+        triangle: R of `error_feedback.triangle_of`, float64 [d, d], by default of this table; the unit matrix selects
+            the nearest centroids.
         trainable: return a trainable layer: VQ without a norm of distances, whose queries are the rows. In eval mode it
             has their nearest centroids. By default the layer is frozen.
         runs: number of runs of k-means, each from different first centroids; the best is used.
@@ -104,7 +104,7 @@ def fit(
     value = find_centroids(table, scale, weights, *sizes, runs, seed, kept, on_group, iterations)
     if trainable:
         return _trainable(layer, table, value, on_block)
-    triangle = error_feedback.triangle(table, weights) if triangle is None else triangle
+    triangle = error_feedback.triangle_of(table, weights) if triangle is None else triangle
     codes = packed_codes(table, scale, value, num_groups, triangle, kept, on_block)
     if layer.padding_idx is not None:
         codes[layer.padding_idx] = 0

@@ -23,17 +23,17 @@ from torch import Tensor
 
 from edge_embed.fitting.dense_table import DenseTable, moments
 
-# a. A larger one lowers the KL divergence of three models with tables of text a little more, and costs a recommender
-# more of its recommendations: docs/guides/compression-methods.md has both figures.
+# a. A larger one changes models of text a little less and a recommender more: --products of
+# tests/benchmarks/error_feedback.py.
 _PRODUCTS = 1.0
 _BLOCK = 64  # columns: their targets are found together, from all columns before
 
 Quantise = Callable[[int, Tensor], Tensor]
 
 
-def triangle(table: DenseTable, weights: Tensor) -> Tensor:
+def triangle_of(table: DenseTable, frequencies: Tensor) -> Tensor:
     """Return R, float64 [d, d], of a table and the frequencies of its rows, float64 [n]."""
-    second, _, _ = moments(table, weights.sqrt())
+    second, _, _ = moments(table, frequencies.sqrt())
     size = float(second.trace()) / table.embedding_dim
     metric = torch.eye(table.embedding_dim, dtype=torch.float64)
     if size > 0:
@@ -42,23 +42,23 @@ def triangle(table: DenseTable, weights: Tensor) -> Tensor:
     return lower.flip(0, 1)
 
 
-def quantise(rows: Tensor, to: Tensor, width: int, nearest: Quantise) -> None:
+def quantise(rows: Tensor, triangle: Tensor, width: int, nearest: Quantise) -> None:
     """Quantise rows group by group.
 
     Args:
         rows: float64 [B, d].
-        to: R, float64 [d, d].
+        triangle: R, float64 [d, d].
         width: columns s of a group.
         nearest: called for each group g in order with its number and t_g, float64 [B, s]; it keeps the code and
             returns the decoded columns V_g, float64 [B, s].
     """
     dim = rows.shape[1]
-    targets, near = rows @ to, torch.zeros_like(rows)  # [B, d]
+    targets, near = rows @ triangle, torch.zeros_like(rows)  # [B, d]
     step = max(1, _BLOCK // width) * width
     for begin in range(0, dim, step):
         block = slice(begin, min(begin + step, dim))
-        targets[:, block] -= near[:, :begin] @ to[:begin, block]
+        targets[:, block] -= near[:, :begin] @ triangle[:begin, block]
         for first in range(begin, block.stop, width):
             own, before = slice(first, first + width), slice(begin, first)
-            target = targets[:, own] - near[:, before] @ to[before, own]
+            target = targets[:, own] - near[:, before] @ triangle[before, own]
             near[:, own] = nearest(first // width, target)

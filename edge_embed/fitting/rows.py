@@ -49,7 +49,7 @@ def fit(
         bits: bits b of each number, 2 to 8.
         padding_idx: this row is read as zero and stays zero.
         counts: weight of each row in R, numbers >= 0 [n], such as the frequency of each token; by default all the same.
-        triangle: R of `error_feedback.triangle`, float64 [d, d], by default of this table; the unit matrix rounds to
+        triangle: R of `error_feedback.triangle_of`, float64 [d, d], by default of this table; the unit matrix rounds to
             the nearest integers.
         processes: processes that share the rows, by default only this one.
 
@@ -73,7 +73,7 @@ def fit(
     chosen = torch.searchsorted(scales[:-1].double(), steps)  # the first scale that is large enough, [n]
 
     if triangle is None:
-        triangle = error_feedback.triangle(table, row_weights(counts, n, padding_idx))
+        triangle = error_feedback.triangle_of(table, row_weights(counts, n, padding_idx))
 
     def codes_of(some: Sequence[slice]) -> Arrays:
         rounded = [_rounded(table.block(place), scales[chosen[place]].double(), largest, triangle) for place in some]
@@ -163,11 +163,17 @@ def _no_smaller(steps: Tensor) -> Tensor:
     return found
 
 
-def _fit(weight: Weight, padding_idx: int | None, *, bits: int, **given: Any) -> ScaledDPQEmbedding:
-    return fit(weight, bits, padding_idx, **{name: given[name] for name in _TAKEN if name in given})
-
-
-_TAKEN = "counts", "triangle", "processes"
+def _fit(
+    weight: Weight,
+    padding_idx: int | None,
+    *,
+    bits: int,
+    counts: Tensor | None,
+    processes: Processes,
+    triangle: Tensor | None = None,
+    **unused: Any,
+) -> ScaledDPQEmbedding:
+    return fit(weight, bits, padding_idx, counts=counts, triangle=triangle, processes=processes)
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:

@@ -79,7 +79,7 @@ class Format:
     ) -> PackedDPQ:
         """Return a tier of rows [m, d], weighted by float64 [m].
 
-        ``triangle`` is that of the whole table (`error_feedback.triangle`); ``given`` is passed to `Setting.fit`.
+        ``triangle`` is that of the whole table (`error_feedback.triangle_of`); ``given`` is passed to `Setting.fit`.
         """
         if self.setting is None:
             return _of_floats(DenseTable(rows, padding_idx), value_type)

@@ -79,7 +79,8 @@ def fit(
     order = order.int() if n < 1 << 31 else order  # half the memory
     has_map = not bool((order[1:] > order[:-1]).all())
     able = list(formats(table.embedding_dim, value_type))
-    triangle = error_feedback.triangle(table, frequencies)
+    triangle = error_feedback.triangle_of(table, frequencies)
+    kept = kept.of_table(table, frequencies, "tiered")  # codes of a tier depend on the rows of all tiers
 
     def planned() -> list[tuple[int, int]]:  # what other processes can receive
         sample = Sample(table, order, weights, triangle, value_type, num_rows or n, seed)

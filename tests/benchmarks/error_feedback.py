@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import click
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,7 +24,7 @@ from options import Options
 from pretrained import recommender
 from pretrained.sample import RECOMMENDER_SIZES
 from tiers import language_model, news
-from tiers.case import Case
+from tiers.case import Case, weight_of
 from tiers.contenders import CONTENDERS
 
 import edge_embed
@@ -33,29 +34,36 @@ from edge_embed.fitting import error_feedback
 _RATIOS, _METHODS, _SEEDS = (8, 16, 32), ("dpq", "rows"), 3
 
 
+Figures = tuple[float, float]  # of the model, and the relative error of the rows
+
+
 @click.command()
 @click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
-def main(data: Path) -> None:
+@click.option("--products", default=error_feedback._PRODUCTS, show_default=True, help="Weight of inner products.")
+def main(data: Path, products: float) -> None:
     """Print a row for each model, method and ratio."""
-    print(f"{'':36}{'nearest codes':^30}{'fed codes':^30}ratio")
+    print(f"{'':36}{'nearest codes':^30}{'fed codes':^30}ratio   of errors of rows")
     for case in _cases(data):
         for method in _METHODS:
             for ratio in _RATIOS:
                 with contextlib.suppress(SizeError):
-                    _print_row(f"{case.name:20}{method:8}{ratio:4}x", partial(_divergence, case, method, ratio))
-    _print_row(f"{'films, same films':20}{'dpq':8}  10x", partial(_same_films, _films(data)))
+                    _print_row(
+                        f"{case.name:20}{method:8}{ratio:4}x", products, partial(_divergence, case, method, ratio)
+                    )
+    _print_row(f"{'films, same films':20}{'dpq':8}  10x", products, partial(_same_films, _films(data)))
 
 
-def _print_row(name: str, figure: Callable[[int], float]) -> None:
-    """Print the figure of each seed, without feedback and with it."""
+def _print_row(name: str, products: float, figures: Callable[[int], Figures]) -> None:
+    """Print the figures of all seeds, without feedback and with it."""
     found = []
-    for products in (0.0, error_feedback._PRODUCTS):
-        with mock.patch.object(error_feedback, "_PRODUCTS", products):
-            found.append([figure(seed) for seed in range(_SEEDS)])
-    means = [sum(each) / len(each) for each in found]
-    both = zip(means, found, strict=True)
-    shown = "".join(f"{mean:10.5f} ({min(each):.5f} to {max(each):.5f})" for mean, each in both)
-    print(f"{name}  {shown}  {means[1] / means[0]:6.2f}", flush=True)
+    for strength in (0.0, products):
+        with mock.patch.object(error_feedback, "_PRODUCTS", strength):
+            found.append(np.array([figures(seed) for seed in range(_SEEDS)]))  # [seeds, 2]
+    shown = "".join(
+        f"{each.mean():10.5f} ({each.min():.5f} to {each.max():.5f})" for each in (one[:, 0] for one in found)
+    )
+    ratio, of_errors = found[1].mean(0) / found[0].mean(0)
+    print(f"{name}  {shown}  {ratio:6.2f}  {of_errors:6.3f}", flush=True)
 
 
 def _cases(data: Path) -> Iterator[Case]:
@@ -64,8 +72,11 @@ def _cases(data: Path) -> Iterator[Case]:
     yield from language_model.cases(options)
 
 
-def _divergence(case: Case, method: str, ratio: float, seed: int) -> float:
-    return case.figures(CONTENDERS[method](case, ratio, seed)[0])["KL"]
+def _divergence(case: Case, method: str, ratio: float, seed: int) -> Figures:
+    rows, _, _ = CONTENDERS[method](case, ratio, seed)
+    ((name, found),) = rows.items()
+    dense = weight_of(case.model, name).detach()
+    return case.figures(rows)["KL"], float((found - dense).norm() / dense.norm())
 
 
 def _films(data: Path) -> nn.Module:
@@ -73,15 +84,16 @@ def _films(data: Path) -> nn.Module:
         return recommender.load(folder)
 
 
-def _same_films(model: nn.Module, seed: int) -> float:
-    """Return the share of equal recommendations of 1,000 random users."""
+def _same_films(model: nn.Module, seed: int) -> Figures:
+    """Return the share of equal recommendations of 1,000 random users, and the larger error of both tables."""
     torch.manual_seed(seed)
     num_users, num_items = (len(model.state_dict()[f"{name}.weight"]) for name in ("users", "items"))
     users = torch.randperm(num_users)[:1000]
     sizes = RECOMMENDER_SIZES["dpq"]
-    small = edge_embed.compress(model, "dpq", modules=["users", "items"], seed=seed, **sizes).model
+    small, report = edge_embed.compress(model, "dpq", modules=["users", "items"], seed=seed, **sizes)
     found, expected = (recommender.recommended(each, users, num_items) for each in (small, model))
-    return recommender.in_common(found, expected)
+    errors = [table.fidelity.relative_error for table in report.tables if table.fidelity]
+    return recommender.in_common(found, expected), max(errors)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.row_counts import RowCounts, SeenIds
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[export]'")
-
 RANDOM = np.random.default_rng(0)
 N, DIM = 800, 16
 ROWS = torch.from_numpy(RANDOM.standard_normal((N, DIM))).float()

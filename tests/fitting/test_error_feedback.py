@@ -21,7 +21,7 @@ def related(n: int = 1500, dim: int = 32, seed: int = 0) -> np.ndarray:
 
 
 def triangle_of(weight: np.ndarray) -> torch.Tensor:
-    return error_feedback.triangle(DenseTable(weight, None), torch.ones(len(weight), dtype=torch.float64))
+    return error_feedback.triangle_of(DenseTable(weight, None), torch.ones(len(weight), dtype=torch.float64))
 
 
 def error_of_products(weight: np.ndarray, layer: torch.nn.Module) -> float:
@@ -35,7 +35,7 @@ def test_metric_is_unit_matrix_plus_second_moment_of_equal_trace():
     weight, counts = related(50, 4), torch.arange(50.0).double()
     second = (weight.astype(np.float64).T * counts.sqrt().numpy()) @ weight / counts.sqrt().sum().item()
     expected = np.eye(4) + 4 * second / np.trace(second)
-    to = error_feedback.triangle(DenseTable(weight, None), counts).numpy()
+    to = error_feedback.triangle_of(DenseTable(weight, None), counts).numpy()
     assert np.array_equal(to, np.triu(to))
     np.testing.assert_allclose(to @ to.T, expected, rtol=1e-12)
 
@@ -113,9 +113,17 @@ def test_rotated_and_tiered_tables_have_feedback(method, monkeypatch):
 def test_frequent_rows_count_by_square_roots():
     weight = np.concatenate([np.tile([[4.0, 0, 0, 0]], (100, 1)), np.tile([[0, 4.0, 0, 0]], (100, 1))])
     counts = torch.tensor([16.0, 1]).repeat_interleave(100).double()
-    to = error_feedback.triangle(DenseTable(weight, None), counts)
+    to = error_feedback.triangle_of(DenseTable(weight, None), counts)
     metric = (to @ to.T - torch.eye(4)).diagonal()
     torch.testing.assert_close(metric[0] / metric[1], torch.tensor(4.0).double())
+
+
+@pytest.mark.parametrize("share_subspaces", [False, True])
+def test_rows_of_few_values_are_exact(share_subspaces):
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((8, 4)).astype(np.float32)[random.integers(0, 8, (300, 8))].reshape(300, 32)
+    layer = dpq.fit(weight, 8, 8, share_subspaces=share_subspaces)
+    assert np.array_equal(layer(torch.arange(300)).detach().numpy(), weight)
 
 
 @pytest.mark.parametrize("dim", [1, 3])

@@ -30,12 +30,12 @@ EXACT: dict[str, dict[str, Any]] = {
     "dpq": {"ratio": 3},
     "ant": {"num_anchors": 10, "nonzeros": 2},
     "rows": {"bits": 3},
+    "low_rank": {"rank": 3},
+    "opq": {"num_codes": 16, "num_groups": 2},
 }
 ROUNDED: dict[str, dict[str, Any]] = {
     "tt": {"rank": 5},
     "tr": {"rank": 3},
-    "low_rank": {"rank": 3},
-    "opq": {"num_codes": 16, "num_groups": 2},
 }
 SIZES: dict[str, Any] = {"num_codes": 16, "num_groups": 3}
 

@@ -2,13 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
-
-pytest.importorskip("faiss", reason="faiss, which has the k-means, is missing: pip install 'edge-embed[export]'")
-
 from compare_tiers import markdown
 from tiers.case import Case, rows_of
 from tiers.contenders import CONTENDERS, OTHER, trimmed
+from torch import nn
 
 N, DIM = 600, 8
 COUNTS = torch.arange(N, 0, -1)
