@@ -8,7 +8,7 @@ target_compile_options(edge_embed_kernels PRIVATE -Wno-shorten-64-to-32)  # size
 set(smallest "$<$<CONFIG:Release>:-Os;-Xclang;-Oz;-Xclang;-fmerge-functions>")
 set(level "${smallest}")
 if(EDGE_EMBED_ZIG_FLAGS MATCHES simd128)
-  set(level "$<$<CONFIG:Release>:-Os;-Xclang;-fmerge-functions>")
+  set(level "$<$<CONFIG:Release>:-mllvm;-inline-threshold=10;-mllvm;-inlinehint-threshold=22;-Os;-Xclang;-fmerge-functions>")
 endif()
 target_compile_options(edge_embed_kernels PRIVATE -ffreestanding -ffp-contract=off -fno-exceptions -fno-rtti
                                                   -fno-threadsafe-statics -ffunction-sections -fdata-sections)

@@ -15,10 +15,9 @@ namespace {
 constexpr size_t kColumnRows = kVectorBytes;
 constexpr size_t kColumns = 16;
 
-typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
-
 #if defined(__AVX2__)
 
+typedef uint16_t Shorts __attribute__((vector_size(kVectorBytes)));
 typedef uint8_t Bytes __attribute__((vector_size(kVectorBytes)));
 
 // Interleaves sixteen bytes of a and b in every half of a register: the first or the last eight bytes.
@@ -56,15 +55,7 @@ __attribute__((noinline)) inline void TurnBytes(const unsigned char* rows, size_
 
 #else
 
-inline Bytes LookUpBytes(const unsigned char* table, Bytes index) {
-  return (Bytes)vqtbl1q_u8((uint8x16_t)LoadBytes(table), (uint8x16_t)index);
-}
-
-inline void TurnBytes(const unsigned char* rows, size_t step, Bytes (&columns)[kColumns]) {
-  TurnedWord words[kTurnedWords];
-  TurnWords(rows, step, words);
-  for (size_t b = 0; b < kColumns; ++b) columns[b] = words[b / 4].bytes[b % 4];
-}
+inline Bytes LookUpBytes(const unsigned char* table, Bytes index) { return Permute(LoadBytes(table), index); }
 
 #endif
 #endif

@@ -20,11 +20,13 @@ namespace edge_embed {
 namespace {
 
 // Unrolls a loop over numbers that belong in registers. Compilers do so on their own, except where a small
-// file matters most.
+// file matters most. There, loops over numbers in memory stay loops.
 #if defined(__wasm_simd128__)
 #define EDGE_EMBED_UNROLL _Pragma("GCC unroll 16")
+#define EDGE_EMBED_ROLL _Pragma("GCC unroll 1")
 #else
 #define EDGE_EMBED_UNROLL
+#define EDGE_EMBED_ROLL
 #endif
 
 #if defined(__AVX512F__)

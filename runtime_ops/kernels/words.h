@@ -7,14 +7,14 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-#elif defined(__aarch64__)
-#include "kernels/words_neon.h"
+#elif defined(__aarch64__) || defined(__wasm_simd128__)
+#include "kernels/words_bytes.h"
 #endif
 
 namespace edge_embed {
 namespace {
 
-#if defined(__AVX2__) || defined(__aarch64__)
+#if defined(__AVX2__) || defined(__aarch64__) || defined(__wasm_simd128__)
 constexpr bool kTurnsWords = true;
 #else
 constexpr bool kTurnsWords = false;

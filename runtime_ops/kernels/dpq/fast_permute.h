@@ -18,11 +18,15 @@ namespace edge_embed::dpq {
 namespace {
 
 // States whose products are used together: their tables must fit the first-level cache.
+#if defined(__wasm__)
+constexpr size_t kPermutedStates = 1;
+#else
 constexpr size_t kPermutedStates = 4;
+#endif
 
 inline bool Permutes(const Table& table) { return HasNibbles(table) && TablePays<OneState>(table); }
 
-#if defined(__AVX2__) || defined(__aarch64__)
+#if defined(__AVX2__) || defined(__aarch64__) || defined(__wasm_simd128__)
 
 // Bytes of a row that are transposed at once.
 constexpr size_t kPieceBytes = kTurnedWords * sizeof(uint32_t);
@@ -81,6 +85,7 @@ __attribute__((noinline)) void MakePermuted(const Table& table, const Layout& la
 
 #else
 
+#if defined(__aarch64__)
 // The products of nibbles, from those of codes with fewer bits: the sums for each value of a nibble. The
 // codes' products become the end of the table first. Each nibble reads eight of them and writes sixteen, so
 // that it reaches only those that were read.
@@ -104,19 +109,69 @@ __attribute__((noinline)) inline void MakeNibbles(const Table& table, const Layo
   const size_t written = nibbles * kEntries;
   __builtin_memset(products, 0, (parts.of_table - written) * sizeof(float));
 }
+#endif
 
 // The same for lookups of bytes. It runs once for all rows, so products are computed one by one.
 inline void MakePermuted(const Table& table, const Layout& layout, const float* state, const Parts& parts,
                          float* memory, float* products) {
+#if defined(__aarch64__)
   if (layout.bits < kBlockedBits) {
     MakeNibbles(table, layout, state, parts, memory, products);
-  } else {
-    MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
+    return MakeTables16(products, parts.of_table);
   }
+#endif
+  MakeProducts<OneState>(table, layout, state, 1, parts, memory, products);
   MakeTables16(products, parts.of_table);
 }
 
 #endif
+
+#if defined(__wasm__)
+
+// Sums the products of `rows` rows for one state, in the order of AddProducts, by loops that are small in a
+// file.
+template <size_t kCount>
+__attribute__((always_inline)) inline void AddPermuted(const Layout& layout, size_t first, size_t rows,
+                                                       const float* const (&products)[kCount],
+                                                       TurnedFloats (&sums)[kCount]) {
+  static_assert(kCount == 1);
+  const unsigned char* const codes = layout.codes + first * layout.row_bytes;
+  // Shorter rows are read with bytes of the next ones, whose products are zeros or are not used.
+  const bool has_next = first + kTurnedRows + kPieceBytes / layout.row_bytes < layout.rows;
+  const float* table = products[0];
+  TurnedFloats others{};
+  for (size_t at = 0; at < layout.row_bytes; at += kPieceBytes) {
+    const size_t left = layout.row_bytes - at, bytes = left < kPieceBytes ? left : kPieceBytes;
+    const unsigned char* from = codes + at;
+    size_t step = layout.row_bytes;
+    unsigned char padded[kTurnedRows * kPieceBytes];
+    if (!has_next) {
+      __builtin_memset(padded, 0, sizeof(padded));
+      for (size_t i = 0; i < rows; ++i) CopyRest(from + i * step, bytes, padded + i * kPieceBytes);
+      from = padded, step = kPieceBytes;
+    }
+    Bytes turned[kTurnedRows];
+    TurnBytes(from, step, turned);
+    for (size_t word = 0; word < bytes; word += kWordBytes) {
+      TurnedFloats tree{};
+      EDGE_EMBED_ROLL
+      for (size_t half = 0; half < kWordBytes; half += 2, table += 4 << kBlockedBits) {
+        const auto pair = [&](size_t i) __attribute__((always_inline)) {
+          const TurnedNibble byte = turned[word + half + i];
+          const float* const low = table + (2 * i << kBlockedBits);
+          return LookUp16(low, byte & 15) + LookUp16(low + (1 << kBlockedBits), byte >> 4);
+        };
+        tree = tree + (pair(0) + pair(1));
+      }
+      const TurnedFloats next = others + tree;
+      others = sums[0];
+      sums[0] = next;
+    }
+  }
+  sums[0] = sums[0] + others;
+}
+
+#else
 
 // Adds the products of the eight groups of a word, in the order of AddProducts.
 template <size_t kCount>
@@ -197,15 +252,26 @@ __attribute__((always_inline)) inline void AddPermuted(const Layout& layout, siz
   for (size_t s = 0; s < kCount; ++s) sums[s] = sums[s] + others[s];
 }
 
+#endif
+
 // Writes the logits first .. first+rows-1 of one state.
 inline void WriteLogits(const LogitsOutput& logits, const TurnedFloats& sums, size_t state, size_t first,
                         size_t rows) {
+#if defined(__wasm__)
+  static_assert(sizeof(sums) == kRun * sizeof(float));
+  if (rows == kRun && logits.out.type == EE_FLOAT32) {
+    __builtin_memcpy(static_cast<float*>(logits.out.data) + logits.At(state, first), &sums, sizeof(sums));
+  } else {
+    WriteRuns(logits, reinterpret_cast<const float*>(&sums), 1, first, rows, state, 1);
+  }
+#else
   const size_t size = SizeOf(logits.out.type);
   unsigned char run[kTurnedRows * sizeof(float)];
   for (size_t row = 0; row < kTurnedRows; row += kLanes) {
     StoreAs(Part(sums, row / kLanes), logits.out.type, run + row * size);
   }
   CopyBytes(run, rows * size, static_cast<unsigned char*>(logits.out.data) + logits.At(state, first) * size);
+#endif
 }
 
 template <size_t kCount>
@@ -245,7 +311,7 @@ __attribute__((noinline)) inline void PermuteLogits(const Table& table, const Lo
   const Parts parts(table, batch);
   const float *tables = AlignedFloats(call.input.prepared), *of_padding = tables + parts.padding;
   size_t state = 0;
-  for (; state + kPermutedStates <= batch; state += kPermutedStates) {
+  for (; kPermutedStates > 1 && state + kPermutedStates <= batch; state += kPermutedStates) {
     PermuteStates<kPermutedStates>(table, layout, call, state, tables, parts.of_table, of_padding);
   }
   for (; state < batch; ++state) {

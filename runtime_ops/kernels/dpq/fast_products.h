@@ -27,10 +27,14 @@ typedef float OneState __attribute__((vector_size(sizeof(float))));
 constexpr uint64_t kMostTableBytes = 512 * 1024;
 
 // Nibbles of a row. With codes of one or two bits, a nibble has those of several groups, and a table the sums
-// of their products.
+// of their products; not where a small file matters most.
 constexpr int kNibbleBits = 4;
 inline bool HasNibbles(const Table& table) {
+#if defined(__wasm__)
+  return kTurnsWords && table.bits == kNibbleBits;
+#else
   return kTurnsWords && (table.bits == 1 || table.bits == 2 || table.bits == kNibbleBits);
+#endif
 }
 inline uint64_t NumNibbles(const Table& table) {
   const uint64_t in_one = static_cast<uint64_t>(kNibbleBits / table.bits);
@@ -124,7 +128,8 @@ __attribute__((noinline)) void MakeProducts(const Table& table, const Layout& la
 }
 
 // Not simply zero: a state may contain NaN or infinity.
-inline void MakePadding(const float* hidden, size_t columns, size_t batch, float* padding) {
+__attribute__((noinline)) inline void MakePadding(const float* hidden, size_t columns, size_t batch,
+                                                  float* padding) {
   for (size_t b = 0; b < batch; ++b) {
     float sum = 0;
     for (size_t c = 0; c < columns; ++c) sum += Load<float>(hidden, b * columns + c) * 0.0F;

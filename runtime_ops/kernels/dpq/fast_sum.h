@@ -35,12 +35,11 @@ __attribute__((always_inline)) inline Vector Rest(size_t count, const Term& term
 template <class Vector, class Term>
 __attribute__((always_inline)) inline Vector AddUp(size_t count, const Term& term) {
   Vector even{}, odd = Rest<Vector>(count, term);
-  size_t k = 0;
-  for (; k + 16 <= count; k += 16) {
-    even += Tree<Vector, 8>(term, k);
-    odd += Tree<Vector, 8>(term, k + 8);
+  for (size_t k = 0; k + 8 <= count; k += 8) {
+    const Vector next = even + Tree<Vector, 8>(term, k);
+    even = odd;
+    odd = next;
   }
-  if (k + 8 <= count) even += Tree<Vector, 8>(term, k);
   return even + odd;
 }
 
