@@ -84,9 +84,7 @@ def test_unchanged_model_never_fails_latency(project: Path) -> None:
     assert not alarms
 
 
-def test_slower_kernel_is_detected(
-    project: Path, slowed_library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slower_kernel_is_detected(project: Path, slowed_library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = edge_embed.get_library_path()
     monkeypatch.setenv(ENVIRONMENT_NAME, str(slowed_library))
     seen = [bool(failures(project, good, seed)) for seed in range(REPETITIONS)]
