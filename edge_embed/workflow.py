@@ -579,6 +579,7 @@ def validate(
     time_limit: float | None = None,
     tokenizer: StrPath | None = None,
     changed_after_export: bool | None = None,
+    texts: StrPath | None = None,
 ) -> ValidationReport:
     """Compare an exported file with its model: rows, outputs, sizes, latency.
 
@@ -603,6 +604,7 @@ def validate(
         time_limit: seconds that each step may take.
         tokenizer: the ``tokenizer.json`` of the exported file; its ids are compared.
         changed_after_export: report changes that a tool made to the file on purpose, and pass.
+        texts: text that a compressed language model and its original predict token by token.
 
     Returns:
         The report. A sound file whose content differs is a failed report, not an error.
@@ -621,19 +623,18 @@ def validate(
         "force": force,
     }
     given |= {"more_cases": more_cases, "inputs": inputs, "save_inputs": save_inputs, "save_worst": save_worst}
-    given |= {"targets": targets, "time_limit": time_limit, "tokenizer": tokenizer}
+    given |= {"targets": targets, "time_limit": time_limit, "tokenizer": tokenizer, "texts": texts}
     if not isinstance(options, ValidationOptions | None):
         expected = "expected edge_embed.ValidationOptions: give the options as keywords"
         raise BadInputError(f"options: got a {type(options).__name__}, {expected}")
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
     model, (exported, folder) = _decoder(model), _exported(checked_path("exported", exported))
     check_runtime_file(exported)
+    read = (options.inputs, options.tokenizer, options.texts)
     for saved in filter(None, (options.save_inputs, options.save_worst)):
-        check_output([saved], [*_paths(model), exported, options.inputs, options.tokenizer], options.force)
+        check_output([saved], [*_paths(model), exported, *read], options.force)
     with _lowered(model, exported, folder, example_inputs, progress) as (program, lowered):
-        keep_inputs(
-            (options.save_inputs, options.save_worst), (program.source, exported, options.inputs, options.tokenizer)
-        )
+        keep_inputs((options.save_inputs, options.save_worst), (program.source, exported, *read))
         return validate_file(program, lowered, exported, options, progress)
 
 

@@ -16,7 +16,7 @@ from edge_embed.steps import limit_steps
     cls=HelpCommand,
     short_help="Compare an exported file with its model.",
     sections={
-        "Comparison": ["atol", "rtol", "tokenizer", "changed_after_export", "targets"],
+        "Comparison": ["atol", "rtol", "tokenizer", "texts", "changed_after_export", "targets"],
         "Inputs of the model": ["seed", "more_cases", "inputs", "save_inputs", "save_worst"],
         "Timing": ["iterations", "warmup", "time_limit"],
         "Reports": ["markdown", "html", "force", "verbose"],
@@ -52,6 +52,7 @@ from edge_embed.steps import limit_steps
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json of the export; its ids are compared.")
+@click.option("--texts", type=FILE, metavar="FILE", help="Compare next tokens of this text, of language models.")
 @click.option("--changed-after-export", is_flag=True, help="Report changes that a tool made to EXPORTED, and pass.")
 @click.option("--target", "targets", multiple=True, help="Run the model on this target too; see `edge-embed doctor`.")
 @click.option(
@@ -88,7 +89,10 @@ def validate(
         lost = f"no report was written; inputs that were already generated are in {options.save_inputs}"
         click.get_current_context().meta[LOST] = lost
     check_places([options.save_inputs, options.save_worst], force=options.force)
-    places, keep = {"markdown": markdown, "html": html}, (model, exported, options.inputs, options.tokenizer)
+    places, keep = (
+        {"markdown": markdown, "html": html},
+        (model, exported, options.inputs, options.tokenizer, options.texts),
+    )
     with (
         out.progress() as progress,
         reports_at(places, VALIDATION, keep=keep, force=options.force) as write,

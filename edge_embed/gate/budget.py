@@ -32,6 +32,12 @@
     min_worst_cosine = 0.5          lowest cosine of the worst row of each table
     max_relative_error = 0.3        largest reconstruction error of each table
 
+    [texts]                         next tokens of a text, for a compressed language model beside its original
+    file = "texts.txt"              text in UTF-8; the folder of the compressed model has the tokenizer, or `tokenizer`
+    max_divergence = 0.05           largest mean KL divergence from the original, in nats
+    min_top1 = 0.95                 lowest share of predictions with the same most likely token
+    min_acceptance = 0.95           lowest acceptance, the mean of sum_j min(p_j, q_j)
+
     [latency]
     iterations = 50                 number of measured rounds
     threshold = "10 %"              fails if the file is slower than the base by more than this, and significantly
@@ -67,6 +73,7 @@ from edge_embed.gate.quantities import (
     read_growth,
     read_iterations,
     read_seconds,
+    read_share,
     read_switch,
     read_text,
 )
@@ -127,6 +134,16 @@ class RowsBudget:
 
 
 @dataclass(frozen=True)
+class TextsBudget:
+    """Text that a compressed language model and its original predict, and limits on the difference."""
+
+    file: Path
+    max_divergence: float | None = None
+    min_top1: float | None = None
+    min_acceptance: float | None = None
+
+
+@dataclass(frozen=True)
 class LatencyBudget:
     """Limits on ratios of times: to the base, and to the peers by name."""
 
@@ -167,6 +184,7 @@ class Budget:
         size: limits of sizes.
         parity: limits of errors.
         rows: limits of the change of rows by compression.
+        texts: limits of the change of predictions on texts, None without texts.
         latency: limits of times.
         targets: required targets.
         metric: metric of the user, None if there is none.
@@ -182,6 +200,7 @@ class Budget:
     size: SizeBudget = SizeBudget()
     parity: ParityBudget = ParityBudget()
     rows: RowsBudget = RowsBudget()
+    texts: TextsBudget | None = None
     latency: LatencyBudget = LatencyBudget()
     targets: TargetsBudget = TargetsBudget()
     metric: MetricBudget | None = None
@@ -216,6 +235,8 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
     size |= dict.fromkeys(("growth", "zipped_growth"), read_growth)
     targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_seconds}
     rows = {"min_cosine": read_cosine, "min_worst_cosine": read_cosine, "max_relative_error": read_bound}
+    shares = dict.fromkeys(("min_top1", "min_acceptance"), read_share)
+    texts: dict[str, Reader] = shares | {"file": read_path, "max_divergence": read_bound}
     latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
     return {
         "model": read_path,
@@ -226,6 +247,7 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
         "size": _section(SizeBudget, size | {"tables": _by_name(read_bytes), "parts": _by_name(read_bytes)}),
         "parity": _section(ParityBudget, parity | {"outputs": _by_name(_section(ErrorBounds, bounds))}),
         "rows": _section(RowsBudget, rows),
+        "texts": _section(_texts, texts),
         "latency": _section(LatencyBudget, latency),
         "targets": _section(TargetsBudget, targets),
         "metric": _section(_metric, {"function": read_text, "drop": read_bound}),
@@ -245,6 +267,12 @@ def _metric(function: str | None = None, drop: float = 0.0) -> MetricBudget:
     if function is None:
         raise BadInputError("got no function, expected one such as 'mytask.metrics:accuracy'")
     return MetricBudget(function, drop)
+
+
+def _texts(file: Path | None = None, **limits: float) -> TextsBudget:
+    if file is None:
+        raise BadInputError("got no file, expected one such as 'texts.txt'")
+    return TextsBudget(file, **limits)
 
 
 def _section(make: Callable[..., T], readers: Mapping[str, Reader]) -> Callable[[Any], T]:

@@ -18,6 +18,7 @@ from edge_embed.gate.metric import measure_metric, metric_findings
 from edge_embed.gate.missing_checks import dropped_findings
 from edge_embed.gate.row_limits import row_findings
 from edge_embed.gate.target_findings import target_findings
+from edge_embed.gate.text_limits import text_findings
 from edge_embed.gate.validation_findings import parity_findings, peer_findings
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
@@ -70,6 +71,7 @@ def run_check(
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]
     findings += row_findings(budget.rows, report)
+    findings += text_findings(budget.texts, report)
     findings += _metric(budget, metric, earlier)
     findings += size_findings.size_findings(budget.size, report.sizes)
     if earlier is not None:
@@ -159,6 +161,7 @@ def _options(budget: Budget) -> ValidationOptions:
         time_limit=targets.time_limit,
         tokenizer=budget.tokenizer,
         changed_after_export=parity.changed_after_export,
+        texts=None if budget.texts is None else budget.texts.file,
     )
 
 

@@ -81,6 +81,13 @@ def read_cosine(value: Any) -> float:
     return float(value)
 
 
+def read_share(value: Any) -> float:
+    """Read a number from 0 to 1."""
+    if type(value) not in (int, float) or not 0 <= value <= 1:
+        raise BadInputError(f"got {value!r:.80}, expected a share, a number from 0 to 1")
+    return float(value)
+
+
 def read_iterations(value: Any) -> int:
     """Read a count of at least 2."""
     if type(value) is not int or value < 2:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from edge_embed.errors import BadInputError
 from edge_embed.gate.budget import RowsBudget
-from edge_embed.report.beside_limit import beside_limit
+from edge_embed.gate.effect_finding import effect_finding
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.finding import Finding
-from edge_embed.report.results.validation import Status, ValidationReport
+from edge_embed.report.results.validation import ValidationReport
 
 
 def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Finding]:
@@ -28,19 +28,12 @@ def row_findings(budget: RowsBudget, report: ValidationReport) -> Iterator[Findi
 
 
 def _of_table(budget: RowsBudget, table: str, found: Fidelity) -> Iterator[Finding]:
-    worst = found.worst[0][1] if found.worst else 1.0
-    limits = {
-        "mean cosine": (found.mean_cosine, "min_cosine", True),
-        "cosine of the worst row": (worst, "min_worst_cosine", True),
-        "relative error": (found.relative_error, "max_relative_error", False),
+    figures = {
+        "min_cosine": ("mean cosine", found.mean_cosine),
+        "min_worst_cosine": ("cosine of the worst row", found.worst[0][1] if found.worst else 1.0),
+        "max_relative_error": ("relative error", found.relative_error),
     }
-    for name, (got, key, is_least) in limits.items():
+    for key, (name, got) in figures.items():
         limit: float | None = getattr(budget, key)
-        if limit is None:
-            continue
-        status: Status = "passed" if (got >= limit if is_least else got <= limit) else "failed"
-        shown, bound = beside_limit(got, limit, digits=6)
-        detail = f"{shown}, at {'least' if is_least else 'most'} {bound}"
-        if status == "failed":
-            detail = f"{shown}, {'less' if is_least else 'more'} than {bound} (rows.{key})"
-        yield Finding("parity", f"table {table}: {name}", status, detail, got, limit, name)
+        if limit is not None:
+            yield effect_finding(f"table {table}", name, got, f"rows.{key}", limit)

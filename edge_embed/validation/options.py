@@ -99,6 +99,8 @@ class ValidationOptions:
         tokenizer: the tokenizer file of the exported file, to compare ids with.
         changed_after_export: whether a tool changed the file on purpose, so that differences from an export are
             reported and do not fail. Files with the mark of a known tool do not need this option.
+        texts: text that a compressed decoder and its original predict token by token, with the ``tokenizer.json`` in
+            the folder of the compressed file, or with ``tokenizer``.
     """
 
     atol: Tolerance = Tolerance()
@@ -115,6 +117,7 @@ class ValidationOptions:
     time_limit: float = 600.0
     tokenizer: Path | None = None
     changed_after_export: bool = False
+    texts: Path | None = None
 
     def __post_init__(self) -> None:
         for name, read in _READ.items():
@@ -192,4 +195,5 @@ _READ: dict[str, Callable[[str, Any], Any]] = {
     "save_inputs": checked_path,
     "save_worst": checked_path,
     "tokenizer": checked_path,
+    "texts": checked_path,
 }

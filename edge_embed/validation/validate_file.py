@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from edge_embed.errors import BadInputError
 from edge_embed.inspection.inspect import is_tflite_file
 from edge_embed.lowering.graph import LoweredProgram, Progress
 from edge_embed.program.program import Program
@@ -19,6 +20,11 @@ def validate_file(
     program: Program, lowered: LoweredProgram, path: Path, options: ValidationOptions, progress: Progress
 ) -> ValidationReport:
     """Compare an ``.onnx`` or ``.tflite`` file with the program, as `validate_export` does."""
+    if options.texts is not None and (not isinstance(program, PairProgram) or is_tflite_file(path)):
+        raise BadInputError(
+            f"texts: got {options.texts}, expected them only for a folder or .onnx file that compress wrote, after the "
+            "one that it read: remove the option"
+        )
     if isinstance(program, PairProgram):
         report = validate_pair(program, lowered, path, options, progress)
     else:

@@ -15,6 +15,7 @@ from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.session_growth import SessionGrowth
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.targets import Evidence, TargetTimes
+from edge_embed.report.results.text_predictions import TextPredictions
 
 SCHEMA_VERSION = 1
 KIND = "edge-embed validate"
@@ -168,6 +169,7 @@ class ModelResult:
         paths: one entry per path, the training form first.
         kernel: whether kernel and body each ran on their path.
         changes: changes relative to the original that was compressed in place; one entry per output.
+        texts: predictions of the next token on texts; None if no texts were given.
     """
 
     cases: tuple[str, ...]
@@ -175,6 +177,7 @@ class ModelResult:
     paths: tuple[PathResult, ...]
     kernel: Check
     changes: tuple[OutputChange, ...] = ()
+    texts: TextPredictions | None = None
 
 
 @dataclass(frozen=True)

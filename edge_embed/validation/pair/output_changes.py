@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from edge_embed.program.program import array
 from edge_embed.report.results.validation import OutputChange
 from edge_embed.validation.model_inputs import ModelCase
+from edge_embed.validation.pair.log_probabilities import divergences, log_probabilities
 from edge_embed.validation.pair.program import PairProgram
 
 Arrays = Sequence[NDArray[Any]]
@@ -61,7 +62,7 @@ def _change(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]], vocab
         float(error / length) if length and np.isfinite(error / length) else None,
         _mean([_cosines(*each) for each in rows]),
         _mean([one.argmax(1) == other.argmax(1) for one, other in rows]) if has_classes else None,
-        _mean([_divergence(*each) for each in rows]) if is_logits else None,
+        _mean([divergences(*map(log_probabilities, each)) for each in rows]) if is_logits else None,
         None,
     )
 
@@ -82,17 +83,3 @@ def _cosines(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray
     products: NDArray[np.float64] = (before * after).sum(1)
     cosines: NDArray[np.float64] = products / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
     return cosines
-
-
-def _divergence(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the KL divergence of softmax(after) from softmax(before), in nats, row by row."""
-    p, q = (_log_softmax(each) for each in (before, after))
-    terms = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - q))
-    found: NDArray[np.float64] = terms.sum(1)
-    return found
-
-
-def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = logits - logits.max(1, keepdims=True)
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return found

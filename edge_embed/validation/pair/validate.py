@@ -6,16 +6,19 @@
   stored rows; and the compressed graph with dense rows, compared with the original itself. Products that round states
   to 8 bits compute in float32 here (`edge_embed.validation.pair.float_states`).
 - changes: the compressed model compared with the original; informational.
+- texts: next tokens of texts, predicted by both files as they are; informational.
 """
 
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
 from edge_embed.lowering.graph import LoweredProgram, Progress
+from edge_embed.report.results.text_predictions import TextPredictions
 from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
@@ -33,7 +36,8 @@ from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.nearness import checked_table
-from edge_embed.validation.pair.onnx_pair import OnnxPair
+from edge_embed.validation.pair.next_tokens import compare_next_tokens
+from edge_embed.validation.pair.onnx_pair import OnnxPair, session_run
 from edge_embed.validation.pair.output_changes import changes_of_model
 from edge_embed.validation.pair.program import PairProgram
 from edge_embed.validation.table_call import TableCall
@@ -50,8 +54,10 @@ def validate_onnx_pair(
 ) -> ValidationReport:
     """Compare a compressed file with its original; arguments and errors are those of `validate_export`."""
     options.check_outputs(program.output_names)
-    if options.tokenizer is not None:
-        raise BadInputError("tokenizer: got one, but a file that was compressed in place has none: remove the option")
+    if options.tokenizer is not None and options.texts is None:
+        raise BadInputError(
+            "tokenizer: got one, but a file that was compressed in place has none: remove the option, or give texts"
+        )
     chosen = options.for_weights(half=program.pair.half)
     with temporary_space(), limit_steps(options.time_limit), tempfile.TemporaryDirectory() as folder:
         return _PairValidation(program, lowered, path, chosen, progress, Path(folder)).run()
@@ -66,8 +72,24 @@ class _PairValidation(Validation):
         return pair
 
     def run(self) -> ValidationReport:
-        """Run all stages in order."""
-        return replace(super().run(), original=str(self._pair.original))
+        """Run all stages in order; texts first, because they may be unfit."""
+        texts = None if self._options.texts is None else self._next_tokens(self._options.texts)
+        self._options = replace(self._options, tokenizer=None)  # of texts; the file itself has none
+        report = super().run()
+        model = replace(report.model, texts=texts)
+        return replace(report, original=str(self._pair.original), model=model)
+
+    def _next_tokens(self, texts: Path) -> TextPredictions:
+        tokenizer = self._options.tokenizer or self._shipped.path.with_name("tokenizer.json")
+        if not tokenizer.exists():
+            raise BadInputError(
+                f"{tokenizer}: no such file: expected the tokenizer of the model: give it by --tokenizer"
+            )
+        original, compressed = (
+            session_run(path, self._program.output_names) for path in (self._pair.original, self._shipped.path)
+        )
+        named = partial(self._progress, "next tokens of texts")
+        return compare_next_tokens(self._program, (original, compressed), texts, tokenizer, named)  # type: ignore[arg-type]
 
     def _open(self, path: Path) -> ExportedModel:
         return ExportedModel(path, self._pair.original)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from edge_embed.report.results.validation import LatencyResult, OutputResult, PathResult, TargetResult, ValidationReport
 from edge_embed.report.views.html.figures import Picture, error_histogram, latency_strips, size_bars
 from edge_embed.report.views.html.page import Grid, Section, make_page
-from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE
+from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE, TEXT_COLUMNS, TEXT_TITLE
 
 
 def validation_page(report: ValidationReport) -> str:
@@ -24,6 +24,9 @@ def validation_sections(report: ValidationReport, checks: bool = True) -> Iterat
     if report.model.changes:
         rows = [(change.name, *change.figures()) for change in report.model.changes]
         yield Section("Changes", CHANGE_TITLE, Grid(CHANGE_COLUMNS, rows, frozenset(range(1, len(CHANGE_COLUMNS)))))
+    if report.model.texts:
+        rows = [report.model.texts.figures()]
+        yield Section("Texts", TEXT_TITLE, Grid(TEXT_COLUMNS, rows, frozenset(range(len(TEXT_COLUMNS)))))
     if any(result.ratio is not None for result in report.latency.results):
         yield _latency(report.latency.results)
     if report.targets:

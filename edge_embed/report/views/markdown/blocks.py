@@ -7,8 +7,15 @@ nobody.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from edge_embed.report.results.validation import OutputChange, SizeResult, Status
-from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE, MEMORY_COLUMNS, MEMORY_TITLE
+from edge_embed.report.results.validation import ModelResult, SizeResult, Status
+from edge_embed.report.views.validation import (
+    CHANGE_COLUMNS,
+    CHANGE_TITLE,
+    MEMORY_COLUMNS,
+    MEMORY_TITLE,
+    TEXT_COLUMNS,
+    TEXT_TITLE,
+)
 from edge_embed.report.views.words import plain
 
 MARKS: Mapping[Status, str] = {"passed": "✅", "failed": "❌", "not run": "⚪"}
@@ -69,10 +76,12 @@ def memory_table(sizes: SizeResult) -> list[str]:
     return [text(MEMORY_TITLE), table(MEMORY_COLUMNS, rows)] if rows else []
 
 
-def change_table(changes: Sequence[OutputChange]) -> list[str]:
-    """Return the changes of the outputs by compression; none if they are unknown."""
-    rows = ([text(change.name), *change.figures()] for change in changes)
-    return [text(CHANGE_TITLE), table(CHANGE_COLUMNS, rows)] if changes else []
+def change_tables(model: ModelResult) -> list[str]:
+    """Return the changes of outputs and of next tokens by compression; none if they are unknown."""
+    rows = ([text(change.name), *change.figures()] for change in model.changes)
+    changes = [text(CHANGE_TITLE), table(CHANGE_COLUMNS, rows)] if model.changes else []
+    texts = [text(TEXT_TITLE), table(TEXT_COLUMNS, [model.texts.figures()])] if model.texts else []
+    return changes + texts
 
 
 def footnote(facts: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ from edge_embed.report.results.check import BaseResult, CheckReport, Comparison,
 from edge_embed.report.results.interval import Interval
 from edge_embed.report.views.markdown.blocks import (
     MARKS,
-    change_table,
+    change_tables,
     footnote,
     join,
     outcomes,
@@ -30,7 +30,7 @@ def _blocks(report: CheckReport) -> Iterator[str]:
     if report.note:
         yield text(report.note)
     yield from (f"⚠️ {text(warning)}" for warning in report.warnings)
-    yield from change_table(report.validation.model.changes)
+    yield from change_tables(report.validation.model)
     yield size_table(report.validation.sizes, report.grown)
     if report.base is not None:
         yield _comparisons(report.base)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from edge_embed.report.results.validation import LatencyResult, TableResult, TargetResult, ValidationReport
 from edge_embed.report.views.markdown.blocks import (
     MARKS,
-    change_table,
+    change_tables,
     footnote,
     join,
     memory_table,
@@ -28,7 +28,7 @@ def _blocks(report: ValidationReport) -> Iterator[str]:
     lines = [(check.status, owner, check.name, check.detail) for owner, check in report.outcomes()]
     yield from outcomes(lines)
     yield _tables(report.tables)
-    yield from change_table(report.model.changes)
+    yield from change_tables(report.model)
     yield size_table(report.sizes, {})
     yield from memory_table(report.sizes)
     if measured := [result for result in report.latency.results if result.ratio is not None]:
