@@ -742,7 +742,8 @@ def check(
     if accept and earlier is None:
         raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")
     source = reference.source if isinstance(reference, Program) else reference
-    read = (source, file, base, base_library, limits.path, limits.tokenizer)
+    texts = None if limits.texts is None else limits.texts.file
+    read = (source, file, base, base_library, limits.path, limits.tokenizer, texts)
     inputs = _paths(*read)
     if accept and earlier is not None:
         check_output([earlier], inputs, force=True)

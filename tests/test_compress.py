@@ -163,6 +163,8 @@ def test_report_compares_with_dense_model_and_integer_rows(saved: Path, tmp_path
         (("--ratio", 4, "--plot", "tried.png"), 2, "--plot: got tried.png, expected a name that ends in .svg"),
         (("--ratio", 4, "--plot", "small.pt"), 2, "small.pt: is given for two outputs; give --plot a separate file"),
         (("--ratio", 4, "--counts", "absent.npy"), 2, "expected NAME=FILE"),
+        (("--ratio", 4, "--tokenizer", "tokenizer.json"), 2, "got tokenizer.json without texts"),
+        (("--ratio", 4, "--counts", "words=order", "--tokenizer", "tokenizer.json"), 2, "without texts"),
         (("--method", "tt", "--rank", 400), 4, "use smaller sizes"),
         (("--method", "svd", "--ratio", 4), 2, "method: got 'svd', expected dpq, opq, ant, tt, tr, low_rank"),
         (("--method", "dpq", "--num-codes", 16, "--num-groups", 5), 2, "--num-groups must divide"),

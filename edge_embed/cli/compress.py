@@ -150,6 +150,9 @@ def compress(
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
         progress(f"reading {model}", 0, 1)
+        if tokenizer is not None and not any("=texts:" in item for item in (*counted, *compared)):
+            expected = "expected --counts NAME=texts:FILE beside it: leave it out"
+            raise click.BadParameter(f"got {tokenizer} without texts, {expected}", param_hint="--tokenizer")
         counts = _counts(counted, "--counts", tokenizer)
         others = _counts(compared, "--other-counts", tokenizer)
         most = f"{budget} B" if budget is not None and budget.isdecimal() else budget

@@ -142,6 +142,10 @@ def compress_tables(
     """
     wanted = [table for table in tables if not table.reason]
     frequencies = _Frequencies(counts, other_counts or {}, [table.name for table in wanted])
+    able = [AUTO, *(name for name, known in METHODS.items() if known.needs_counts)]
+    if other_counts and plan.method not in able:
+        expected = f"expected them for {' or '.join(able)}: leave them out"
+        raise BadInputError(f"other_counts: got some for {plan.method}, {expected}")
     try:
         return _each(tables, frequencies, plan.for_tables(wanted), kept, progress, processes)
     except ParityError:

@@ -90,6 +90,12 @@ def test_compress_tables_with_other_counts_of_unknown_table_is_refused() -> None
         compress_tables([table], {}, Plan("rows", ratio=4), other_counts={"word": "order"})
 
 
+def test_compress_tables_with_other_counts_for_flat_method_is_refused() -> None:
+    table = FoundTable("words", ROWS, None, 1, looks_up=True)
+    with pytest.raises(BadInputError, match="other_counts: got some for rows, expected them for auto or tiered"):
+        compress_tables([table], {}, Plan("rows", ratio=4), other_counts={"words": "order"})
+
+
 def test_objective_of_other_method_is_refused() -> None:
     with pytest.raises(BadInputError, match="objective: got 'logits' for dpq, expected auto or tiered"):
         Plan("dpq", ratio=8, objective="logits")
