@@ -26,7 +26,15 @@ StrPath = str | os.PathLike[str]
 
 FOLDERS = "EDGE_EMBED_FOLDERS"  # names the file that lists private folders, for a process that outlives this one
 
-_KINDS = {".pt": "a saved model", ".onnx": "an ONNX model", ".tflite": "a TFLite model"}
+_KINDS = {
+    ".pt": "a saved model",
+    ".onnx": "an ONNX model",
+    ".tflite": "a TFLite model",
+    ".safetensors": "a file of tensors",
+    ".npy": "an array",
+    ".npz": "arrays",
+    ".txt": "a text",
+}
 _REMEDIES = {
     errno.ENOSPC: "free some space or choose another path",
     errno.EDQUOT: "free some of your quota or choose another path",
@@ -269,10 +277,10 @@ def _nearest(folder: Path) -> Path:
 
 
 def check_name(output: Path, suffix: str) -> None:
-    """Refuse a name with the suffix of another kind of model than the one that is written.
+    """Refuse a name with the suffix of another kind of file than the one that is written.
 
     Args:
-        output: the file to write; suffixes that belong to no kind of model are allowed.
+        output: the file to write; suffixes of no kind that this package reads are allowed.
         suffix: suffix of the kind that is written.
 
     Raises:

@@ -185,6 +185,15 @@ def test_mistakes_are_named_without_traceback_or_files(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("suffix", ["safetensors", "npy", "npz", "txt", "onnx"])
+def test_name_of_another_kind_of_file_is_refused(saved: Path, tmp_path: Path, suffix: str) -> None:
+    result = run("compress", saved, "-o", tmp_path / f"small.{suffix}", "--ratio", 4)
+    assert result.exit_code == 2
+    assert f"small.{suffix}: has the suffix of a" in error_line(result)
+    assert "but the output is a saved model; use the suffix .pt" in error_line(result)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_table_with_nan_is_refused_with_its_row(tmp_path: Path) -> None:
     model = Tagger()
     with torch.no_grad():

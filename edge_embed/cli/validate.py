@@ -51,7 +51,12 @@ from edge_embed.steps import limit_steps
 @click.option("--markdown", type=FILE, metavar="FILE", help="Write the report as Markdown.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json of the export; its ids are compared.")
+@click.option(
+    "--tokenizer",
+    type=FILE,
+    metavar="FILE",
+    help="tokenizer.json of the export, whose ids are compared, or for --texts.",
+)
 @click.option("--texts", type=FILE, metavar="FILE", help="Compare next tokens of this text, of language models.")
 @click.option("--changed-after-export", is_flag=True, help="Report changes that a tool made to EXPORTED, and pass.")
 @click.option("--target", "targets", multiple=True, help="Run the model on this target too; see `edge-embed doctor`.")

@@ -33,7 +33,7 @@
     max_relative_error = 0.3        largest reconstruction error of each table
 
     [texts]                         next tokens of a text, for a compressed language model beside its original
-    file = "texts.txt"              text in UTF-8; the folder of the compressed model has the tokenizer, or `tokenizer`
+    file = "texts.txt"              required here; the folder of the model has the tokenizer, or `tokenizer` names it
     max_divergence = 0.05           largest mean KL divergence from the original, in nats
     min_top1 = 0.95                 lowest share of predictions with the same most likely token
     min_acceptance = 0.95           lowest acceptance, the mean of sum_j min(p_j, q_j)

@@ -23,7 +23,8 @@ def text_ids(file: Path, tokenizer: Path) -> NDArray[np.int64]:
         BadInputError: a file is missing or damaged, or the tokenizer does not encode the text.
         EdgeEmbedError: the library tokenizers is not installed.
     """
-    library = read_tokenizer(tokenizer)
+    with located(str(tokenizer.parent)):
+        library = read_tokenizer(tokenizer)
     library.no_padding()
     library.no_truncation()
     with located(str(file)):

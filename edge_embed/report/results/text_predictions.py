@@ -20,7 +20,7 @@ class TextPredictions:
 
     Attributes:
         file: file of the texts.
-        tokens: number of predicted tokens.
+        tokens: number of predicted tokens: all but the first of the text.
         context: most tokens before a predicted one.
         divergence: mean KL divergence from the original, in nats.
         top1: share of predictions with the same most likely token.

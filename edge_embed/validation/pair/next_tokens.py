@@ -48,7 +48,7 @@ def compare_next_tokens(
     prompt = _Prompt(program)
     ids = text_ids(texts, tokenizer)
     if len(ids) < 2:
-        raise BadInputError(f"{texts}: got {len(ids)} token(s), expected at least 2")
+        raise BadInputError(f"{texts}: got {len(ids)} token(s), expected at least 2: give a longer text")
     if ids.max() >= prompt.rows:
         found = f"id {ids.max()} of {tokenizer.name}"
         raise BadInputError(f"{texts}: got {found}, expected ids below {prompt.rows}: use the tokenizer of this model")

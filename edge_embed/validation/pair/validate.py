@@ -80,11 +80,10 @@ class _PairValidation(Validation):
         return replace(report, original=str(self._pair.original), model=model)
 
     def _next_tokens(self, texts: Path) -> TextPredictions:
-        tokenizer = self._options.tokenizer or self._shipped.path.with_name("tokenizer.json")
-        if not tokenizer.exists():
-            raise BadInputError(
-                f"{tokenizer}: no such file: expected the tokenizer of the model: give it by --tokenizer"
-            )
+        beside = self._shipped.path.with_name("tokenizer.json")
+        if self._options.tokenizer is None and not beside.exists():
+            raise BadInputError(f"{beside}: no such file: expected the tokenizer of the model: give it by --tokenizer")
+        tokenizer = self._options.tokenizer or beside
         original, compressed = (
             session_run(path, self._program.output_names) for path in (self._pair.original, self._shipped.path)
         )
