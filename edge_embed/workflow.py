@@ -349,8 +349,8 @@ def compress(
                 raise BadInputError(f"output: got none for {model}: give the path to write")
             return in_place(Path(model), job, Path(output), force, open)
         if output is not None:
-            check_name(Path(output), ".pt")
             processes.first(lambda: check_output([Path(output)], _paths(model), force))
+            check_name(Path(output), ".pt")
         program = model if isinstance(model, Program) else load(model, tables=modules)
         if output is None:
             return compress_program(program, job)

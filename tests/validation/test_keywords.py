@@ -59,7 +59,7 @@ def test_keywords_cover_all_options(files, monkeypatch):
     monkeypatch.setattr("edge_embed.workflow.validate_file", lambda *given: seen.append(given[3]))
     values = {"atol": 1e-3, "rtol": {"output": 1e-2}, "seed": 5, "iterations": 2, "warmup": 1, "more_cases": 4}
     values |= {"inputs": "i.npz", "save_inputs": "s.npz", "save_worst": "w.npz", "force": True, "tokenizer": "t.json"}
-    values |= {"targets": ["portable"], "time_limit": 7.5, "changed_after_export": True}
+    values |= {"targets": ["portable"], "time_limit": 7.5, "changed_after_export": True, "texts": "t.txt"}
     assert set(values) == {field.name for field in dataclasses.fields(edge_embed.ValidationOptions)}
     edge_embed.validate(*files, **values)
     edge_embed.validate(*files, options=edge_embed.ValidationOptions(**values))
