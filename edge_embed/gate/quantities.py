@@ -76,15 +76,17 @@ def read_seconds(value: Any) -> float:
 
 def read_cosine(value: Any) -> float:
     """Read a number from 0 to 1: no cosine reaches a larger one."""
-    if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise BadInputError(f"got {value!r:.80}, expected a cosine, a number from 0 to 1")
-    return float(value)
+    return _up_to_one(value, "a cosine")
 
 
 def read_share(value: Any) -> float:
     """Read a number from 0 to 1."""
+    return _up_to_one(value, "a share")
+
+
+def _up_to_one(value: Any, what: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise BadInputError(f"got {value!r:.80}, expected a share, a number from 0 to 1")
+        raise BadInputError(f"got {value!r:.80}, expected {what}, a number from 0 to 1")
     return float(value)
 
 

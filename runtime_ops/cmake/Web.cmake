@@ -4,7 +4,7 @@ set_target_properties(edge_embed_kernels PROPERTIES POSITION_INDEPENDENT_CODE OF
 edge_embed_compile_options(edge_embed_kernels)
 target_compile_options(edge_embed_kernels PRIVATE -Wno-shorten-64-to-32)  # sizes are 32 bits wide, and codes fit them
 # Pages download the file. -Oz, which zig replaces by -Os unless it is for the compiler proper;
-# with SIMD, the kernels are -Os. Equal functions are merged.
+# with SIMD, the kernels are -Os, and the thresholds keep larger functions out of line. Equal functions are merged.
 set(smallest "$<$<CONFIG:Release>:-Os;-Xclang;-Oz;-Xclang;-fmerge-functions>")
 set(level "${smallest}")
 if(EDGE_EMBED_ZIG_FLAGS MATCHES simd128)
