@@ -104,8 +104,7 @@ def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
     best = min(plans, key=lambda plan: plan.error, default=smallest_plan(errors.formats, errors.num_rows))
     if best is None or best.shape(has_map).nbytes > nbytes:
         return None
-    extended = _extended(best, nbytes, has_map)
-    return replace(extended, error=errors.of_tiers(extended.formats, extended.sizes))
+    return _extended(errors, best, nbytes, has_map)
 
 
 def smallest_plan(able: Sequence[Format], num_rows: int) -> Plan | None:
@@ -115,23 +114,26 @@ def smallest_plan(able: Sequence[Format], num_rows: int) -> Plan | None:
     return min(plans, key=lambda plan: plan.shape(True).nbytes, default=None)
 
 
-def _extended(plan: Plan, nbytes: int, has_map: bool) -> Plan:
-    """Return the plan with as many more rows in each tier, from the last but one on, as the bytes allow."""
+def _extended(errors: Errors, plan: Plan, nbytes: int, has_map: bool) -> Plan:
+    """Return the plan with as many more rows in each tier, from the last but one on, as the bytes allow.
+
+    A larger format may be a worse one, such as 2-bit columns beside codes of as many bytes: it gets no more rows.
+    """
     for tier in range(len(plan.sizes) - 2, -1, -1):
         low, high = 0, min(plan.sizes[tier + 1] - 1, plan.formats[tier].most_rows - plan.sizes[tier])
         while low < high:
             middle = (low + high + 1) // 2
-            fits = _moved(plan, tier, middle).shape(has_map).nbytes <= nbytes
+            fits = _moved(errors, plan, tier, middle).shape(has_map).nbytes <= nbytes
             low, high = (middle, high) if fits else (low, middle - 1)
-        plan = _moved(plan, tier, low)
+        plan = min(_moved(errors, plan, tier, low), plan, key=lambda each: each.error)
     return plan
 
 
-def _moved(plan: Plan, tier: int, rows: int) -> Plan:
+def _moved(errors: Errors, plan: Plan, tier: int, rows: int) -> Plan:
     """Return the plan with the first rows of the next tier in this one."""
     sizes = list(plan.sizes)
     sizes[tier : tier + 2] = sizes[tier] + rows, sizes[tier + 1] - rows
-    return replace(plan, sizes=tuple(sizes))
+    return replace(plan, sizes=tuple(sizes), error=errors.of_tiers(plan.formats, sizes))
 
 
 def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:
