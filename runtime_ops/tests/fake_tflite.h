@@ -68,10 +68,11 @@ class FakeTflite {
     }
   }
 
-  int AddTensor(const char* name, tflite::TensorType type, const Ints& dims, tflite::Allocation allocation) {
+  int AddTensor(const std::string& name, tflite::TensorType type, const Ints& dims,
+                tflite::Allocation allocation) {
     tflite::Tensor tensor{};
     tensor.type = type;
-    tensor.name = name;
+    tensor.name = names_.emplace_back(name).c_str();
     Resize(&tensor, dims);
     tensor.allocation_type = allocation;
     tensors_.push_back(tensor);
@@ -79,7 +80,7 @@ class FakeTflite {
   }
 
   // A constant with these bytes.
-  int AddConstant(const char* name, tflite::TensorType type, const Block& content) {
+  int AddConstant(const std::string& name, tflite::TensorType type, const Block& content) {
     const int index = AddTensor(name, type, {}, tflite::kConstant);
     tflite::Tensor& tensor = tensors_.back();
     std::free(tensor.data);
@@ -180,6 +181,7 @@ class FakeTflite {
 
   tflite::Context context_{};
   std::vector<tflite::Tensor> tensors_;
+  std::list<std::string> names_;
   std::list<Kernel> kernels_;
   std::vector<Operator> nodes_;
   Ints plan_, inputs_, outputs_;

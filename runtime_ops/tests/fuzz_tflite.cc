@@ -13,7 +13,7 @@ using edge_embed::tflite::Allocation;
 using edge_embed::tflite::TensorType;
 
 // Mostly the correct field; sometimes no field, or another value.
-void AddField(Reader& in, const char* key, const std::string& value, std::string* line) {
+void AddField(Reader& in, const std::string& key, const std::string& value, std::string* line) {
   static constexpr const char* kOthers[] = {"codes", "ids", "output", "", "-1", "1,2", "9223372036854775807",
                                             "x",     "=,"};
   const uint8_t kind = in.Take<uint8_t>();
@@ -21,16 +21,20 @@ void AddField(Reader& in, const char* key, const std::string& value, std::string
   *line += std::string(" ") + key + "=" + (kind < 6 ? kOthers[in.Take<uint8_t>() % 9] : value);
 }
 
-void AddInteger(Reader& in, const char* key, int64_t value, std::string* line) {
+void AddInteger(Reader& in, const std::string& key, int64_t value, std::string* line) {
   AddField(in, key, std::to_string(value), line);
 }
 
-// A tensor whose field has the same name.
-void AddConstant(Reader& in, const char* name, TensorType type, int64_t bytes, FakeTflite* model,
-                 std::string* line) {
+// A tensor whose field has the same name. Its bytes are mostly right, and always if `exact` and small.
+void AddConstant(Reader& in, const std::string& name, TensorType type, int64_t bytes, FakeTflite* model,
+                 std::string* line, bool exact = false) {
   const bool other = in.Take<uint8_t>() < 4;
-  model->AddConstant(name, other ? static_cast<TensorType>(in.Take<uint8_t>() % 19) : type,
-                     TakeBlock(in, bytes));
+  Block content(exact && bytes >= 0 && bytes < 4096 ? static_cast<size_t>(bytes) : 0);
+  if (content.size > 0)
+    in.Bytes(content.data.get(), content.size);
+  else
+    content = TakeBlock(in, bytes);
+  model->AddConstant(name, other ? static_cast<TensorType>(in.Take<uint8_t>() % 19) : type, content);
   AddField(in, name, name, line);
 }
 
@@ -42,20 +46,76 @@ TensorType TakeFloats(Reader& in, int64_t* bytes) {
                      : edge_embed::tflite::kInt16;
 }
 
-int64_t AddDpq(Reader& in, int64_t rows, FakeTflite* model, std::string* line) {
-  const int64_t groups = 1 + Number(in, 5), width = 1 + Number(in, 4), shared = in.Take<uint8_t>() & 1;
-  const bool small = Small(groups) && Small(width);
-  int64_t size;
-  const TensorType type = TakeFloats(in, &size);
-  AddConstant(in, "codes", edge_embed::tflite::kUInt8, small ? rows * ((groups * 3 + 7) / 8) : -1, model,
-              line);
-  AddConstant(in, "values", type, small ? (shared ? 1 : groups) * 5 * width * size : -1, model, line);
-  AddInteger(in, "num_codes", 5, line);
-  AddInteger(in, "num_groups", groups, line);
-  AddInteger(in, "group_width", width, line);
-  AddInteger(in, "bits", 3, line);
-  AddInteger(in, "shared", shared, line);
-  return small ? groups * width : 1;
+struct DpqSizes {
+  int64_t groups, width, value_bytes;
+  TensorType type;
+  bool small, exact;
+};
+
+DpqSizes TakeDpqSizes(Reader& in) {
+  DpqSizes sizes{1 + Number(in, 5), 1 + Number(in, 4), 0, {}, false, (in.Take<uint8_t>() & 1) != 0};
+  sizes.small = Small(sizes.groups) && Small(sizes.width);
+  sizes.type = TakeFloats(in, &sizes.value_bytes);
+  return sizes;
+}
+
+void AddDpq(Reader& in, int64_t rows, const DpqSizes& sizes, const std::string& prefix, FakeTflite* model,
+            std::string* line) {
+  const int64_t shared = in.Take<uint8_t>() & 1, codebooks = shared ? 1 : sizes.groups;
+  AddConstant(in, prefix + "codes", edge_embed::tflite::kUInt8,
+              sizes.small ? rows * ((sizes.groups * 3 + 7) / 8) : -1, model, line, sizes.exact);
+  AddConstant(in, prefix + "values", sizes.type,
+              sizes.small ? codebooks * 5 * sizes.width * sizes.value_bytes : -1, model, line, sizes.exact);
+  AddInteger(in, prefix + "num_codes", 5, line);
+  AddInteger(in, prefix + "num_groups", sizes.groups, line);
+  AddInteger(in, prefix + "group_width", sizes.width, line);
+  AddInteger(in, prefix + "bits", 3, line);
+  AddInteger(in, prefix + "shared", shared, line);
+}
+
+void AddRowScales(Reader& in, int64_t rows, bool exact, const std::string& prefix, FakeTflite* model,
+                  std::string* line) {
+  const int64_t scales = 1 + Number(in, 4);
+  AddConstant(in, prefix + "row_scale_codes", edge_embed::tflite::kUInt8, rows, model, line, exact);
+  AddConstant(in, prefix + "row_scales", edge_embed::tflite::kFloat32, Small(scales) ? 4 * scales : -1, model,
+              line, exact);
+}
+
+int64_t AddFlatDpq(Reader& in, int64_t rows, bool scaled, FakeTflite* model, std::string* line) {
+  const DpqSizes sizes = TakeDpqSizes(in);
+  const int64_t unused = scaled ? in.Take<uint8_t>() % 2 : 0;
+  AddDpq(in, rows, sizes, "", model, line);
+  if (scaled) AddRowScales(in, rows, sizes.exact, "", model, line);
+  if (scaled) AddInteger(in, "unused_columns", unused, line);
+  return sizes.small ? sizes.groups * sizes.width - unused : 1;
+}
+
+// Tiers of equal columns. A map has the tiers in the order of the rows, as tables without a map have.
+int64_t AddTiered(Reader& in, int64_t rows, FakeTflite* model, std::string* line) {
+  const int64_t tiers[] = {rows / 3, rows / 3, rows - rows / 3 * 2};
+  const DpqSizes sizes = TakeDpqSizes(in);
+  std::string numbers;
+  for (int t = 0; t < 3; ++t) {
+    const std::string prefix = "tier_" + std::to_string(t) + "_";
+    numbers += (t == 0 ? "" : ",") + std::to_string(tiers[t]);
+    AddDpq(in, tiers[t], sizes, prefix, model, line);
+    if ((in.Take<uint8_t>() & 1) != 0) AddRowScales(in, tiers[t], sizes.exact, prefix, model, line);
+  }
+  AddField(in, "tiers", numbers, line);
+  if ((in.Take<uint8_t>() & 1) != 0) {
+    Block map(64);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t tier = row < tiers[0] ? 0 : row < tiers[0] + tiers[1] ? 1 : 2;
+      map.data[static_cast<size_t>(row / 4)] |= static_cast<uint8_t>(tier << row % 4 * 2);
+    }
+    if (in.Take<uint8_t>() < 32) map = TakeBlock(in, 64);
+    model->AddConstant("tier_map", edge_embed::tflite::kUInt8, map);
+    model->AddConstant("tier_ranks", edge_embed::tflite::kInt32,
+                       in.Take<uint8_t>() < 32 ? TakeBlock(in, 12) : Block(12));
+    AddField(in, "tier_map", "tier_map", line);
+    AddField(in, "tier_ranks", "tier_ranks", line);
+  }
+  return sizes.small ? sizes.groups * sizes.width : 1;
 }
 
 int64_t AddAnt(Reader& in, int64_t rows, FakeTflite* model, std::string* line) {
@@ -139,16 +199,18 @@ void AddUse(Reader& in, int64_t dim, FakeTflite* model, std::string* line) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static constexpr const char* kUses[] = {"rows", "bag", "logits", "topk"};
+  static constexpr const char* kMethods[] = {" dpq", " dpq_scaled", " tiered", " ant", " tt"};
   Reader in(data, size);
   FakeTflite model;
-  const uint8_t method = in.Take<uint8_t>() % 3, use = in.Take<uint8_t>() % 4;
+  const uint8_t method = in.Take<uint8_t>() % 5, use = in.Take<uint8_t>() % 4;
   const int64_t rows = 1 + in.Take<uint8_t>() % 8;
   std::string line = kUses[use];
-  line += method == 0 ? " dpq" : method == 1 ? " ant" : " tt";
+  line += kMethods[method];
   AddInteger(in, "num_embeddings", rows, &line);
   AddInteger(in, "padding_idx", in.Take<uint8_t>() % 10 - 1, &line);
-  const int64_t dim = method == 0   ? AddDpq(in, rows, &model, &line)
-                      : method == 1 ? AddAnt(in, rows, &model, &line)
+  const int64_t dim = method < 2    ? AddFlatDpq(in, rows, method == 1, &model, &line)
+                      : method == 2 ? AddTiered(in, rows, &model, &line)
+                      : method == 3 ? AddAnt(in, rows, &model, &line)
                                     : AddTt(in, &model, &line);
   AddUse(in, dim, &model, &line);
   std::string manifest = "edge_embed 1\n" + line + "\n";

@@ -299,6 +299,7 @@ def _body(count: int) -> str:
     return _SELECT + _SCALE + _FINISH.format(rows="scaled", like="value_scales")
 
 
+_SAME_VALUES = "freeze all tables with value_type int8, or none, and none beside a tiered table"
 DPQ = OnnxMethod(
     name=PackedDPQ.method,
     node=nodes.DPQ,
@@ -307,7 +308,7 @@ DPQ = OnnxMethod(
     body=_body,
     num_rows=_NUM_ROWS,
     parts="tensors",
-    remedy="freeze all tables with value_type int8, or none",
+    remedy=_SAME_VALUES,
     scores=dpq_scores.scores,
 )
 SCALED_DPQ = replace(
@@ -315,7 +316,7 @@ SCALED_DPQ = replace(
     node=nodes.SCALED_DPQ,
     operators=dpq.SCALED,
     table=_scaled_table,
-    remedy="use per-row scales in all tables or in none, and freeze all with value_type int8, or none",
+    remedy=f"use per-row scales in all tables or in none, and {_SAME_VALUES}",
     around=Around(
         DPQ,
         row_scales.PLAIN_USES,
