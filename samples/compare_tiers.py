@@ -1,17 +1,19 @@
 """Compares tiered tables with every other method at no more bytes, without training.
 
-Usage: python samples/compare_tiers.py --data FOLDER --output FOLDER
+Usage: python samples/compare_tiers.py --data FOLDER --seeds 3 --output FOLDER
 """
 
 import json
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
+from claims import interval, shown
 from options import Options, data_option, make_folder
 from tiers import language_model, news, recommenders, sentences, word_vectors
 from tiers.case import Case
@@ -34,8 +36,9 @@ _BUILD = Path(__file__).parents[1] / "build" / "tiers"
 _NOTE = """\
 Each model is trained once and then only compressed; the methods see counts of training data, never a figure. Every
 method gets 1/8, 1/16 or 1/32 of the bytes of its dense tables, and selects its settings as `edge-embed compress` does.
-A cell shows the best other method by the figure itself, which favours it. *margin* is the loss of the best other method
-over that of the tiered table: the KL divergence, or the difference from the dense figure."""
+A row shows the best other method by the figure itself, which favours it. *difference* is the figure of the tiered table
+minus that of this method within a seed. Figures are means over the seeds with 95 % intervals (Student's t). A seed
+changes the models that are trained here, and the fits."""
 
 Cell = dict[str, Any]
 
@@ -44,7 +47,7 @@ Cell = dict[str, Any]
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
 @click.option("--case", "names", multiple=True, type=click.Choice(list(_CASES)), help="Models. [all]")
 @click.option("--method", "methods", multiple=True, type=click.Choice(list(CONTENDERS)), help="Methods to run. [all]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds.")
 @click.option("--quick", is_flag=True, help="Smaller models and fewer texts.")
 @click.option(
     "--output",
@@ -52,36 +55,38 @@ Cell = dict[str, Any]
     default=_BUILD,
     help="Folder for cells.json and results.md. Cells of other models and methods in it are kept.",
 )
-def main(data: Path, names: Sequence[str], methods: Sequence[str], seed: int, quick: bool, output: Path) -> None:
+def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
-    options = Options(data, quick, seed, output)
+    options = Options(data, quick, 0, output)
     make_folder(output)
     torch.set_num_threads(1)
     file = output / "cells.json"
     cells = _read(file)
-    for name in names or _CASES:
-        for case in _CASES[name](options):
-            for cell in _measured(case, methods or list(CONTENDERS), options):
+    command = f"python samples/compare_tiers.py --seeds {seeds}" + " --quick" * quick
+    for name, seed in ((name, seed) for name in names or _CASES for seed in range(seeds)):
+        for case in _CASES[name](replace(options, seed=seed)):
+            for cell in _measured(case, methods or list(CONTENDERS), seed):
                 cells = [old for old in cells if _key(old) != _key(cell)] + [cell]
-                _write(file, cells, options)
-    report = markdown(cells, quick)
+                _write(file, command, cells)
+    report = markdown(cells, command)
     (output / "results.md").write_text(report, encoding="utf-8")
     print(report, end="")
 
 
-def _measured(case: Case, methods: Sequence[str], options: Options) -> Iterator[Cell]:
+def _measured(case: Case, methods: Sequence[str], seed: int) -> Iterator[Cell]:
     """Yield a cell for the dense model and for each ratio and method."""
+    found: Cell = {"case": case.name, "seed": seed}
     dense = case.figures({})
-    yield {"case": case.name, "ratio": 1, "method": "dense", "figures": dense, "bytes": sum(case.nbytes.values()),
-           "higher_is_better": case.higher_is_better}  # fmt: skip
+    yield found | {"ratio": 1, "method": "dense", "figures": dense, "bytes": sum(case.nbytes.values()),
+                   "higher_is_better": case.higher_is_better}  # fmt: skip
     for ratio in _RATIOS:
         for method in methods:
             if method == OTHER and not case.other_counts:
                 continue
-            cell: Cell = {"case": case.name, "ratio": ratio, "method": method}
+            cell = found | {"ratio": ratio, "method": method}
             began = time.process_time()
             try:
-                rows, nbytes, setting = CONTENDERS[method](case, ratio, options.seed)
+                rows, nbytes, setting = CONTENDERS[method](case, ratio, seed)
             except EdgeEmbedError as error:
                 yield cell | {"error": str(error)}
                 continue
@@ -93,7 +98,7 @@ def _measured(case: Case, methods: Sequence[str], options: Options) -> Iterator[
 
 
 def _key(cell: Cell) -> tuple[Any, ...]:
-    return cell["case"], cell["ratio"], cell["method"]
+    return cell["case"], cell["seed"], cell["ratio"], cell["method"]
 
 
 def _read(file: Path) -> list[Cell]:
@@ -106,9 +111,9 @@ def _read(file: Path) -> list[Cell]:
     return found
 
 
-def _write(file: Path, cells: Sequence[Cell], options: Options) -> None:
+def _write(file: Path, command: str, cells: Sequence[Cell]) -> None:
     results = {
-        "command": "python samples/compare_tiers.py" + " --quick" * options.quick,
+        "command": command,
         "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
         "cells": list(cells),
     }
@@ -116,42 +121,52 @@ def _write(file: Path, cells: Sequence[Cell], options: Options) -> None:
         temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(cells: Sequence[Cell], quick: bool) -> str:
-    """Return the table of the cells, a row for each model and ratio, and that of counts of another domain."""
-    header = ["model, figure", "dense", "ratio", "tiered", "best other", "method", "margin", "plan"]
+def markdown(cells: Sequence[Cell], command: str) -> str:
+    """Return the table of the figures, a row for each model and ratio, and that of counts of another domain."""
+    header = ["model, figure", "dense", "ratio", "tiered", "best other", "method", "difference", "plan"]
     rows, others, won = [], [], 0
-    for dense in (cell for cell in cells if cell["method"] == "dense"):
-        figure = next(iter(dense["figures"]))
-        name = f"{dense['case']}, {figure}"
+    for name in dict.fromkeys(cell["case"] for cell in cells):
+        own = [cell for cell in cells if cell["case"] == name]
+        dense = [cell for cell in own if cell["method"] == "dense"]
+        figure, sign = next(iter(dense[0]["figures"])), -1 if dense[0]["higher_is_better"] else 1
         for ratio in _RATIOS:
-            found = {cell["method"]: cell for cell in cells if (cell["case"], cell["ratio"]) == (dense["case"], ratio)}
-            losses = {method: _loss(cell, dense, figure) for method, cell in found.items() if "figures" in cell}
-            flat = [method for method in losses if method not in (_TIERED, OTHER)]
-            if _TIERED not in found or not flat:
+            found = {method: _values(own, ratio, method, figure) for method in CONTENDERS}
+            flat = [method for method in found if found[method] and method not in (_TIERED, OTHER)]
+            tiered, plans = found[_TIERED], _cells(own, ratio, _TIERED)
+            if not plans or not flat:
                 continue
-            best = min(flat, key=lambda method: losses[method])
-            own = losses.get(_TIERED, float("inf"))
-            won += own < losses[best]
-            shown = [_shown(cell, figure) for cell in (dense, found[_TIERED], found[best])]
-            margin = f"{losses[best] / own:.2f}" if 0 < own < float("inf") else ""
-            rows.append([name, shown[0], f"{ratio}x", *shown[1:], best, margin, found[_TIERED].get("setting", "")])
-            if OTHER in losses:
-                others.append([name, f"{ratio}x", shown[1], _shown(found[OTHER], figure), shown[2]])
-    command = "python samples/compare_tiers.py" + " --quick" * quick
-    summary = f"Tiered tables are best in {won} of {len(rows)} cells."
-    parts = [f"`{command}`, one seed.", table(header, rows), summary, _NOTE]
+            best = min(flat, key=lambda method: sign * _mean(found[method]))
+            won += bool(tiered) and sign * _mean(tiered) < sign * _mean(found[best])
+            differences = [tiered[seed] - found[best][seed] for seed in tiered.keys() & found[best].keys()]
+            start = [f"{name}, {figure}", f"{ratio}x", _shown(tiered), _shown(found[best])]
+            difference = shown(interval(differences), "+") if differences else ""
+            values = {cell["seed"]: cell["figures"][figure] for cell in dense}
+            rows.append([start[0], _shown(values), *start[1:], best, difference, plans[0].get("setting", "")])
+            if found[OTHER]:
+                others.append([*start[:3], _shown(found[OTHER]), start[3]])
+    summary = f"Tiered tables are best in {won} of {len(rows)} cells. The plan is that of the first seed."
+    parts = [f"`{command}`", table(header, rows), summary, _NOTE]
     other_header = ["model, figure", "ratio", "counts of business news", "counts of WikiText-2", "best other"]
     return join([*parts, *([table(other_header, others)] if others else [])])
 
 
-def _shown(cell: Cell, figure: str) -> str:
-    return f"{cell['figures'][figure]:.4g}" if "figures" in cell else "does not fit"
+def _cells(cells: Sequence[Cell], ratio: int, method: str) -> list[Cell]:
+    return [cell for cell in cells if (cell["ratio"], cell["method"]) == (ratio, method)]
 
 
-def _loss(cell: Cell, dense: Cell, figure: str) -> float:
-    """Return how much worse a figure is than that of the dense model."""
-    difference: float = cell["figures"][figure] - dense["figures"][figure]
-    return -difference if dense["higher_is_better"] else difference
+def _values(cells: Sequence[Cell], ratio: int, method: str, figure: str) -> dict[int, float]:
+    """Return the figure of each seed; empty if the method does not fit in one of them."""
+    found = _cells(cells, ratio, method)
+    whole = all("figures" in cell for cell in found)
+    return {cell["seed"]: cell["figures"][figure] for cell in found} if whole else {}
+
+
+def _mean(values: Mapping[int, float]) -> float:
+    return interval(list(values.values()))["mean"]
+
+
+def _shown(values: Mapping[int, float]) -> str:
+    return shown(interval(list(values.values())), "") if values else "does not fit"
 
 
 if __name__ == "__main__":

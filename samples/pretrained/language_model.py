@@ -1,8 +1,10 @@
 """Language model from another author, trained on the Penn Treebank; its arrays are loaded into torch layers."""
 
 import csv
+import html
 import math
 import re
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,11 @@ _WIDTH = 100
 _GATES = (2, 0, 1, 3)
 _LENGTH = 500
 _BUSINESS = "3"
+_CODE = re.compile(r" ?(?<!&)(#\d+|quot);")  # of a character; the texts have lost the & before it
+_NO_WORD = re.compile(r"<[^>]*(?:>|$)|\.{2,}")  # tags, also cut ones, and dots
+_ENDING = re.compile(r"(n't|'(?:s|re|ve|ll|d|m))\b")
+_TOKEN = re.compile(r"n't|'[a-z]+|[a-z0-9][a-z0-9&.$-]*|[$&.]")
+_NUMBER = re.compile(r"\d[\d.]*")
 
 
 class LanguageModel(nn.Module):
@@ -67,25 +74,38 @@ def _gates(array: Tensor) -> Tensor:
 def business_news(path: Path, words: list[str], limit: int) -> Tensor:
     """Return the first words of the business texts of AG News, ids int64 [limit], spelled as in the Penn Treebank.
 
-    This is the available text that is closest to the model's own, the Wall Street Journal: lower case, N for numbers,
-    no signs, <eos> between sentences.
+    This is the available text that is closest to the model's own, the Wall Street Journal.
     """
-    number = {word: at for at, word in enumerate(words)}
-    ids: list[int] = []
     with path.open(newline="", encoding="utf-8") as file:
-        for label, _, text in csv.reader(file):
-            if label == _BUSINESS:
-                ids += [number.get(word, number["<unk>"]) for word in treebank_words(text)]
-    return torch.tensor(ids[:limit])
+        texts = [text for label, _, text in csv.reader(file) if label == _BUSINESS]
+    return torch.tensor(word_ids(texts, words)[:limit])
 
 
-def treebank_words(text: str) -> list[str]:
-    """Return the words of a text, with <eos> after each sentence."""
-    plain = re.sub(r" #39;", "'", text.lower())
-    plain = re.sub(r" quot;| #\d+;|\\", " ", plain)  # remains of HTML and of line ends
-    words = re.findall(r"[a-z]+(?:-[a-z]+)*|'s|\$|\d[\d.,]*|\.", plain)
-    words = ["N" if word[0].isdigit() else "<eos>" if word == "." else word for word in words]
+def word_ids(texts: Iterable[str], words: list[str]) -> list[int]:
+    """Return the ids of all words of texts."""
+    number = {word: at for at, word in enumerate(words)}
+    return [number.get(word, number["<unk>"]) for text in texts for word in treebank_words(text, number)]
+
+
+def treebank_words(text: str, known: Container[str]) -> list[str]:
+    """Return the words of a text of AG News as the Penn Treebank spells them, with <eos> after each sentence.
+
+    Words are in lower case, numbers are N, and "don't" is two words. A period belongs to an abbreviation, such as
+    "corp.", if it is among the known words. Signs are left out, except for $ and &.
+    """
+    plain = html.unescape(_CODE.sub(r"&\1;", text.lower())).replace(",", "")
+    plain = _ENDING.sub(r" \1 ", _NO_WORD.sub(" ", plain))
+    words = [word for token in _TOKEN.findall(plain) for word in _spelled(token, known)]
     return words if words[-1:] == ["<eos>"] else [*words, "<eos>"]
+
+
+def _spelled(token: str, known: Container[str]) -> Iterator[str]:
+    """Yield a word or number, and <eos> for a period behind it."""
+    word = token if token in known else token.rstrip(".-")
+    if word:
+        yield "N" if word not in known and _NUMBER.fullmatch(word) else word
+    if "." in token[len(word) :]:
+        yield "<eos>"
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ import torch
 from datasets import unpacked
 from divergence import divergence, same_choice
 from options import Options
-from pretrained.language_model import LanguageModel, business_news, load, treebank_words
+from pretrained.language_model import LanguageModel, business_news, load, word_ids
 from torch import Tensor, nn
 
 from tiers.case import Case, Judge
@@ -48,9 +48,7 @@ def _business(path: Path) -> Iterator[str]:
 
 def counts_of(texts: Iterable[str], words: list[str]) -> Tensor:
     """Return the occurrences of words in texts, [words]."""
-    number = {word: at for at, word in enumerate(words)}
-    ids = [number.get(word, number["<unk>"]) for text in texts for word in treebank_words(text)]
-    return torch.tensor(ids).bincount(minlength=len(words))
+    return torch.tensor(word_ids(texts, words)).bincount(minlength=len(words))
 
 
 def judge_of(model: LanguageModel, text: Tensor) -> Judge:

@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from tiers.case import Case, Judge
 
-_EPOCHS, _QUICK_EPOCHS = {"GMF": 40, "MLP": 20}, 1
+# Without the last two items, most hits of the item before the last: 95 of 100 epochs, 15 of 40, in steps of five.
+_EPOCHS, _QUICK_EPOCHS = {"GMF": 95, "MLP": 15}, 1
 _BATCH, _OTHERS, _RATES = 2048, 4, {"GMF": 1e-2, "MLP": 2e-3}
 _CANDIDATES, _BEST = 100, 10
 _WIDTHS = {"GMF": 8, "MLP": 32}

@@ -45,8 +45,9 @@ def test_tiered_contender_returns_plan_and_rows() -> None:
 
 
 def test_markdown_counts_cells_that_tiers_win() -> None:
-    def cell(method: str, ratio: int, figure: float, **others: object) -> dict[str, object]:
-        return {"case": "words", "ratio": ratio, "method": method, "figures": {"KL": figure}, **others}
+    def cell(method: str, ratio: int, figure: float, seed: int = 0, **others: object) -> dict[str, object]:
+        found = {"case": "words", "seed": seed, "ratio": ratio, "method": method, "figures": {"KL": figure}}
+        return {**found, **others}
 
     cells = [
         cell("dense", 1, 0.0, higher_is_better=False),
@@ -55,10 +56,23 @@ def test_markdown_counts_cells_that_tiers_win() -> None:
         cell("ant", 8, 0.3),
         cell(OTHER, 8, 0.15),
         cell("dpq", 16, 0.4),
-        {"case": "words", "ratio": 16, "method": "tiered", "error": "no plan"},
+        {"case": "words", "seed": 0, "ratio": 16, "method": "tiered", "error": "no plan"},
     ]
-    text = markdown(cells, quick=False)
+    text = markdown(cells, "command")
     assert "Tiered tables are best in 1 of 2 cells." in text
-    assert "| words, KL | 0 | 8x | 0.1 | 0.2 | dpq | 2.00 | 1 row int8 |" in text
+    assert "| words, KL | 0 | 8x | 0.1 | 0.2 | dpq | -0.1 | 1 row int8 |" in text
     assert "| words, KL | 0 | 16x | does not fit | 0.4 | dpq |" in text
     assert "| words, KL | 8x | 0.1 | 0.15 | 0.2 |" in text
+
+
+def test_markdown_compares_means_over_seeds() -> None:
+    figures = {"dense": (0.5, 0.5), "tiered": (0.3, 0.6), "dpq": (0.4, 0.4)}
+    cells = [
+        {"case": "items", "seed": seed, "ratio": 1 if method == "dense" else 8, "method": method, "setting": "",
+         "figures": {"hits": figure}, "higher_is_better": True}
+        for method, values in figures.items()
+        for seed, figure in enumerate(values)
+    ]  # fmt: skip
+    text = markdown(cells, "command")
+    assert "Tiered tables are best in 1 of 1 cells." in text
+    assert "| items, hits | 0.5 ± 0 | 8x | 0.45 ± 1.9 | 0.4 ± 0 | dpq | +0.05 ± 1.9 |" in text

@@ -160,10 +160,23 @@ class TestLanguageModel:
         got = model(torch.tensor([ids]))[0, -1].detach().numpy()
         np.testing.assert_allclose(got, expected, atol=1e-4)
 
-    def test_news_text_is_normalised_like_treebank(self) -> None:
-        text = r"Oil rose to \$50.10, Reuters #39;s index says.  quot;Well-known quot; it is"
-        words = "oil rose to $ N reuters 's index says <eos> well-known it is <eos>"
-        assert language_model.treebank_words(text) == words.split()
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            (
+                r"Oil rose to \$50.10, Reuters #39;s index says.  quot;Well-known quot; it is",
+                "oil rose to $ N reuters 's index says <eos> well-known it is <eos>",
+            ),
+            ("Google Inc. and AT&amp;T Corp. can't sell.", "google inc. and at&t corp. ca n't sell <eos>"),
+            ("The U.S. had 1,000 30-year bonds in 2004.", "the u.s. had N 30-year bonds in N <eos>"),
+            ('Merck &lt;A HREF="http://x.y/Quote.aspx?a=b"&gt;MRK.N&lt;/A&gt; fell', "merck mrk.n fell <eos>"),
+            ("Rules &lt;b&gt;...&lt;/b&gt; . Cut &lt;A HREF=", "rules <eos> cut <eos>"),
+            ("", "<eos>"),
+        ],
+    )
+    def test_news_text_is_spelled_like_treebank(self, text: str, words: str) -> None:
+        known = {"inc.", "corp.", "u.s.", "at&t", "30-year", "n't"}
+        assert language_model.treebank_words(text, known) == words.split()
 
     def test_business_news_are_read_only(self, tmp_path: Path) -> None:
         (tmp_path / "test.csv").write_text('"3","A","oil rose"\n"2","B","rose"\n"3","C","gold"\n', encoding="utf-8")
