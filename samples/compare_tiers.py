@@ -138,12 +138,12 @@ def markdown(cells: Sequence[Cell], command: str) -> str:
             best = min(flat, key=lambda method: sign * _mean(found[method]))
             won += bool(tiered) and sign * _mean(tiered) < sign * _mean(found[best])
             differences = [tiered[seed] - found[best][seed] for seed in tiered.keys() & found[best].keys()]
-            start = [f"{name}, {figure}", f"{ratio}x", _shown(tiered), _shown(found[best])]
             difference = shown(interval(differences), "+") if differences else ""
             values = {cell["seed"]: cell["figures"][figure] for cell in dense}
-            rows.append([start[0], _shown(values), *start[1:], best, difference, plans[0].get("setting", "")])
+            title, both = f"{name}, {figure}", (_shown(tiered), _shown(found[best]))
+            rows.append([title, _shown(values), f"{ratio}x", *both, best, difference, plans[0].get("setting", "")])
             if found[OTHER]:
-                others.append([*start[:3], _shown(found[OTHER]), start[3]])
+                others.append([title, f"{ratio}x", both[0], _shown(found[OTHER]), both[1]])
     summary = f"Tiered tables are best in {won} of {len(rows)} cells. The plan is that of the first seed."
     parts = [f"`{command}`", table(header, rows), summary, _NOTE]
     other_header = ["model, figure", "ratio", "counts of business news", "counts of WikiText-2", "best other"]

@@ -142,10 +142,13 @@ def compress_tables(
     """
     wanted = [table for table in tables if not table.reason]
     frequencies = _Frequencies(counts, other_counts or {}, [table.name for table in wanted])
-    able = [AUTO, *(name for name, known in METHODS.items() if known.needs_counts)]
+    able = [AUTO, *(name for name, known in METHODS.items() if known.by_counts)]
     if other_counts and plan.method not in able:
         expected = f"expected them for {' or '.join(able)}: leave them out"
         raise BadInputError(f"other_counts: got some for {plan.method}, {expected}")
+    if plan.objective is not None and not counts:
+        remedy = "expected the frequencies that it weighs: give counts, or leave it out"
+        raise BadInputError(f"objective: got {plan.objective!r} without counts, {remedy}")
     try:
         return _each(tables, frequencies, plan.for_tables(wanted), kept, progress, processes)
     except ParityError:
@@ -248,7 +251,7 @@ def _compressed(
     if not is_zero and stored.plain.is_zero:
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     tiers = None
-    if isinstance(stored.plain, PackedTiered) and counts is not None:
+    if isinstance(stored.plain, PackedTiered):
         tiers = tier_plan(dense, stored.plain, counts, frequencies.is_order(table), others)
     progress(f"{table.name}: rounded rows", 0, 1)
     if not trials:

@@ -119,7 +119,7 @@ class Search:
         able = [
             name
             for name, known in METHODS.items()
-            if (known.learns or not trainable) and (counts is not None or not known.needs_counts)
+            if (known.learns or not trainable) and (counts is not None or not known.by_counts)
             if name not in left_out
         ]
         names = able if method == AUTO else [method]
@@ -223,7 +223,7 @@ class Search:
         if key not in self._trials:
             given: dict[str, Any] = {"kept": self._kept, "on_group": self._on_group, "processes": self._processes}
             weight, padding_idx, weights = self._fitted
-            counts = self._occurrences if METHODS[setting.method].needs_counts else weights
+            counts = self._occurrences if METHODS[setting.method].by_counts else weights
             given |= {"seed": self._seed, "draft": True, "num_rows": self._size[0]}
             made = setting.fit(weight, padding_idx, counts, **given)
             stored = made.stored(self._rotates)

@@ -18,14 +18,14 @@ _NUMBERS = 1 << 20  # of a block
 
 
 def tier_plan(
-    table: DenseTable, packed: PackedTiered, counts: Tensor, is_order: bool, others: Tensor | None = None
+    table: DenseTable, packed: PackedTiered, counts: Tensor | None, is_order: bool, others: Tensor | None = None
 ) -> TierPlan:
     """Return the report of a tiered table.
 
     Args:
         table: dense rows [n, d].
         packed: the same table, tiered.
-        counts: frequency of each row, [n].
+        counts: frequency of each row, [n], or None for equal ones.
         is_order: whether the frequencies are assumed from the order of the rows.
         others: frequencies in other data, [n].
     """
@@ -53,7 +53,7 @@ def tier_plan(
             for tier, share, own in parts
         ),
         shape.map_bytes,
-        ORDER if is_order else "given",
+        "equal" if counts is None else ORDER if is_order else "given",
         _relative(totals[1]),
         None if others is None else _relative(totals[2]),
         None if others is None else float(1 - shares[2, -1]),

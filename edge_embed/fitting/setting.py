@@ -92,7 +92,7 @@ class FittingMethod:
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
         of_sample: whether ``fit`` takes the number of rows of the whole table, if it gets a sample of them.
-        needs_counts: whether ``fit`` requires the frequency of each row.
+        by_counts: whether ``fit`` takes the frequencies as they are, and ``auto`` tries it only with them.
         has_objective: whether ``fit`` takes the objective.
         has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
@@ -107,7 +107,7 @@ class FittingMethod:
     rotates: bool = False
     needs_all: bool = False
     of_sample: bool = False
-    needs_counts: bool = False
+    by_counts: bool = False
     has_objective: bool = False
     has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)

@@ -47,7 +47,8 @@ def fit(
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         nbytes: largest number of bytes of all tensors.
         padding_idx: this row is read as zero and stays zero.
-        counts: frequency of each row, numbers >= 0 [n], such as the frequency of each token in the training data.
+        counts: frequency of each row, numbers >= 0 [n], such as the frequency of each token in the training data. By
+            default all rows are equally frequent: the tiers use up the bytes, and the first rows get more of them.
         objective: ``rows`` or ``logits``: the weight of a row is (count + 1/2)^p, p = 1/2 or 3/4.
         num_rows: number of rows of the whole table that ``nbytes`` are for, if ``weight`` is a sample of its rows.
         draft: fit codebooks in fewer iterations.
@@ -57,7 +58,7 @@ def fit(
         processes: processes that share the rows.
 
     Raises:
-        BadInputError: for impossible sizes, without counts, or numbers outside float32.
+        BadInputError: for impossible sizes or counts, or numbers outside float32.
         SizeError: no plan fits; the message has the smallest one.
     """
     n, _ = table_size(weight)
@@ -65,12 +66,7 @@ def fit(
     padding_idx = checked_padding(padding_idx, n)
     if objective not in OBJECTIVES:
         raise BadInputError(f"objective: got {objective!r:.80}, expected one of {', '.join(OBJECTIVES)}")
-    if counts is None:
-        raise BadInputError(
-            "counts: got none, expected the frequency of each row, which decides its tier: give counts "
-            "(--counts NAME=FILE, or NAME=order for a vocabulary sorted by frequency)"
-        )
-    counts = checked_counts(counts)
+    counts = torch.ones(n) if counts is None else checked_counts(counts)
     frequencies = row_weights(counts, n, padding_idx)
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
@@ -158,7 +154,7 @@ TIERED = FittingMethod(
     _within,
     learns=False,
     of_sample=True,
-    needs_counts=True,
+    by_counts=True,
     has_objective=True,
     draft=_DRAFT,
 )

@@ -29,7 +29,7 @@ def made(plan: Plan, **options: object) -> tuple[Fitted, CompressedTable]:
     return found["words"], tables[0]
 
 
-WITHOUT_COUNTS = [name for name, method in METHODS.items() if not method.needs_counts]
+WITHOUT_COUNTS = [name for name, method in METHODS.items() if not method.by_counts]
 
 
 @pytest.mark.parametrize("method", [*WITHOUT_COUNTS, "auto"])
@@ -160,7 +160,7 @@ def test_table_that_no_setting_shrinks_is_refused(method: str) -> None:
 def test_settings_within_bytes_stay_within_them(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
         for setting in METHODS[method].within(600, 16, nbytes, {"value_type": "float16", "weight_type": "int8"}):
-            fitted = setting.fit(ROWS, counts=torch.arange(600.0) if METHODS[method].needs_counts else None)
+            fitted = setting.fit(ROWS, counts=torch.arange(600.0) if METHODS[method].by_counts else None)
             assert fitted.layer.to_packed().nbytes <= nbytes
 
 

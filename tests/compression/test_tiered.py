@@ -79,9 +79,14 @@ def test_counts_of_ids_are_used(report: CompressedTable) -> None:
     assert report.plan.tiers[0].share == pytest.approx(float(most))
 
 
-def test_tiers_without_counts_are_refused() -> None:
-    with pytest.raises(BadInputError, match="table words: counts: got none, expected the frequency of each row"):
-        made(Plan("tiered", ratio=8), None)
+@pytest.mark.parametrize("ratio", [4, 8])
+def test_tiers_without_counts_use_up_ratio(ratio: float) -> None:
+    report = made(Plan("tiered", ratio=ratio), None)
+    assert ratio <= report.fidelity.ratio < 1.01 * ratio
+    assert report.fidelity.relative_error < made(Plan("dpq", ratio=ratio), None).fidelity.relative_error
+    assert (report.plan.counts, report.plan.map_bytes) == ("equal", 0)
+    assert report.plan.tiers[0].share == pytest.approx(report.plan.tiers[0].rows / len(ROWS))
+    assert "Counts are assumed: all rows are equally frequent." in str(CompressReport((report,), 1))
 
 
 def test_compress_tables_with_other_counts_of_unknown_table_is_refused() -> None:
@@ -94,6 +99,11 @@ def test_compress_tables_with_other_counts_for_flat_method_is_refused() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     with pytest.raises(BadInputError, match="other_counts: got some for rows, expected them for auto or tiered"):
         compress_tables([table], {}, Plan("rows", ratio=4), other_counts={"words": "order"})
+
+
+def test_objective_without_counts_is_refused() -> None:
+    with pytest.raises(BadInputError, match="objective: got 'logits' without counts, expected the frequencies"):
+        made(Plan("tiered", ratio=8, objective="logits"), None)
 
 
 def test_objective_of_other_method_is_refused() -> None:

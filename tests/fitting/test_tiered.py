@@ -159,9 +159,9 @@ def test_finished_codes_of_tier_are_used_only_with_same_rows_in_all_tiers(
     assert all(np.array_equal(array, resumed.tensors()[name]) for name, array in expected.tensors().items())
 
 
-def test_fit_without_counts_is_refused() -> None:
-    with pytest.raises(BadInputError, match="counts: got none, expected the frequency of each row"):
-        tiered.fit(ROWS, NBYTES)
+def test_fit_without_counts_is_that_of_equal_ones() -> None:
+    found, expected = (tiered.fit(ROWS, NBYTES, counts=counts).to_packed() for counts in (None, torch.full((N,), 3)))
+    assert all(np.array_equal(array, found.tensors()[name]) for name, array in expected.tensors().items())
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,12 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     return [near, "; ".join(lines), *_tiers(table), _others(table, found)]
 
 
+_ASSUMED = {
+    "order": "Counts are assumed: 1 / (rank + 1) in the order of the rows.",
+    "equal": "Counts are assumed: all rows are equally frequent. With counts, frequent rows get more bytes.",
+}
+
+
 def _tiers(table: CompressedTable) -> list[RenderableType]:
     """Return the tiers, and the errors under other counts."""
     plan = table.plan
@@ -73,7 +79,7 @@ def _tiers(table: CompressedTable) -> list[RenderableType]:
     if plan.other_error is not None and plan.other_share is not None:
         last = f"{plan.other_share:.1%} of them outside the last tier"
         lines.append(f"{plan.other_error:.4f} under the other counts ({last})")
-    assumed = ["Counts are assumed: 1 / (rank + 1) in the order of the rows."] if plan.counts == "order" else []
+    assumed = [_ASSUMED[plan.counts]] if plan.counts in _ASSUMED else []
     return [tiers, "; ".join(lines), *assumed]
 
 
