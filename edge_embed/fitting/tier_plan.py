@@ -123,17 +123,19 @@ def _extended(errors: Errors, plan: Plan, nbytes: int, has_map: bool) -> Plan:
         low, high = 0, min(plan.sizes[tier + 1] - 1, plan.formats[tier].most_rows - plan.sizes[tier])
         while low < high:
             middle = (low + high + 1) // 2
-            fits = _moved(errors, plan, tier, middle).shape(has_map).nbytes <= nbytes
+            fits = _moved(plan, tier, middle).shape(has_map).nbytes <= nbytes
             low, high = (middle, high) if fits else (low, middle - 1)
-        plan = min(_moved(errors, plan, tier, low), plan, key=lambda each: each.error)
+        moved = _moved(plan, tier, low)
+        error = errors.of_tiers(moved.formats, moved.sizes)
+        plan = replace(moved, error=error) if error < plan.error else plan
     return plan
 
 
-def _moved(errors: Errors, plan: Plan, tier: int, rows: int) -> Plan:
+def _moved(plan: Plan, tier: int, rows: int) -> Plan:
     """Return the plan with the first rows of the next tier in this one."""
     sizes = list(plan.sizes)
     sizes[tier : tier + 2] = sizes[tier] + rows, sizes[tier + 1] - rows
-    return replace(plan, sizes=tuple(sizes), error=errors.of_tiers(plan.formats, sizes))
+    return replace(plan, sizes=tuple(sizes))
 
 
 def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:

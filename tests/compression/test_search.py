@@ -160,7 +160,7 @@ def test_table_that_no_setting_shrinks_is_refused(method: str) -> None:
 def test_settings_within_bytes_stay_within_them(method: str) -> None:
     for nbytes in (600, 2000, 5000, 20000):
         for setting in METHODS[method].within(600, 16, nbytes, {"value_type": "float16", "weight_type": "int8"}):
-            fitted = setting.fit(ROWS, counts=torch.arange(600.0) if METHODS[method].by_counts else None)
+            fitted = setting.fit(ROWS)
             assert fitted.layer.to_packed().nbytes <= nbytes
 
 
