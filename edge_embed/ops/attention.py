@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from edge_embed.errors import BadInputError
 from edge_embed.ops import attention_kernels
 from edge_embed.ops.entmax import entmax, entmax_unchecked
+from edge_embed.ops.logits import is_in_autocast
 from edge_embed.ops.training_library import serves
 
 
@@ -90,6 +91,8 @@ def _probabilities(scores: Tensor, alpha: float | Tensor, mask: Tensor | None) -
 
 
 def _entmax(scores: Tensor, alpha: float | Tensor) -> Tensor:
+    if scores.dtype == torch.bfloat16 and not is_in_autocast(scores.device.type):
+        return _entmax(scores.float(), alpha).bfloat16()  # to nearest: the product with values is rounded as much
     if isinstance(alpha, Tensor):
         return entmax_unchecked(scores, alpha[:, None, None])
     return entmax(scores, alpha)

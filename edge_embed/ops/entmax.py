@@ -34,6 +34,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.ops import entmax_kernels
 from edge_embed.ops.logits import is_in_autocast
 from edge_embed.ops.opaque_entmax import define, is_opaque
+from edge_embed.ops.sum_kept_rounding import rounded
 from edge_embed.ops.topk import largest
 from edge_embed.ops.training_library import serves
 
@@ -192,6 +193,8 @@ def _kind(tensor: Tensor) -> object:
 
 
 def _finished(probabilities: Tensor, scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    if dtype == torch.bfloat16 and not torch.compiler.is_exporting():
+        probabilities = rounded(probabilities)
     if scores.ndim and dim in (-1, scores.ndim - 1):  # no view, which torch would not let change in place
         return probabilities.to(dtype)
     placed = probabilities.movedim(-1, dim) if scores.ndim else probabilities.reshape(())

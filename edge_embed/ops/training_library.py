@@ -28,8 +28,13 @@ def library() -> ctypes.CDLL | None:
 
 def serves(*tensors: Tensor) -> bool:
     """Return whether the kernels support these tensors. While torch records its steps they do not: it must see them."""
+    return are_plain(*tensors) and library() is not None
+
+
+def are_plain(*tensors: Tensor) -> bool:
+    """Return whether all tensors are float32 in CPU memory, and their numbers may decide what is computed."""
     is_recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return not is_recorded and all(_is_plain(tensor) for tensor in tensors) and library() is not None
+    return not is_recorded and all(_is_plain(tensor) for tensor in tensors)
 
 
 def _is_plain(tensor: Tensor) -> bool:
