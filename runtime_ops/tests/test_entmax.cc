@@ -152,6 +152,34 @@ void TestEqualScores() {
   }
 }
 
+// Rows whose groups of scores without a candidate are read once: with few and many such groups, and a part of
+// a group at the end.
+void TestLongRows() {
+  const size_t n = 8213, step = 331;
+  for (const float alpha : {1.5F, 2.0F}) {
+    for (const float scale : {1e-5F, 1.0F}) {
+      Context() = "long row, scale " + std::to_string(scale) + ", alpha " + std::to_string(alpha);
+      Row scores = Random(n, scale, 7);
+      scores[n - 1] = *std::max_element(scores.begin(), scores.end());
+      CheckNear(Probabilities(scores, alpha), Defined(scores, alpha), 3e-7);
+      for (const size_t place : {size_t{0}, size_t{77}, n / 2, n - 1}) {
+        for (const float value : {kNaN, kInfinity}) {
+          Row other = scores;
+          other[place] = value;
+          for (const float found : Probabilities(other, alpha)) CHECK(std::isnan(found));
+        }
+      }
+    }
+    const Row few = Random(40, 1, 5), expected = Probabilities(few, alpha);
+    Row scores(few.size() * step, -kInfinity);
+    for (size_t i = 0; i < few.size(); ++i) scores[i * step] = few[i];
+    const Row found = Probabilities(scores, alpha);
+    for (size_t i = 0; i < found.size(); ++i) {
+      CHECK(std::fabs(found[i] - (i % step == 0 ? expected[i / step] : 0)) <= 1e-7F);
+    }
+  }
+}
+
 // Every row has its alpha, and only the rows of a part are written.
 void TestParts() {
   const size_t n = 19;
@@ -177,6 +205,7 @@ int main() {
   TestRowsThatAreNotFinite();
   TestAlphasOutOfRange();
   TestEqualScores();
+  TestLongRows();
   TestParts();
   return 0;
 }

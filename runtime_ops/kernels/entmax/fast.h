@@ -2,15 +2,15 @@
 //
 // The largest scores of the lanes give a bound of tau (lanes.h), which few scores of a long row reach. These
 // candidates are copied to the memory of the result (compress.h), where tau is found (solve.h). Probabilities
-// that take powers are computed from candidates, and moved to their places.
+// that take powers are computed from candidates, and moved to their places. Those of long rows that take none
+// are computed in the groups of scores with candidates (groups.h).
 //
 // All code of this file is in an unnamed namespace, because it is compiled once for each instruction set.
 #ifndef EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 #define EDGE_EMBED_KERNELS_ENTMAX_FAST_H_
 
-#include "kernels/entmax/compress.h"
 #include "kernels/entmax/entmax.h"
-#include "kernels/entmax/lanes.h"
+#include "kernels/entmax/groups.h"
 
 namespace edge_embed::entmax {
 namespace {
@@ -94,18 +94,35 @@ inline void ByBisection(const float* scores, size_t n, float largest, float alph
   });
 }
 
-// 1 < alpha <= 2
+inline bool IsExact(float alpha) { return alpha == 2 || alpha == 1.5F; }
+
+// Candidates are above this limit, as differences from the largest score.
+inline float LimitOfDifferences(float alpha, double least_tau) {
+  return static_cast<float>(least_tau / (double{alpha} - 1));
+}
+
+inline void ByParts(const Parts& parts, const float* scores, size_t n, float largest, float alpha,
+                    double least_tau, float* out) {
+  const float limit = LimitOfDifferences(alpha, least_tau);
+  size_t candidates = 0;
+  parts.ForEach(n, [&](size_t begin, size_t count) {
+    candidates += CopyAbove(scores + begin, count, largest, limit, out + candidates);
+  });
+  const double tau =
+      alpha == 2 ? SolveSparsemax(out, candidates, least_tau) : SolveEntmax15(out, candidates, least_tau);
+  if (tau != tau) return Fill(out, n, kNaN);
+  if (parts.size < n) Fill(out, n, 0);
+  parts.ForEach(n, [&](size_t begin, size_t count) {
+    WriteExact(scores + begin, count, largest, alpha, static_cast<float>(tau), out + begin);
+  });
+}
+
+// 1 < alpha < 2
 inline void ByNewton(const float* scores, size_t n, float largest, float alpha, double least_tau,
                      float* out) {
   const double c = double{alpha} - 1;
-  const auto limit = static_cast<float>(least_tau / c);
+  const float limit = LimitOfDifferences(alpha, least_tau);
   const size_t count = CopyAbove(scores, n, largest, limit, out);
-  if (alpha == 2 || alpha == 1.5F) {
-    const double tau =
-        alpha == 2 ? SolveSparsemax(out, count, least_tau) : SolveEntmax15(out, count, least_tau);
-    if (tau != tau) return Fill(out, n, kNaN);
-    return WriteExact(scores, n, largest, alpha, static_cast<float>(tau), out);
-  }
   const double tau = SolveByPowers(out, count, c, least_tau);
   if (tau != tau) return Fill(out, n, kNaN);
   const ExpC exp_c(c, -(1 + tau) / c);
@@ -120,7 +137,12 @@ inline void ByNewton(const float* scores, size_t n, float largest, float alpha, 
 inline void ForwardAbove(const float* scores, size_t n, float largest, float alpha, double least_tau,
                          float* out) {
   if (!(alpha >= 1 && alpha <= kMostAlpha)) return Fill(out, n, kNaN);
-  if (alpha > 1 && alpha <= 2) return ByNewton(scores, n, largest, alpha, least_tau, out);
+  if (IsExact(alpha)) {
+    Parts parts;
+    TakeAll(n, &parts);
+    return ByParts(parts, scores, n, largest, alpha, least_tau, out);
+  }
+  if (alpha > 1 && alpha < 2) return ByNewton(scores, n, largest, alpha, least_tau, out);
   if (HasNaN(scores, n)) return Fill(out, n, kNaN);
   if (alpha == 1) return Softmax(scores, n, largest, out);
   ByBisection(scores, n, largest, alpha, least_tau, out);
@@ -128,10 +150,15 @@ inline void ForwardAbove(const float* scores, size_t n, float largest, float alp
 
 inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
   Floats best[kBest];
-  const size_t vectors = LargestOfLanes(scores, n, best);
+  const bool has_groups = n >= kLongRow && IsExact(alpha);
+  const size_t vectors = has_groups ? LargestOfGroups(scores, n, best, out) : LargestOfLanes(scores, n, best);
   const float largest = LargestOf(best, vectors);
   if (!(largest > -kInfinity && largest < kInfinity)) return Fill(out, n, kNaN);
-  ForwardAbove(scores, n, largest, alpha, LeastTau(best, vectors, largest, alpha), out);
+  const double least_tau = LeastTau(best, vectors, largest, alpha);
+  if (!has_groups) return ForwardAbove(scores, n, largest, alpha, least_tau, out);
+  Parts parts;
+  FindParts(out, n, largest, LimitOfDifferences(alpha, least_tau), &parts);
+  ByParts(parts, scores, n, largest, alpha, least_tau, out);
 }
 
 // p^(2 - alpha) where p > 0, else 0.
