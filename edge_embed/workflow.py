@@ -53,12 +53,18 @@ from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
 from edge_embed.report.interactive import BARS, interactive
 from edge_embed.report.results.check import CheckReport
+from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.exported import ExportReport
+from edge_embed.report.results.text_predictions import TextPredictions
 from edge_embed.report.results.validation import ValidationReport
 from edge_embed.steps import limit_steps
+from edge_embed.validation.decoder import program_decoder
+from edge_embed.validation.next_tokens import NextTokens, program_texts
 from edge_embed.validation.opening import Opening
 from edge_embed.validation.options import ValidationOptions
+from edge_embed.validation.pair.cached_sizes import is_cached
 from edge_embed.validation.pair.open import is_runtime_file, open_pair
+from edge_embed.validation.pair.program import PairProgram
 from edge_embed.validation.tokenizer import fit_tokenizer
 from edge_embed.validation.validate_file import validate_file
 
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup  # not in every build of torch
 
 Model = nn.Module | StrPath
+_Text = tuple[Path, Path | None]  # a text and its tokenizer
 
 _LOG = logging.getLogger(__name__)
 
@@ -193,6 +200,8 @@ class Wanted(TypedDict, total=False):
     weight_type: str | None
     open: bool
     library: bool
+    texts: StrPath | None
+    tokenizer: StrPath | None
 
 
 @overload
@@ -237,6 +246,8 @@ def compress(
     open: bool = True,
     library: bool = True,
     memory_megabytes: int | None = None,
+    texts: StrPath | None = None,
+    tokenizer: StrPath | None = None,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Replace the dense tables of a trained model by compressed ones, without training.
 
@@ -295,6 +306,9 @@ def compress(
             portable bodies run.
         memory_megabytes: for an ONNX file or a GenAI folder: session memory in MiB for each use of a table, as for
             `export`.
+        texts: for a transformers folder or a saved model of a decoder: text that it and the compressed model predict
+            token by token. The report has the difference.
+        tokenizer: the ``tokenizer.json`` for ``texts``; by default the one in the folder of the model.
 
     Returns:
         ``model``: a copy with compressed layers, frozen unless ``trainable``; a program for `export`; or the path of
@@ -303,7 +317,8 @@ def compress(
 
     Raises:
         BadInputError: the goal is ambiguous, a name is unknown, or no table can be replaced (with the reasons). Also: a
-            table holds numbers outside of float32, the runtime cannot open the new file, or the group is not gloo.
+            table holds numbers outside of float32, the runtime cannot open the new file, the group is not gloo, or the
+            model is no decoder that can predict the texts.
         SizeError: a table cannot be as small as required, or gets no smaller.
         ParityError: a table cannot be as accurate as required.
         OutputError: the file cannot be written; no partial file remains.
@@ -317,6 +332,7 @@ def compress(
         checked_path("output", output)
     if memory_megabytes is not None:
         _check_memory(model, memory_megabytes)
+    text = _text_of(model, texts, tokenizer)
     if not (library or (isinstance(model, str | PathLike) and is_genai(Path(model)))):
         raise BadInputError("library: got False, expected a GenAI folder: other models hold no operator library")
     modules = (modules,) if isinstance(modules, str) else modules
@@ -348,16 +364,58 @@ def compress(
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
             return in_place(Path(model), job, Path(output), force, open)
-        if output is not None:
-            processes.first(lambda: check_output([Path(output)], _paths(model), force))
-            check_name(Path(output), ".pt")
-        program = model if isinstance(model, Program) else load(model, tables=modules)
-        if output is None:
-            return compress_program(program, job)
-        processes.first(lambda: keep_inputs([Path(output)], [program.source]))
-        compressed = compress_program(program, job)
-        rewritten = processes.first(lambda: _rewrite(compressed.model, Path(output), force))
-        return compressed if rewritten is None else compressed._replace(model=rewritten)
+        return _compress_program(model, job, None if output is None else Path(output), force, text)
+
+
+def _compress_program(
+    model: StrPath | Program, job: Job, output: Path | None, force: bool, text: _Text | None
+) -> CompressedProgram:
+    """Compress a program and compare the predictions on a text, then write the file if there is an output."""
+    first, read = job.processes.first, () if text is None else text
+    if output is not None:
+        first(lambda: check_output([output], _paths(model, *read), force))
+        check_name(output, ".pt")
+    program = model if isinstance(model, Program) else load(model, tables=job.names)
+    if output is not None:
+        first(lambda: keep_inputs([output], [program.source, *read]))
+    predicted = None if text is None else first(lambda: program_texts(program, *text))
+    compressed = compress_program(program, job)
+    if text is not None:
+        compressed = compressed._replace(report=_with_texts(compressed, predicted, job))
+    if output is None:
+        return compressed
+    rewritten = first(lambda: _rewrite(compressed.model, output, force))
+    return compressed if rewritten is None else compressed._replace(model=rewritten)
+
+
+def _text_of(model: Model | Program, texts: StrPath | None, tokenizer: StrPath | None) -> _Text | None:
+    """Return the text that a model and its compressed form predict, and the tokenizer if it is given.
+
+    Raises:
+        BadInputError: the model has another form, or there is a tokenizer without a text.
+    """
+    if texts is None:
+        if tokenizer is not None:
+            raise BadInputError(f"tokenizer: got {tokenizer} without texts: give them too, or leave it out")
+        return None
+    texts = checked_path("texts", texts)
+    if isinstance(model, nn.Module):
+        expected = "expected a transformers folder or a saved model: write the model and give the path"
+        raise BadInputError(f"texts: got {texts} for a module, {expected}")
+    if isinstance(model, str | PathLike) and (is_genai(Path(model)) or is_runtime_file(Path(model))):
+        expected = "expected a transformers folder or a saved model: give them to validate, after the compression"
+        raise BadInputError(f"texts: got {texts} for {model}, {expected}")
+    return Path(texts), None if tokenizer is None else Path(checked_path("tokenizer", tokenizer))
+
+
+def _with_texts(compressed: CompressedProgram, predicted: NextTokens | None, job: Job) -> CompressReport:
+    """Return the report with the predictions of both models, which the first process computes."""
+
+    def compare() -> TextPredictions:
+        assert predicted is not None
+        return predicted.compare(program_decoder(compressed.model), job.progress)
+
+    return replace(compressed.report, texts=job.processes.same(compare))
 
 
 def _rewrite(program: Program, output: Path, force: bool) -> Program:
@@ -580,6 +638,7 @@ def validate(
     tokenizer: StrPath | None = None,
     changed_after_export: bool | None = None,
     texts: StrPath | None = None,
+    original: StrPath | Program | None = None,
 ) -> ValidationReport:
     """Compare an exported file with its model: rows, outputs, sizes, latency.
 
@@ -605,6 +664,8 @@ def validate(
         tokenizer: the ``tokenizer.json`` of the exported file; its ids are compared.
         changed_after_export: report changes that a tool made to the file on purpose, and pass.
         texts: text that a compressed language model and its original predict token by token.
+        original: for ``texts`` and an exported ``.onnx`` file: the model before compression, such as the folder of a
+            transformers model.
 
     Returns:
         The report. A sound file whose content differs is a failed report, not an error.
@@ -630,12 +691,32 @@ def validate(
     options = (options or ValidationOptions()).given(**given, changed_after_export=changed_after_export)
     model, (exported, folder) = _decoder(model), _exported(checked_path("exported", exported))
     check_runtime_file(exported)
-    read = (options.inputs, options.tokenizer, options.texts)
+    read = (options.inputs, options.tokenizer, options.texts, *_paths(original))
     for saved in filter(None, (options.save_inputs, options.save_worst)):
         check_output([saved], [*_paths(model), exported, *read], options.force)
     with _lowered(model, exported, folder, example_inputs, progress) as (program, lowered):
         keep_inputs((options.save_inputs, options.save_worst), (program.source, exported, *read))
-        return validate_file(program, lowered, exported, options, progress)
+        dense = _original(original, options.texts, program)
+        return validate_file(program, lowered, exported, options, progress, dense)
+
+
+def _original(original: StrPath | Program | None, texts: Path | None, program: Program) -> Program | None:
+    """Return the model before compression, in the form that the compressed program has.
+
+    Raises:
+        BadInputError: it is not used, or cannot be read.
+    """
+    if original is None:
+        return None
+    named = original.source if isinstance(original, Program) else original
+    if texts is None:
+        raise BadInputError(f"original: got {named} without texts: give them too, or leave it out")
+    if isinstance(program, PairProgram):
+        raise BadInputError(f"original: got {named}, but the model is the file before compression: leave it out")
+    if isinstance(original, Program):
+        return _runnable(original)
+    path = Path(checked_path("original", original))
+    return _runnable(load(path, cache=is_cached(program.example_sizes) or not is_transformers_folder(path)))
 
 
 def _decoder(model: Model | Program) -> Model | Program:
@@ -742,8 +823,8 @@ def check(
     if accept and earlier is None:
         raise BadInputError("accept: got no baseline to replace: give it, or name it in the budget")
     source = reference.source if isinstance(reference, Program) else reference
-    texts = None if limits.texts is None else limits.texts.file
-    read = (source, file, base, base_library, limits.path, limits.tokenizer, texts)
+    texts, original = (None, None) if limits.texts is None else (limits.texts.file, limits.texts.original)
+    read = (source, file, base, base_library, limits.path, limits.tokenizer, texts, original)
     inputs = _paths(*read)
     if accept and earlier is not None:
         check_output([earlier], inputs, force=True)
@@ -753,11 +834,14 @@ def check(
         reports_at(places, CHECK, keep=inputs, replaced=earlier, force=force) as write,
     ):
         with _lowered(reference, file, folder, example_inputs, progress) as (program, lowered):
+            with limits.named():
+                dense = _original(original, texts, program)
             report = run_check(
                 program,
                 lowered,
                 file,
                 limits,
+                original=dense,
                 baseline=None if accept else earlier,
                 base=None if base is None else Path(base),
                 base_library=None if base_library is None else Path(base_library),

@@ -42,6 +42,7 @@ def _size_options(command: Command) -> Command:
     sections={
         "Goal, one of": ["ratio", "budget", "min_cosine"],
         "Tables and method": ["method", "modules", "seed"],
+        "Language models": ["texts"],
         "Frequencies of rows": ["counted", "compared", "tokenizer", "objective"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
         "Files": ["output", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
@@ -53,6 +54,7 @@ def _size_options(command: Command) -> Command:
         "compress glove.txt -o vectors.pt --budget 10MB --plot tried.svg",
         "compress model.pt -o small.pt --module words --method rows --bits 4",
         "compress model.pt -o small.pt --ratio 16 --method tiered --counts words=ids:train.npy",
+        "compress chat -o chat.pt --ratio 8 --texts texts.txt",
     ),
 )
 @click.argument("model", type=FILE)
@@ -78,7 +80,13 @@ def _size_options(command: Command) -> Command:
     metavar="NAME=SOURCE",
     help="tiered: occurrences in other data, to measure the table for them too.",
 )
-@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts:FILE.")
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts:FILE and --texts.")
+@click.option(
+    "--texts",
+    type=FILE,
+    metavar="FILE",
+    help="Compare next tokens of this text with MODEL, for transformers folders and saved models.",
+)
 @click.option(
     "--objective",
     type=click.Choice(["rows", "logits"]),
@@ -117,6 +125,7 @@ def compress(
     counted: tuple[str, ...],
     compared: tuple[str, ...],
     tokenizer: Path | None,
+    texts: Path | None,
     budget: str | None,
     plot: Path | None,
     no_open: bool,
@@ -150,8 +159,8 @@ def compress(
         _drawing(drawn, force, model, given["output"]) as draw,
     ):
         progress(f"reading {model}", 0, 1)
-        if tokenizer is not None and not any("=texts:" in item for item in (*counted, *compared)):
-            expected = "expected --counts NAME=texts:FILE beside it: leave it out"
+        if tokenizer is not None and texts is None and not any("=texts:" in item for item in (*counted, *compared)):
+            expected = "expected --texts FILE or --counts NAME=texts:FILE beside it: leave it out"
             raise click.BadParameter(f"got {tokenizer} without texts, {expected}", param_hint="--tokenizer")
         counts = _counts(counted, "--counts", tokenizer)
         others = _counts(compared, "--other-counts", tokenizer)
@@ -159,6 +168,7 @@ def compress(
         wanted |= {"budget": most, "counts": counts, "other_counts": others}
         wanted |= {"open": not no_open, "force": force}
         wanted |= {"library": not no_library}
+        wanted |= {"texts": texts, "tokenizer": None if texts is None else tokenizer}
         wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)

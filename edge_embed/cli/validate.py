@@ -16,7 +16,7 @@ from edge_embed.steps import limit_steps
     cls=HelpCommand,
     short_help="Compare an exported file with its model.",
     sections={
-        "Comparison": ["atol", "rtol", "tokenizer", "texts", "changed_after_export", "targets"],
+        "Comparison": ["atol", "rtol", "tokenizer", "texts", "original", "changed_after_export", "targets"],
         "Inputs of the model": ["seed", "more_cases", "inputs", "save_inputs", "save_worst"],
         "Timing": ["iterations", "warmup", "time_limit"],
         "Reports": ["markdown", "html", "force", "verbose"],
@@ -58,6 +58,7 @@ from edge_embed.steps import limit_steps
     help="tokenizer.json of the export, whose ids are compared, or for --texts.",
 )
 @click.option("--texts", type=FILE, metavar="FILE", help="Compare next tokens of this text, of language models.")
+@click.option("--original", type=FILE, metavar="MODEL", help="--texts: MODEL before compression, for exported files.")
 @click.option("--changed-after-export", is_flag=True, help="Report changes that a tool made to EXPORTED, and pass.")
 @click.option("--target", "targets", multiple=True, help="Run the model on this target too; see `edge-embed doctor`.")
 @click.option(
@@ -77,6 +78,7 @@ def validate(
     exported: Path,
     markdown: Path | None,
     html: Path | None,
+    original: Path | None,
     verbose: bool,
     load: Load,
     **given: Any,
@@ -96,14 +98,15 @@ def validate(
     check_places([options.save_inputs, options.save_worst], force=options.force)
     places, keep = (
         {"markdown": markdown, "html": html},
-        (model, exported, options.inputs, options.tokenizer, options.texts),
+        (model, exported, options.inputs, options.tokenizer, options.texts, original),
     )
     with (
         out.progress() as progress,
         reports_at(places, VALIDATION, keep=keep, force=options.force) as write,
         limit_steps(options.time_limit),
     ):
-        report = workflow.validate(load.unless_runtime(model), exported, options=options, progress=progress)
+        program = load.unless_runtime(model)
+        report = workflow.validate(program, exported, options=options, progress=progress, original=original)
         write(report)
     out.remarks([*([report.cause] if report.cause else []), *report.failures()])
     out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose=verbose)))

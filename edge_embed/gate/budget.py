@@ -34,6 +34,7 @@
 
     [texts]                         next tokens of a text, for a compressed language model beside its original
     file = "texts.txt"              required here; the folder of the model has the tokenizer, or `tokenizer` names it
+    original = "chat"               for an exported file: the model before compression
     max_divergence = 0.05           largest mean KL divergence from the original, in nats
     min_top1 = 0.95                 lowest share of predictions with the same most likely token
     min_acceptance = 0.95           lowest acceptance, the mean of sum_j min(p_j, q_j)
@@ -57,7 +58,8 @@ Names of tables, parts and outputs are those of the model. The check refuses a n
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -138,6 +140,7 @@ class TextsBudget:
     """Text that a compressed language model and its original predict, and limits on the difference."""
 
     file: Path
+    original: Path | None = None
     max_divergence: float | None = None
     min_top1: float | None = None
     min_acceptance: float | None = None
@@ -205,6 +208,19 @@ class Budget:
     targets: TargetsBudget = TargetsBudget()
     metric: MetricBudget | None = None
 
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Put the path of the budget before errors about its texts and their model."""
+        try:
+            yield
+        except BadInputError as error:
+            if self.path is None or self.texts is None:
+                raise
+            own = (f"{self.texts.file}: ", "texts: ", "original: ", f"{self.texts.original}: ")
+            if not str(error).startswith(own):
+                raise
+            raise BadInputError(f"{self.path}: {error}") from error
+
 
 def read_budget(path: Path) -> Budget:
     """Read ``edge-embed.toml``.
@@ -235,8 +251,8 @@ def _readers(folder: Path) -> Mapping[str, Reader]:
     size |= dict.fromkeys(("growth", "zipped_growth"), read_growth)
     targets = {"require": _read_targets, "instructions": read_growth, "time_limit": read_seconds}
     rows = {"min_cosine": read_cosine, "min_worst_cosine": read_cosine, "max_relative_error": read_bound}
-    shares = dict.fromkeys(("min_top1", "min_acceptance"), read_share)
-    texts: dict[str, Reader] = shares | {"file": read_path, "max_divergence": read_bound}
+    texts: dict[str, Reader] = {"file": read_path, "original": read_path, "max_divergence": read_bound}
+    texts |= dict.fromkeys(("min_top1", "min_acceptance"), read_share)
     latency = {"iterations": read_iterations, "threshold": read_fraction, "at_most": _by_name(read_bound)}
     return {
         "model": read_path,
@@ -269,10 +285,10 @@ def _metric(function: str | None = None, drop: float = 0.0) -> MetricBudget:
     return MetricBudget(function, drop)
 
 
-def _texts(file: Path | None = None, **limits: float) -> TextsBudget:
+def _texts(file: Path | None = None, original: Path | None = None, **limits: float) -> TextsBudget:
     if file is None:
         raise BadInputError("got no file, expected one such as 'texts.txt'")
-    return TextsBudget(file, **limits)
+    return TextsBudget(file, original, **limits)
 
 
 def _section(make: Callable[..., T], readers: Mapping[str, Reader]) -> Callable[[Any], T]:

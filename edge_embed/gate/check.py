@@ -39,6 +39,7 @@ def run_check(
     exported: Path,
     budget: Budget,
     *,
+    original: Program | None = None,
     baseline: Path | None,
     base: Path | None,
     base_library: Path | None,
@@ -52,6 +53,7 @@ def run_check(
         lowered: the same program over packed tables.
         exported: the ``.onnx`` or ``.tflite`` file.
         budget: the requirements.
+        original: the program before compression, for the texts of an exported file.
         baseline: report of an earlier check, for growth.
         base: an earlier file of the same kind, for latency.
         base_library: operator library of the base; None uses that of the candidate.
@@ -64,9 +66,10 @@ def run_check(
     earlier = None if baseline is None else read_baseline(baseline)
     options = _options(budget)
     _check_outputs(budget, program)
-    original = program.source if isinstance(program, PairProgram) else None
-    beside = _Base(exported, base, base_library, original)  # damaged files are refused before minutes of work
-    report = validate_file(program, lowered, exported, options, progress)
+    first = program.source if isinstance(program, PairProgram) else None
+    beside = _Base(exported, base, base_library, first)  # damaged files are refused before minutes of work
+    with budget.named():
+        report = validate_file(program, lowered, exported, options, progress, original)
     metric = None if budget.metric is None else measure_metric(budget.metric, original_of(program), exported, base)
     around = environment()
     findings = [*parity_findings(budget.parity, report), *target_findings(budget, report, earlier)]

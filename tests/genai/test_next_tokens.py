@@ -158,7 +158,7 @@ def test_files_without_original_refuse_texts(made: Path, tmp_path: Path) -> None
     table = edge_embed.DPQEmbedding(20, 4, num_codes=4, num_groups=2)
     edge_embed.save(table, tmp_path / "model.pt", torch.arange(5))
     edge_embed.export(tmp_path / "model.pt", "onnx", tmp_path / "model.onnx")
-    with pytest.raises(BadInputError, match=r"expected them only for a folder or \.onnx file that compress wrote"):
+    with pytest.raises(BadInputError, match=r"expected them for a folder or \.onnx file that compress wrote"):
         workflow.validate(tmp_path / "model.pt", tmp_path / "model.onnx", texts=made / "texts.txt")
 
 

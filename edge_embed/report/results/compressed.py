@@ -8,6 +8,7 @@ from edge_embed.report.results.exported import Opened
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
 from edge_embed.report.results.shown import Shown
+from edge_embed.report.results.text_predictions import TextPredictions
 from edge_embed.report.results.tiers import TierPlan
 
 SCHEMA_VERSION = 1
@@ -87,6 +88,7 @@ class CompressReport(Shown):
         written_bytes: bytes of the written files, where these are counted.
         source: decisions about the file of the model, and its parts that are not in the model.
         opened: runtime that opened the ONNX or TFLite file before it got its name.
+        texts: predictions of the next token on texts; None if no texts were given.
     """
 
     tables: tuple[CompressedTable, ...]
@@ -94,6 +96,7 @@ class CompressReport(Shown):
     written_bytes: int | None = None
     source: SourceFacts = NO_FACTS
     opened: Opened = field(default_factory=Opened)
+    texts: TextPredictions | None = None
     view = "edge_embed.report.views.compressed:render"
 
     @property
@@ -116,4 +119,5 @@ class CompressReport(Shown):
             ],
             "source": asdict(self.source),
             "opened": asdict(self.opened),
+            "texts": None if self.texts is None else asdict(self.texts),
         }

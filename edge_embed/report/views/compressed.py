@@ -8,6 +8,7 @@ from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.views.exported import opened_words
 from edge_embed.report.views.folded_table import FoldedTable
+from edge_embed.report.views.text_predictions import text_table
 from edge_embed.report.views.words import cell
 
 
@@ -20,7 +21,8 @@ def render(report: CompressReport) -> RenderableType:
         tables.add_row(*_cells(table))
     details = (part for table in report.tables for part in _details(table))
     opened = [line] if (line := opened_words(report.opened)) else []
-    return Group(tables, *details, *map(cell, [*report.source.lines(), *opened]))
+    texts = [text_table(report.texts)] if report.texts else []
+    return Group(tables, *details, *texts, *map(cell, [*report.source.lines(), *opened]))
 
 
 def _cells(table: CompressedTable) -> list[str]:

@@ -7,7 +7,6 @@ from rich.table import Column
 from rich.text import Text
 
 from edge_embed.report.results.byte_parts import FILE_PARTS, SizePart
-from edge_embed.report.results.text_predictions import TextPredictions
 from edge_embed.report.results.validation import (
     Check,
     LatencyResult,
@@ -20,13 +19,12 @@ from edge_embed.report.results.validation import (
 )
 from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.targets import target_table
+from edge_embed.report.views.text_predictions import text_table
 from edge_embed.report.views.words import Line, cell, folded_lines, line, plain
 
 MEMORY_TITLE = "Memory of a session: growth of a fresh process in bytes"
 MEMORY_COLUMNS = ("session", "private, opened", "private, first call", "resident, opened", "resident, first call")
 CHANGE_TITLE = "Effect of compression: compressed file beside the original (informational)"
-TEXT_TITLE = "Next tokens of texts: compressed file beside the original (informational)"
-TEXT_COLUMNS = ("tokens", "KL divergence", "top-1 agreement", "acceptance", "perplexity, original", "compressed")
 CHANGE_COLUMNS = ("output", "relative error", "cosine", "top-1 agreement", "KL divergence", "equal values")
 _LATENCY_TITLE = "Latency: time of the operator or TFLite lookup / time of the peer (below 1: faster), 95 % interval"
 
@@ -43,7 +41,7 @@ def render(report: ValidationReport, verbose: bool = False) -> RenderableType:
         *[_table(table, verbose) for table in report.tables],
         _model(report.model, verbose),
         *([_changes(report.model.changes)] if report.model.changes else []),
-        *([_texts(report.model.texts)] if report.model.texts else []),
+        *([Group("", text_table(report.model.texts))] if report.model.texts else []),
         _sizes(report.sizes, report.tables),
         _latency(report.latency),
         *([target_table(report.targets)] if report.targets else []),
@@ -83,12 +81,6 @@ def _changes(changes: tuple[OutputChange, ...]) -> RenderableType:
     table = FoldedTable(*CHANGE_COLUMNS, title=CHANGE_TITLE, title_justify="left")
     for change in changes:
         table.add_row(cell(change.name), *change.figures())
-    return Group("", table)
-
-
-def _texts(texts: TextPredictions) -> RenderableType:
-    table = FoldedTable(*TEXT_COLUMNS, title=TEXT_TITLE, title_justify="left")
-    table.add_row(*texts.figures())
     return Group("", table)
 
 

@@ -60,13 +60,13 @@ def cached_steps(sizes: Sizes) -> Iterator[dict[str, int]]:
         yield summed({**sizes, **changed})
 
 
-def prompt_sizes(sizes: Sizes, tokens: int) -> dict[str, int] | None:
-    """Return the sizes of one prompt of some tokens; None if no size is a number of tokens."""
+def prompt_sizes(sizes: Sizes, tokens: int, batch: int = 1, past: int = 0) -> dict[str, int] | None:
+    """Return the sizes of prompts of some tokens behind earlier ones; None if no size is a number of tokens."""
     new = _new(sizes)
     if new is None:
         return None
-    batch = {name: 1 for name in sizes if "batch" in name}
-    return summed({**sizes, **batch, **dict.fromkeys(_past(sizes), 0), new: tokens})
+    rows = {name: batch for name in sizes if "batch" in name}
+    return summed({**sizes, **rows, **dict.fromkeys(_past(sizes), past), new: tokens})
 
 
 def with_state_sizes(inputs: Sequence[ProgramInput], example: Sequence[Any]) -> tuple[ProgramInput, ...]:

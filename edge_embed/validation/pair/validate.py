@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from edge_embed.errors import BadInputError
@@ -32,11 +31,12 @@ from edge_embed.report.results.validation import (
 )
 from edge_embed.steps import limit_steps
 from edge_embed.validation import latency, model_paths, optimized_session, paths, sizes
+from edge_embed.validation.decoder import Decoder
 from edge_embed.validation.exported_file import ExportedModel
 from edge_embed.validation.model_inputs import ModelCase, id_bounds, run_case
+from edge_embed.validation.next_tokens import NextTokens, found_tokenizer
 from edge_embed.validation.options import ValidationOptions
 from edge_embed.validation.pair.nearness import checked_table
-from edge_embed.validation.pair.next_tokens import compare_next_tokens
 from edge_embed.validation.pair.onnx_pair import OnnxPair, session_run
 from edge_embed.validation.pair.output_changes import changes_of_model
 from edge_embed.validation.pair.program import PairProgram
@@ -80,15 +80,12 @@ class _PairValidation(Validation):
         return replace(report, original=str(self._pair.original), model=model)
 
     def _next_tokens(self, texts: Path) -> TextPredictions:
-        beside = self._shipped.path.with_name("tokenizer.json")
-        if self._options.tokenizer is None and not beside.exists():
-            raise BadInputError(f"{beside}: no such file: expected the tokenizer of the model: give it by --tokenizer")
-        tokenizer = self._options.tokenizer or beside
+        tokenizer = found_tokenizer(self._options.tokenizer, self._shipped.path.parent)
         original, compressed = (
-            session_run(path, self._program.output_names) for path in (self._pair.original, self._shipped.path)
+            Decoder(self._program, session_run(path, self._program.output_names))
+            for path in (self._pair.original, self._shipped.path)
         )
-        named = partial(self._progress, "next tokens of texts")
-        return compare_next_tokens(self._program, (original, compressed), texts, tokenizer, named)  # type: ignore[arg-type]
+        return NextTokens(original, texts, tokenizer).compare(compressed, self._progress)
 
     def _open(self, path: Path) -> ExportedModel:
         return ExportedModel(path, self._pair.original)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from edge_embed.report.results.validation import LatencyResult, OutputResult, PathResult, TargetResult, ValidationReport
 from edge_embed.report.views.html.figures import Picture, error_histogram, latency_strips, size_bars
 from edge_embed.report.views.html.page import Grid, Section, make_page
-from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE, TEXT_COLUMNS, TEXT_TITLE
+from edge_embed.report.views.text_predictions import TEXT_COLUMNS, TEXT_TITLE
+from edge_embed.report.views.validation import CHANGE_COLUMNS, CHANGE_TITLE
 
 
 def validation_page(report: ValidationReport) -> str:

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from edge_embed.report.results.validation import ModelResult, SizeResult, Status
+from edge_embed.report.views.text_predictions import TEXT_COLUMNS, TEXT_TITLE
 from edge_embed.report.views.validation import (
     CHANGE_COLUMNS,
     CHANGE_TITLE,
     MEMORY_COLUMNS,
     MEMORY_TITLE,
-    TEXT_COLUMNS,
-    TEXT_TITLE,
 )
 from edge_embed.report.views.words import plain
 

@@ -1,0 +1,152 @@
+"""Next tokens of texts: a compressed decoder and its original predict them, each from the tokens before.
+
+A text is cut into pieces, and each piece is one prompt of both models. `TextPredictions` defines the figures.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.importers.text_ids import text_ids
+from edge_embed.program.program import Program
+from edge_embed.report.results.text_predictions import TextPredictions
+from edge_embed.validation.decoder import Decoder, Ids, program_decoder
+from edge_embed.validation.pair.log_probabilities import Floats, divergences, log_probabilities
+
+_CONTEXT = 256  # tokens of a piece
+_AT_ONCE = 32  # rows of logits in float64
+_ROUNDING = 2e-3  # of the largest logit: a few roundings of float16
+_STEP = "next tokens of texts"
+
+
+class NextTokens:
+    """A text that a compressed decoder and its original predict.
+
+    Args:
+        original: the original.
+        texts: text in UTF-8.
+        tokenizer: ``tokenizer.json`` of the model.
+
+    Raises:
+        BadInputError: a file cannot be read, or the text has fewer than two tokens or ids without a row.
+    """
+
+    def __init__(self, original: Decoder, texts: Path, tokenizer: Path) -> None:
+        self._file, self._original = texts, original
+        self._ids = ids = text_ids(texts, tokenizer)
+        if len(ids) < 2:
+            raise BadInputError(f"{texts}: got {len(ids)} token(s), expected at least 2: give a longer text")
+        if ids.max() >= original.rows:
+            found = f"id {ids.max()} of {tokenizer.name}"
+            raise BadInputError(
+                f"{texts}: got {found}, expected ids below {original.rows}: use the tokenizer of this model"
+            )
+
+    def check(self) -> None:
+        """Run the original on the first piece of the text.
+
+        Raises:
+            BadInputError: it fails, or its logits depend on later tokens.
+        """
+        piece = self._ids[None, : min(_CONTEXT, len(self._ids) - 1)]
+        (whole,), (alone,) = self._original.logits(piece), self._original.logits(piece[:, :1])
+        with np.errstate(invalid="ignore"):  # infinities of masked logits
+            change, largest = (np.nan_to_num(np.abs(each), posinf=0).max() for each in (whole[:1] - alone, alone))
+        if change > _ROUNDING * largest:
+            raise BadInputError("texts: got a model whose logits depend on later tokens, expected a decoder")
+
+    def compare(self, compressed: Decoder, progress: Callable[[str, int, int], None]) -> TextPredictions:
+        """Compare the predictions of the original with those of the compressed model.
+
+        Args:
+            compressed: the compressed model.
+            progress: called with the step, the number of predicted tokens, and of all.
+
+        Raises:
+            BadInputError: one of them fails, or returns no logits.
+        """
+        parts, done, every = list[Floats](), 0, len(self._ids) - 1
+        progress(_STEP, done, every)
+        for pieces in self._pieces(max(each.pieces(_CONTEXT) for each in (self._original, compressed))):
+            logits = (each.logits(pieces[:, :-1]) for each in (self._original, compressed))
+            for before, after, following in zip(*logits, pieces[:, 1:], strict=True):
+                parts += _figures(before, after, following)
+                done += len(following)
+                progress(_STEP, done, every)
+        return self._predictions(np.concatenate(parts))
+
+    def _pieces(self, together: int) -> Iterator[Ids]:
+        """Yield pieces [b, n]; the last token of each is the first of the next one."""
+        whole, rest = divmod(len(self._ids) - 1, _CONTEXT)
+        starts = np.arange(whole)[:, None] * _CONTEXT
+        for begin in range(0, whole, together):
+            yield self._ids[starts[begin : begin + together] + np.arange(_CONTEXT + 1)]
+        if rest:
+            yield self._ids[None, whole * _CONTEXT :]
+
+    def _predictions(self, figures: Floats) -> TextPredictions:
+        divergence, same, acceptance, original, compressed = figures.mean(0)
+        with np.errstate(over="ignore"):
+            perplexities = np.exp(original), np.exp(compressed)
+        return TextPredictions(
+            str(self._file),
+            len(figures),
+            min(_CONTEXT, len(figures)),
+            _finite(divergence),
+            float(same),
+            _finite(acceptance),
+            *map(_finite, perplexities),
+        )
+
+
+def program_texts(program: Program, texts: Path, tokenizer: Path | None) -> NextTokens:
+    """Return the text for a program before compression, after `NextTokens.check`.
+
+    Args:
+        program: the original.
+        texts: text in UTF-8.
+        tokenizer: ``tokenizer.json`` of the model; by default the one in its folder.
+
+    Raises:
+        BadInputError: as `NextTokens`, or there is no tokenizer.
+    """
+    source = program.source
+    folder = None if source is None else source if source.is_dir() else source.parent
+    chosen = found_tokenizer(tokenizer, folder)
+    found = NextTokens(program_decoder(program), texts, chosen)
+    found.check()
+    return found
+
+
+def found_tokenizer(given: Path | None, folder: Path | None) -> Path:
+    """Return the tokenizer that was given, or the one in the folder of a model.
+
+    Raises:
+        BadInputError: there is none.
+    """
+    if given is not None:
+        return given
+    beside = Path("tokenizer.json") if folder is None else folder / "tokenizer.json"
+    if folder is None or not beside.exists():
+        raise BadInputError(f"{beside}: no such file: expected the tokenizer of the model: give it by --tokenizer")
+    return beside
+
+
+def _figures(before: NDArray[Any], after: NDArray[Any], following: Ids) -> Iterator[Floats]:
+    """Yield divergence, same choice, acceptance and both losses of some predictions, [m, 5]."""
+    for begin in range(0, len(following), _AT_ONCE):
+        some = slice(begin, begin + _AT_ONCE)
+        with np.errstate(invalid="ignore", divide="ignore"):  # infinities of masked logits
+            p, q = log_probabilities(before[some]), log_probabilities(after[some])
+            divergence = divergences(p, q)
+        each = np.arange(len(p)), following[some]
+        overlap = np.exp(np.minimum(p, q)).sum(1)
+        yield np.stack([divergence, p.argmax(1) == q.argmax(1), overlap, -p[each], -q[each]], 1)
+
+
+def _finite(value: np.float64) -> float | None:
+    return float(value) if np.isfinite(value) else None
