@@ -30,7 +30,7 @@ _FITTED = 1 << 15  # largest number of rows for a draft
 _MEASURED = 10_000  # rows to measure: the mean cosine of others differs by a few thousandths at most
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # halvings between the last ratio that meets the goal and the next one
-_AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes
+_AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes, if it is quick
 _EXACT = 1 - 1e-6  # mean cosine from which settings count as equal
 _UNEVEN = 10  # the longest row, in mean lengths, up to which weights in int8 are used: it sets the step of all rows
 
@@ -103,11 +103,12 @@ class Search:
         self._seed, self._kept, self._on_trial, self._total = seed, kept, on_trial, 0
         weights = row_weights(counts, len(weight), padding_idx)
         self._fitted, self._occurrences = (weight, padding_idx, counts), counts
-        needs_all = method != AUTO and METHODS[method].needs_all
+        self._is_auto = method == AUTO
+        needs_all = not self._is_auto and METHODS[method].needs_all
         ids = torch.arange(len(weight)) if needs_all else sample(len(weight), _FITTED, seed)
-        is_sample = len(ids) < len(weight)
-        if is_sample:
-            self._fitted = table.rows(ids).float(), None, weights[ids]
+        self._is_sample = len(ids) < len(weight)
+        if self._is_sample:
+            self._fitted = table.in_float32(ids), None, weights[ids]
             self._occurrences = None if counts is None else counts[ids]
         self._measured = sample(len(ids), _MEASURED, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
@@ -116,14 +117,9 @@ class Search:
         float_type = "float16" if fits_float16 else "float32"
         self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}
         self._rotates, self._objective = rotates, objective
-        able = [
-            name
-            for name, known in METHODS.items()
-            if (known.learns or not trainable) and (counts is not None or not known.by_counts)
-            if name not in left_out
-        ]
-        names = able if method == AUTO else [method]
-        self._methods = [name for name in names if not (is_sample and METHODS[name].needs_all)] or names
+        able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
+        names = able if self._is_auto else [method]
+        self._methods = [name for name in names if not (self._is_sample and METHODS[name].needs_all)] or names
         self._trials: dict[tuple[str, str], Trial] = {}
         self._settings: dict[tuple[str, str], Setting] = {}
 
@@ -137,7 +133,8 @@ class Search:
         if goal.nbytes is not None:
             if len(self._methods) == 1 and len(only := self._within(goal.nbytes, self._methods)) == 1:
                 return only, ()  # the fit of all rows measures it
-            around = [int(share * goal.nbytes) for share in (_AROUND if len(self._methods) > 1 else (1.0,))]
+            shares = _AROUND if len(self._methods) > 1 and not self._is_sample else (1.0,)
+            around = [int(share * goal.nbytes) for share in shares]
             tried = [self._by_codes(nbytes) for nbytes in around]
             self._total = sum(map(len, tried))
             for settings in (settings for each in tried for settings in each):
@@ -216,7 +213,8 @@ class Search:
             nbytes -= FLOAT_BYTES[self._types["value_type"]] * self._size[1] ** 2
         given = {} if self._objective is None or not method.has_objective else {"objective": self._objective}
         for setting in method.within(*self._size, max(0, nbytes), self._types):
-            yield replace(setting, options={**setting.options, **given})
+            if not (self._is_auto and method.is_slow(len(self._fitted[0]), self._size[1], setting.options)):
+                yield replace(setting, options={**setting.options, **given})
 
     def _try(self, setting: Setting) -> Trial:
         key = setting.method, str(setting)
@@ -229,6 +227,7 @@ class Search:
             stored = made.stored(self._rotates)
             nbytes = stored.plain.shape.with_rows(self._size[0]).nbytes + stored.rotation_nbytes
             rows = made.rows(self._measured)
+            nbytes = min(nbytes, setting.options.get("nbytes", nbytes))  # tiers of a sample are rounded to whole rows
             found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
             self._trials[key] = Trial(*key, nbytes, *found)
             self._settings[key] = setting

@@ -11,9 +11,10 @@ The two modules name the sources of the algorithms.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ _MOST = 2  # maximum of a row, times the mean. Three times the mean lowers the e
 _ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
 _FEWER = 0.9  # minimum share of weights left with twice as many anchors for these to lower the error
 _SAMPLED = 0.98  # share of the bytes for weights that surely suffices when weights are fitted to a sample
+_SLOW = 4e9  # work of a draft that takes half a minute
 _SPARSE = 8  # maximum of weights of a row of ANT, or of columns for each weight: more make lookups slow
 
 
@@ -234,4 +236,16 @@ def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
             yield Setting("ant", {"num_anchors": num_anchors, "nonzeros": each}, stored)
 
 
-ANT = FittingMethod(fit, ("num_anchors", "nonzeros"), ("weight_type", "value_type"), _within, draft={"turns": 5})
+def _is_slow(n: int, dim: int, options: Mapping[str, Any]) -> bool:
+    most = math.ceil(_MOST * options["nonzeros"])
+    return bool(n * most * (options["num_anchors"] + most * dim) > _SLOW)
+
+
+ANT = FittingMethod(
+    fit,
+    ("num_anchors", "nonzeros"),
+    ("weight_type", "value_type"),
+    _within,
+    draft={"turns": 5},
+    is_slow=_is_slow,
+)

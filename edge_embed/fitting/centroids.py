@@ -127,10 +127,7 @@ def _sample(
     most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # k-means needs K points
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
-    ids = chosen.nonzero().flatten()
-    places = table.places(max(1, len(ids)))  # one empty place if no row has a weight
-    rows = [(table.rows(ids[place]) * scale).float() for place in places]
-    return torch.cat(rows), (weights / chances)[chosen]
+    return table.in_float32(chosen.nonzero().flatten(), scale), (weights / chances)[chosen]
 
 
 def _chances(weights: Tensor, most: int) -> Tensor:

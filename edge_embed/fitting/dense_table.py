@@ -176,6 +176,13 @@ class DenseTable:
         _write(self._rows(ids if self._ids is None else self._ids[ids]), rows)
         return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
 
+    def in_float32(self, ids: Tensor, scale: float = 1.0) -> Tensor:
+        """Return some rows times a scale as float32 [m, d]; only a block of them is in memory as float64."""
+        rows = torch.empty(len(ids), self.embedding_dim)
+        for place in self.places(len(ids)):
+            rows[place] = self.rows(ids[place]).mul_(scale)
+        return rows
+
     @property
     def fits_float16(self) -> bool:
         """True if float16 stores the numbers well."""

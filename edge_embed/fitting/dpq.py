@@ -30,7 +30,7 @@ from edge_embed.packed.dpq_shape import DPQShape
 
 _FAR_FROM_ONE = 30  # powers of two around 1 within which float32 holds the squares of numbers
 _CODES = (4, 8, 16, 32, 64, 128, 256, 1024)  # K of DPQ
-DRAFT = {"runs": 1}  # runs of k-means: a slightly higher error in less time
+DRAFT = {"runs": 1, "iterations": 12}  # of k-means: a slightly higher error in less time
 SIZES, TYPES = ("num_codes", "num_groups"), ("value_type",)
 
 

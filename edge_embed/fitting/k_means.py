@@ -4,7 +4,9 @@
     V_k = sum_{i: c_i = k} w_i x_i / sum_{i: c_i = k} w_i
 
 Source: Lloyd, "Least squares quantization in PCM" (IEEE Transactions on Information Theory, 1982). Centroids move 1.8
-times as far as to these means, except in the last two iterations. Of several runs from random points the best is used.
+times as far as to these means, except in the last two iterations. Of several runs the best is used. They begin at
+random points. The first run of numbers (s = 1) begins with the best density of many centroids: the cube root of that of
+the points, by Panter and Dite, "Quantization distortion in pulse-count modulation" (Proceedings of the IRE, 1951).
 A run ends early where no point changes its centroid any more. A centroid without points moves beside that of the
 heaviest points, which it shares with it.
 """
@@ -14,12 +16,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edge_embed.ops import dpq_kernels, training_library
 
 # With random points of 1 to 32 columns and K = 16 to 256, the error after 25 iterations is 0.98 to 1.02 times that
 # after 50 with steps of 1, over three seeds (one column with wide tails: 1.06); after 50 it is 0.95 to 0.99 (0.71).
 _STEP, _LAST = 1.8, 2
+_BINS = 1 << 10  # of a histogram of points of one column
 _SPLIT = 2.0**-10  # relative distance of two centroids that share points
 _PRODUCTS = 1 << 22  # of points and centroids that are in memory at a time without a kernel
 
@@ -39,10 +43,22 @@ def k_means(
     Points near the origin lose least by rounding: subtract their mean first.
     """
     found = []
-    for _ in range(runs):
-        first = points[torch.from_numpy(random.choice(len(points), num_codes, replace=False))]
+    for run in range(runs):
+        if run == 0 and points.shape[1] == 1:
+            first = _of_density(points, weights, num_codes)
+        else:
+            first = points[torch.from_numpy(random.choice(len(points), num_codes, replace=False))]
         found.append(improved(points, weights, first, iterations))
     return min(found, key=lambda each: each.error).value
+
+
+def _of_density(points: Tensor, weights: Tensor, num_codes: int) -> Tensor:
+    """Return numbers [K, 1] whose density is the cube root of that of points [m, 1], the best one for large K."""
+    mass, edges = torch.histogram(points.double().flatten(), _BINS, weight=weights)
+    share = functional.pad(mass.pow(1 / 3).cumsum(0), (1, 0))
+    middles = (torch.arange(num_codes) + 0.5) / num_codes * share[-1]
+    found = np.interp(middles.numpy(), share.numpy(), edges.numpy())
+    return torch.from_numpy(found).float().unsqueeze(1)
 
 
 def improved(points: Tensor, weights: Tensor, value: Tensor, iterations: int) -> Centroids:

@@ -92,10 +92,11 @@ class FittingMethod:
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
         of_sample: whether ``fit`` takes the number of rows of the whole table, if it gets a sample of them.
-        by_counts: whether ``fit`` takes the frequencies as they are, and ``auto`` tries it only with them.
+        by_counts: whether ``fit`` takes the frequencies as they are.
         has_objective: whether ``fit`` takes the objective.
         has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
+        is_slow: function of n, d and the options of a setting: whether a draft takes so long that ``auto`` skips it.
         not_beside: methods that another table of the same exported file must not have.
     """
 
@@ -111,6 +112,7 @@ class FittingMethod:
     has_objective: bool = False
     has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)
+    is_slow: Callable[[int, int, Mapping[str, Any]], bool] = lambda n, dim, options: False
     not_beside: tuple[str, ...] = ()
 
 

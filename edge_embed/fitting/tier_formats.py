@@ -17,12 +17,12 @@ from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.tier_words import tier_words
 
-_ROW_BITS = (8, 6, 5, 4, 3, 2)
-_COLUMN_BITS = (5, 4, 3, 2)
+_ROW_BITS = (8, 7, 6, 5, 4, 3, 2)
+_COLUMN_BITS, _NARROW_COLUMN_BITS = (5, 4, 3, 2), (8, 7, 6)
+_NARROW = 64  # columns, up to which a byte for the scale of a row costs more than codebooks do
 _GROUP_CODES, _GROUP_WIDTHS = (256, 64, 16), (2, 4, 8)
 _SHARED_ROWS = (256, 64, 16, 4)
 _ROWS_A_CODE = 4  # in a sample; fewer would make codes look better than they are
-_DRAFT = {"iterations": 12}
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,6 @@ class Format:
         padding_idx: int | None = None,
         *,
         triangle: Tensor,
-        draft: bool = False,
         **given: Any,
     ) -> PackedDPQ:
         """Return a tier of rows [m, d], weighted by float64 [m].
@@ -83,10 +82,9 @@ class Format:
         """
         if self.setting is None:
             return _of_floats(DenseTable(rows, padding_idx), value_type)
-        quick = _DRAFT if draft and self.has_codebook else {}
-        setting = replace(self.setting, options={**self.setting.options, "triangle": triangle, **quick})
+        setting = replace(self.setting, options={**self.setting.options, "triangle": triangle})
         counts = weights if weights.any() else None
-        packed = setting.fit(rows, padding_idx, counts, draft=draft, **given).layer.to_packed()
+        packed = setting.fit(rows, padding_idx, counts, **given).layer.to_packed()
         assert isinstance(packed, PackedDPQ)
         return replace(packed, values=packed.values.astype(value_type), padding_idx=None)
 
@@ -98,6 +96,9 @@ def formats(dim: int, value_type: str) -> Iterator[Format]:
         yield Format(_row_shape(dim, bits, value_type), Setting("rows", {"bits": bits}))
     for bits in _COLUMN_BITS:
         yield _of_codes(dim, 1 << bits, dim, value_type)
+    for bits in _NARROW_COLUMN_BITS if dim <= _NARROW else ():
+        yield _of_codes(dim, 1 << bits, dim, value_type)
+        yield _of_codes(dim, 1 << bits, dim, value_type, shared=dim > 1)
     for num_codes in _GROUP_CODES:
         for width in _GROUP_WIDTHS:
             if dim % width == 0 and width < dim:
@@ -110,9 +111,10 @@ def _row_shape(dim: int, bits: int, value_type: str) -> Callable[[int], DPQShape
     return lambda m: replace(integer_rows.shape_of(m, dim, bits), value_type=value_type)
 
 
-def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str) -> Format:
-    shape = DPQShape(2, dim, num_codes, num_groups, value_type=value_type)
-    setting = Setting("dpq", {"num_codes": num_codes, "num_groups": num_groups}, {"value_type": value_type})
+def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str, shared: bool = False) -> Format:
+    shape = DPQShape(2, dim, num_codes, num_groups, shared, value_type=value_type)
+    options = {"num_codes": num_codes, "num_groups": num_groups, "share_subspaces": shared}
+    setting = Setting("dpq", options, {"value_type": value_type})
     return Format(shape.with_rows, setting, least_rows=_ROWS_A_CODE * num_codes)
 
 

@@ -3,14 +3,19 @@
 from edge_embed.packed.dpq_shape import DPQShape
 
 
+def numbers_rows(tier: DPQShape) -> bool:
+    """Return whether the codes of a tier number its rows, which are its values: floats, not shared."""
+    return tier.num_groups == 1 and not tier.num_row_scales and tier.num_codes == max(2, tier.num_embeddings)
+
+
 def tier_words(tier: DPQShape) -> str:
     """Return the format of the rows of a tier."""
     if tier.num_row_scales:
         return f"int{tier.bits}"
+    if numbers_rows(tier):
+        return tier.value_type
     if tier.num_groups > 1:
         return f"DPQ K={tier.num_codes} D={tier.num_groups}"
-    if tier.num_codes == max(2, tier.num_embeddings):
-        return tier.value_type
     return f"{tier.num_codes} shared rows"
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from edge_embed.errors import BadInputError
+from edge_embed.packed.bits import MAX_CODES
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.packed_form import TensorSpec
 from edge_embed.packed.sizes import check_total
 from edge_embed.packed.tier_map import MAX_ROWS, NUM_TIERS, map_bytes, map_specs
+from edge_embed.packed.tier_words import numbers_rows
 
 TENSORS = ("codes", "values", "row_scale_codes", "row_scales")
 """Tensors of a tier, in order; the last two are empty for a tier without scales of rows."""
@@ -102,7 +104,7 @@ class TieredShape:
         share = num_embeddings / self.num_embeddings
         sizes = [max(1, round(share * tier.num_embeddings)) for tier in self.tiers[:-1]]
         sizes.append(max(1, num_embeddings - sum(sizes)))
-        return replace(self, tiers=tuple(t.with_rows(n) for t, n in zip(self.tiers, sizes, strict=True)))
+        return replace(self, tiers=tuple(map(_tier_with_rows, self.tiers, sizes)))
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes that a file stores beside the tensors, ready for JSON."""
@@ -116,3 +118,8 @@ class TieredShape:
             specs = {**NO_SCALES, **tier.tensor_specs()}
             found |= {tensor_name(number, name): specs[name] for name in TENSORS}
         return found
+
+
+def _tier_with_rows(tier: DPQShape, num_embeddings: int) -> DPQShape:
+    tier, has_values = tier.with_rows(num_embeddings), numbers_rows(tier)
+    return replace(tier, num_codes=min(max(2, num_embeddings), MAX_CODES)) if has_values else tier

@@ -30,6 +30,19 @@ def test_k_means_error_is_that_of_scikit_learn(width, num_codes):
     assert error(ours, each) <= 1.03 * theirs.inertia_
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("weight", ["equal", "by number"])
+def test_k_means_of_one_column_reaches_error_of_many_centroids(runs, weight):
+    """Panter and Dite: (integral of f^(1/3))^3 / 12 K^2, that is sqrt(3) pi / 2 K^2 of normal numbers."""
+    each = torch.from_numpy(np.random.default_rng(0).standard_normal((100_000, 1))).float()
+    weights = torch.ones(len(each), dtype=torch.float64)
+    if weight == "by number":  # of another variance: numbers of density exp(-x^2 / 4) count as normal ones
+        each *= 2**0.5
+        weights = (-each.double().square() / 4).exp().flatten()
+    found = k_means(each, weights, 256, 30, runs, np.random.default_rng(0))
+    assert error(found, each, weights) / float(weights.sum()) <= 1.15 * 3**0.5 * np.pi / 2 / 256**2
+
+
 def test_k_means_finds_separate_clusters_and_their_weighted_means():
     random = np.random.default_rng(0)
     centres = 100 * torch.eye(4)

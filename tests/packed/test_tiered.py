@@ -59,6 +59,12 @@ def test_sorted_rows_need_no_map(tmp_path: Path) -> None:
     assert mapped.nbytes - table.nbytes == 76 * 3
 
 
+def test_sizes_with_more_rows_count_their_floats() -> None:
+    sizes = {"kinds": ("floats", "integers", "shared rows"), "is_sorted": True, "padding_idx": None}
+    few, more = (tiered(sizes=(size, size, size), **sizes).shape for size in (100, 200))
+    assert few.with_rows(600) == more
+
+
 def changed(table: PackedTiered, **arrays: Any) -> PackedTiered:
     own = {name: getattr(table, name).copy() for name in ("tier_map", "tier_ranks")}
     for name, (at, value) in arrays.items():
