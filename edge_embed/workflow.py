@@ -716,7 +716,8 @@ def _original(original: StrPath | Program | None, texts: Path | None, program: P
     if isinstance(original, Program):
         return _runnable(original)
     path = Path(checked_path("original", original))
-    return _runnable(load(path, cache=is_cached(program.example_sizes) or not is_transformers_folder(path)))
+    with located("original"):
+        return _runnable(load(path, cache=is_cached(program.example_sizes) or not is_transformers_folder(path)))
 
 
 def _decoder(model: Model | Program) -> Model | Program:

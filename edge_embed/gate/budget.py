@@ -216,7 +216,7 @@ class Budget:
         except BadInputError as error:
             if self.path is None or self.texts is None:
                 raise
-            own = (f"{self.texts.file}: ", "texts: ", "original: ", f"{self.texts.original}: ")
+            own = f"{self.texts.file}: ", "texts: ", "original: "
             if not str(error).startswith(own):
                 raise
             raise BadInputError(f"{self.path}: {error}") from error

@@ -1,5 +1,6 @@
 """Ids of the tokens of a text file."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def text_ids(file: Path, tokenizer: Path) -> NDArray[np.int64]:
         BadInputError: a file is missing or damaged, or the tokenizer does not encode the text.
         EdgeEmbedError: the library tokenizers is not installed.
     """
-    with located(str(tokenizer.parent)):
+    with nullcontext() if tokenizer.parent == Path() else located(str(tokenizer.parent)):
         library = read_tokenizer(tokenizer)
     library.no_padding()
     library.no_truncation()

@@ -29,4 +29,5 @@ def read_tokenizer(path: Path) -> Any:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         # The library's panic is a BaseException of a class that it does not export.
-        raise BadInputError(f"{path.name}: the library tokenizers refuses it ({one_line(error)})") from error
+        refusal = f"the library tokenizers refuses it ({one_line(error)}), expected a tokenizer.json"
+        raise BadInputError(f"{path.name}: {refusal}") from error

@@ -68,16 +68,17 @@ class Decoder:
         bounds = id_bounds(program)
         named = [declared for declared in program.inputs if declared.name in bounds]
         if len(named) != 1 or prompt_sizes(self._sizes, 1) is None:
-            declared = ", ".join(f"{each.name} {[*each.shape]}" for each in program.inputs)
-            expected = "expected a decoder with one input of ids [batch, sequence]"
-            raise BadInputError(f"texts: got a model with the inputs {declared:.300}, {expected}")
+            found = ", ".join(f"{each.name} {[*each.shape]}" for each in named) or "none"
+            expected = "expected a decoder with one, [batch, sequence]: leave texts out"
+            raise BadInputError(f"texts: got a model with the inputs of ids {found:.300}, {expected}")
         (ids,) = named
         self._ids, self.rows = ids.name, bounds[ids.name]
         self._states = [each.name for each in program.inputs if _is_state(each)]
         self._has_batch = isinstance(ids.shape[0], str)
         at = next((at for at, name in enumerate(self._outputs) if "logit" in name.lower()), None)
         self.logits_at = at or 0
-        self.reads_tokens = self._returns_last(least=self.rows if at is None else 1)
+        self._has_name = at is not None  # other outputs may be hidden states, and count only with one number an id
+        self.reads_tokens = self._returns_last()
 
     def pieces(self, tokens: int) -> int:
         """Return the number of pieces of some tokens for one call of `logits`."""
@@ -108,12 +109,12 @@ class Decoder:
             found.append(logits)
         return np.concatenate(found, 1)
 
-    def _returns_last(self, least: int) -> bool:
-        """Return whether the logits, at least so many for each token, are those of the last position only."""
+    def _returns_last(self) -> bool:
+        """Return whether the logits are those of the last position only."""
         outputs = self._outputs_of(np.zeros((1, _TRIED), np.int64))
         logits = outputs[self.logits_at]
         is_last = logits.shape[:2] == (1, 1) and len(self._states) == len(outputs) - 1 > 0
-        self._check(logits, (1, 1 if is_last else _TRIED), least)
+        self._check(logits, (1, 1 if is_last else _TRIED))
         return is_last
 
     def _call(
@@ -132,7 +133,7 @@ class Decoder:
             raise
         except Exception as error:  # any exception of the model or its runtime
             tokens = past + ids.shape[1]
-            expected = f"expected a decoder that accepts {tokens} token(s)"
+            expected = f"expected a decoder that accepts {tokens} token(s): leave texts out, or give a shorter one"
             raise BadInputError(
                 f"texts: the model fails on {tokens} token(s) ({one_line(error)}), {expected}"
             ) from error
@@ -150,13 +151,14 @@ class Decoder:
             raise BadInputError(f"texts: got the input {declared.name} {shape}, expected masks, positions and states")
         return np.broadcast_to(np.arange(past, past + count, dtype=kind), shape)
 
-    def _check(self, logits: NDArray[Any], shape: tuple[int, ...], least: int) -> None:
-        """Raise for an output that holds no logits [*shape, at least ``least``]."""
-        found = logits.shape
+    def _check(self, logits: NDArray[Any], shape: tuple[int, ...], least: int = 1) -> None:
+        """Raise for an output that holds no logits of next tokens [*shape, ids], of at least so many ids."""
+        name, found = self._outputs[self.logits_at], logits.shape
         is_sound = len(found) == 3 and found[:2] == shape and found[2] >= least
+        is_sound &= self._has_name or (found[-1:] == (self.rows,) and "hidden" not in name.lower())
         if not is_sound or not np.issubdtype(logits.dtype, np.floating):
-            name = self._outputs[self.logits_at]
-            expected = f"expected logits {[*shape]} with at least {least} number(s) for each token"
+            wanted = ", ".join(map(str, (*shape, self.rows)))
+            expected = f"expected logits of next tokens, [{wanted}]: give a language model, or leave texts out"
             raise BadInputError(f"texts: output {name}: got {logits.dtype} {[*found]}, {expected}")
 
 

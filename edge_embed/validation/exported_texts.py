@@ -34,5 +34,11 @@ def exported_texts(
         if set(names) != set(wanted):
             got = f"texts: {exported}: got the {what} {', '.join(names):.300}"
             raise BadInputError(f"{got}, expected {', '.join(wanted):.300}: give the model before compression")
+    for port in session.get_inputs():
+        declared = next(each for each in original.inputs if each.name == port.name)
+        differ = any(type(a) is type(b) is int and a != b for a, b in zip(port.shape, declared.shape, strict=False))
+        if differ or len(port.shape) != len(declared.shape):
+            got = f"texts: {exported}: got the input {port.name} {port.shape}"
+            raise BadInputError(f"{got}, expected {[*declared.shape]}: give the model before compression")
     predicted = program_texts(original, texts, tokenizer)
     return predicted.compare(Decoder(original, session_run(exported, original.output_names)), progress)

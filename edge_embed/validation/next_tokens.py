@@ -57,7 +57,8 @@ class NextTokens:
         with np.errstate(invalid="ignore"):  # infinities of masked logits
             change, largest = (np.nan_to_num(np.abs(each), posinf=0).max() for each in (whole[:1] - alone, alone))
         if change > _ROUNDING * largest:
-            raise BadInputError("texts: got a model whose logits depend on later tokens, expected a decoder")
+            expected = "expected a decoder: give a language model that generates, or leave texts out"
+            raise BadInputError(f"texts: got a model whose logits depend on later tokens, {expected}")
 
     def compare(self, compressed: Decoder, progress: Callable[[str, int, int], None]) -> TextPredictions:
         """Compare the predictions of the original with those of the compressed model.
@@ -74,6 +75,10 @@ class NextTokens:
         for pieces in self._pieces(max(each.pieces(_CONTEXT) for each in (self._original, compressed))):
             logits = (each.logits(pieces[:, :-1]) for each in (self._original, compressed))
             for before, after, following in zip(*logits, pieces[:, 1:], strict=True):
+                if before.shape != after.shape:
+                    got, expected = after.shape[-1], before.shape[-1]
+                    remedy = f"expected {expected} as of the original: give the model before compression"
+                    raise BadInputError(f"texts: got logits of {got} ids, {remedy}")
                 parts += _figures(before, after, following)
                 done += len(following)
                 progress(_STEP, done, every)
@@ -114,10 +119,10 @@ def program_texts(program: Program, texts: Path, tokenizer: Path | None) -> Next
     Raises:
         BadInputError: as `NextTokens`, or there is no tokenizer.
     """
-    source = program.source
+    source, decoder = program.source, program_decoder(program)
     folder = None if source is None else source if source.is_dir() else source.parent
     chosen = found_tokenizer(tokenizer, folder)
-    found = NextTokens(program_decoder(program), texts, chosen)
+    found = NextTokens(decoder, texts, chosen)
     found.check()
     return found
 
