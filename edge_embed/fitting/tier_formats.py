@@ -53,9 +53,12 @@ class Format:
 
     @cached_property
     def fixed_bytes(self) -> int:
-        """Bytes of a tier that do not depend on its rows; the largest number of scales for integers."""
+        """Bytes of a tier that do not depend on its rows; the largest number of scales for integers.
+
+        One row of floats is stored as two.
+        """
         if self.setting is None:
-            return 0
+            return self.shape_of(1).nbytes - self.row_bytes
         shape = self.shape_of(1 << 20)
         return shape.nbytes - (1 << 20) * self.row_bytes
 

@@ -66,6 +66,22 @@ def test_best_plan_equals_search_of_all_plans(nbytes: int) -> None:
     assert found.shape(has_map=False).nbytes <= nbytes
 
 
+@pytest.mark.parametrize("dim", [1, 4, 100])
+def test_format_estimates_no_fewer_bytes_than_its_tier_has(dim: int) -> None:
+    for form in formats(dim, "float16"):
+        for rows in (1, 2, 3, 40, 700):
+            assert form.shape_of(rows).nbytes <= form.fixed_bytes + rows * form.row_bytes
+
+
+def test_best_plan_of_one_row_of_floats_is_not_passed_over() -> None:
+    able = [form for form in formats(16, "float16") if form.name in ("float16", "DPQ K=16 D=16", "DPQ K=8 D=16")]
+    sizes = {"float16": 16, "DPQ K=16 D=16": 4, "DPQ K=8 D=16": 3}
+    errors = {form: np.full(1500, 0.25 ** sizes[form.name]) for form in able}
+    plan = best_plan(Errors(np.arange(1500.0), errors, 1500), 12_000, has_map=False)
+    assert plan.formats[0].name == "float16"
+    assert 11_990 < plan.shape(has_map=False).nbytes <= 12_000
+
+
 def test_sizes_of_plan_for_sample_keep_shares() -> None:
     able = list(formats(DIM, "float16"))[1:4]
     plan = Plan(tuple(able), (10, 90, 900), 0)
