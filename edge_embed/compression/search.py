@@ -15,8 +15,8 @@ from torch import Tensor
 
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.fitting.checkpoints import NOTHING, Kept
-from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights
-from edge_embed.fitting.fidelity import nearness, sample
+from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights
+from edge_embed.fitting.fidelity import measured_rows, nearness, sample
 from edge_embed.fitting.found_table import Rotates
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import METHODS, FittingMethod, Setting, check_method
@@ -108,9 +108,10 @@ class Search:
         ids = torch.arange(len(weight)) if needs_all else sample(len(weight), _FITTED, seed)
         self._is_sample = len(ids) < len(weight)
         if self._is_sample:
-            self._fitted = table.in_float32(ids), None, weights[ids]
+            ids = ids if padding_idx is None else ids[ids != padding_idx]
+            self._fitted = SomeRows(weight, ids), None, weights[ids]
             self._occurrences = None if counts is None else counts[ids]
-        self._measured = sample(len(ids), _MEASURED, seed)
+        self._measured = sample(len(ids), measured_rows(_MEASURED, table.embedding_dim), seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = table.fits_float16 and not trainable
         even = fits_float16 and table.longest <= _UNEVEN * table.mean_length

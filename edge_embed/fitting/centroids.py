@@ -77,15 +77,17 @@ def find_centroids(
         float32 [D, K, s], or [1, K, s] if shared, of rows times ``scale``. If there are at most K different
         sub-vectors, these are the centroids, and the remaining centroids are zero.
     """
-    tables = 1 if shared else num_groups
-    sampled, sample_weights = _sample(table, scale, weights, num_codes, num_groups // tables, seed)
-    is_whole = len(sampled) == int(weights.count_nonzero())
+    tables, width = 1 if shared else num_groups, table.embedding_dim // num_groups
+    wanted = table.embedding_dim // tables  # columns of a set of centroids
+    ids, sample_weights = _sample(weights, num_codes, num_groups // tables, table.embedding_dim, seed)
+    is_whole = len(ids) == int(weights.count_nonzero())
 
-    def of_group(group: int) -> NDArray[np.float32]:
-        points = _points(sampled, tables, group, num_groups)
+    def of_group(group: int, columns: Tensor) -> NDArray[np.float32]:
+        points = _points(columns, width)
         found = _distinct([points], num_codes)
         if found is not None and not is_whole:
-            found = _distinct(_all_points(table, scale, weights, tables, group, num_groups), num_codes)
+            own = slice(group * wanted, (group + 1) * wanted)
+            found = _distinct(_all_points(table, scale, weights, own, width), num_codes)
         if found is not None:
             return np.pad(found, ((0, num_codes - len(found)), (0, 0)))
         each = sample_weights.repeat_interleave(num_groups // tables)
@@ -93,9 +95,10 @@ def find_centroids(
 
     def of_groups(groups: Sequence[int]) -> Arrays:
         found = []
+        columns = table.columns(ids, slice(groups[0] * wanted, (groups[-1] + 1) * wanted), scale)
         # A group uses one thread: torch's own threads wait for each other after every small step.
         with ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for one in pool.map(of_group, groups):
+            for one in pool.map(of_group, groups, columns.split(wanted, 1)):
                 found.append(one)
                 others = groups[0] // _TOGETHER * _TOGETHER  # in earlier parts
                 on_group(min(tables, others + len(found) * table.processes.size), tables)
@@ -110,24 +113,21 @@ def find_centroids(
     return torch.from_numpy(np.concatenate(found))
 
 
-def _sample(
-    table: DenseTable, scale: float, weights: Tensor, num_codes: int, per_row: int, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Sample rows, or return all rows with a weight, times the scale: rows float32 [m, d] and weights float64 [m].
+def _sample(weights: Tensor, num_codes: int, per_row: int, dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Sample rows, or return all rows with a weight: ids int64 [m] and weights float64 [m].
 
     Args:
-        table: rows [n, d].
-        scale: power of two.
         weights: float64 [n].
         num_codes: number of codes K per group.
         per_row: number of sub-vectors of a row for one set of centroids.
+        dim: columns of a row.
         seed: random seed, at least 0.
     """
     wanted = most_points(num_codes) // per_row
-    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // table.embedding_dim))  # k-means needs K points
+    most = max(2 * num_codes, min(wanted, _SAMPLE_NUMBERS // dim))  # k-means needs K points
     chances = _chances(weights, most)
     chosen = torch.from_numpy(np.random.default_rng(seed).random(len(weights))) < chances
-    return table.in_float32(chosen.nonzero().flatten(), scale), (weights / chances)[chosen]
+    return chosen.nonzero().flatten(), (weights / chances)[chosen]
 
 
 def _chances(weights: Tensor, most: int) -> Tensor:
@@ -143,22 +143,20 @@ def _chances(weights: Tensor, most: int) -> Tensor:
     return chances
 
 
-def _points(rows: Tensor, tables: int, group: int, num_groups: int) -> NDArray[np.float32]:
-    """Return sub-vectors [m, s] of a group of rows [m, d], or of all groups [m D, s]; no zero is negative."""
-    groups = rows.unflatten(1, (num_groups, -1))
-    points = groups[:, group] if tables > 1 else groups.flatten(0, 1)
-    array: NDArray[np.float32] = (points + 0.0).contiguous().numpy()
+def _points(columns: Tensor, width: int) -> NDArray[np.float32]:
+    """Return sub-vectors [*, s] of columns [m, *], of one group or of all; no zero is negative."""
+    array: NDArray[np.float32] = (columns.reshape(-1, width) + 0.0).contiguous().numpy()
     return array
 
 
 def _all_points(
-    table: DenseTable, scale: float, weights: Tensor, tables: int, group: int, num_groups: int
+    table: DenseTable, scale: float, weights: Tensor, own: slice, width: int
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield the sub-vectors of all rows with a weight, block by block."""
+    """Yield the sub-vectors of columns of all rows with a weight, block by block."""
     begin = 0
     for block in table.blocks(table.num_embeddings):
         counted = block[weights[begin : begin + len(block)] > 0]
-        yield _points((counted * scale).float(), tables, group, num_groups)
+        yield _points((counted[:, own] * scale).float(), width)
         begin += len(block)
 
 

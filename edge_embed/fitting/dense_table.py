@@ -23,20 +23,20 @@ class SomeRows:
     """
 
     def __init__(self, weight: "Weight", ids: Tensor) -> None:
-        self._weight, self._ids = weight, ids
+        self.weight, self.ids = weight, ids
         self.shape: tuple[int, int] = (len(ids), int(weight.shape[1]))
         self.ndim, self.dtype = 2, cast(Any, weight).dtype
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the rows."""
-        return len(self) * int(self._weight[:1].nbytes)
+        return len(self) * int(self.weight[:1].nbytes)
 
     def __getitem__(self, places: "slice | Tensor | NDArray[np.int64]") -> Tensor | NDArray[np.floating[Any]]:
-        return rows_at(self._weight, self._ids[places])
+        return rows_at(self.weight, self.ids[places])
 
 
 Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
@@ -44,6 +44,11 @@ Weight = Tensor | NDArray[np.floating[Any]] | SomeRows
 _BLOCK_NUMBERS = 1 << 22
 _SUM_BITS = 50
 _FLOAT16 = (1e-2, 6e4)  # range of the largest absolute value of a table that float16 stores well
+
+
+def columns_of(weight: Weight, own: slice) -> Weight:
+    """Return some columns of all rows, without a copy."""
+    return SomeRows(columns_of(weight.weight, own), weight.ids) if isinstance(weight, SomeRows) else weight[:, own]
 
 
 def rows_at(weight: Weight, ids: Tensor) -> Tensor | NDArray[np.floating[Any]]:
@@ -172,16 +177,29 @@ class DenseTable:
 
     def rows(self, ids: Tensor) -> Tensor:
         """Return some rows: int64 [m], places in the order of reading -> float64 [m, d]."""
-        rows = torch.empty(len(ids), self.embedding_dim, dtype=torch.float64)
-        _write(self._rows(ids if self._ids is None else self._ids[ids]), rows)
-        return self._rotated(rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0))
+        return self._rotated(self._unrotated(ids, slice(None)))
 
-    def in_float32(self, ids: Tensor, scale: float = 1.0) -> Tensor:
-        """Return some rows times a scale as float32 [m, d]; only a block of them is in memory as float64."""
-        rows = torch.empty(len(ids), self.embedding_dim)
+    def _unrotated(self, ids: Tensor, own: slice) -> Tensor:
+        part = rows_at(columns_of(self._weight, own), ids if self._ids is None else self._ids[ids])
+        rows = torch.empty(tuple(part.shape), dtype=torch.float64)
+        _write(part, rows)
+        return rows if self._padding is None else rows.masked_fill((ids == self._padding)[:, None], 0)
+
+    def columns(self, ids: Tensor, own: slice, scale: float) -> Tensor:
+        """Return some columns of some rows, times a scale: int64 [m], places in the order of reading -> float32 [m, s].
+
+        Only a block of them is in memory as float64.
+        """
+        found = torch.empty(len(ids), own.stop - own.start)
         for place in self.places(len(ids)):
-            rows[place] = self.rows(ids[place]).mul_(scale)
-        return rows
+            found[place] = self._columns(ids[place], own).mul_(scale)
+        return found
+
+    def _columns(self, ids: Tensor, own: slice) -> Tensor:
+        """Return columns of rows, float64 [m, s]."""
+        if self.rotation is not None:
+            return self._unrotated(ids, slice(None)) @ self.rotation[own].double().T
+        return self._unrotated(ids, own)
 
     @property
     def fits_float16(self) -> bool:

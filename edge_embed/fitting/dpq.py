@@ -58,8 +58,9 @@ def fit(
     If a group has at most K different sub-vectors, they become its centroids, and its columns are reproduced exactly.
     (Sub-vectors that differ by less than 1e-7 of their length may be merged.) Otherwise k-means runs several times for
     up to 30 iterations, and the best result is used. It runs on all rows up to 131,072 or 128 K of them, and on a
-    random sample of about that size for larger tables. Rows of a memory-mapped file are read in blocks. The sample, at
-    most 1 GiB, and the packed codes are held in memory. The same seed gives the same layer on the same machine.
+    random sample of about that size for larger tables. Rows of a memory-mapped file are read in blocks. The
+    columns of the sample for 16 groups and the packed codes are held in memory. The same seed gives the same layer on
+    the same machine.
 
     Args:
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.

@@ -25,6 +25,7 @@ _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines and ids of the 
 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are compared: this gives the mean to about .01
+_MEASURED_NUMBERS = 1 << 22  # of which copies in float64 are in memory
 _WORST = 10
 _BLOCK_NUMBERS = 1 << 20  # of a block, of which ten are in memory
 _TOGETHER = 1 << 13  # rows multiplied with all of the sample at a time
@@ -113,6 +114,11 @@ def sample(count: int, most: int, seed: int) -> Tensor:
     if count <= most:
         return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+
+
+def measured_rows(most: int, dim: int) -> int:
+    """Return the number of rows of d columns to measure, at most ``most``: fewer if they are long."""
+    return min(most, max(_SAMPLE, _MEASURED_NUMBERS // dim))
 
 
 def _cosines(dense: Tensor, rows: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.fitting import error_feedback
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
-from edge_embed.fitting.fidelity import nearness, sample
+from edge_embed.fitting.fidelity import measured_rows, nearness, sample
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types
 from edge_embed.layers.arguments import checked_padding
@@ -119,7 +119,7 @@ def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor 
         padding_idx: padding row, which is ignored.
         counts: frequency of each row, numbers >= 0 [n].
     """
-    ids = sample(table.num_embeddings, _MEASURED, seed=0)
+    ids = sample(table.num_embeddings, measured_rows(_MEASURED, table.embedding_dim), seed=0)
     rows = table.rows(ids)
     weights = row_weights(counts, table.num_embeddings, padding_idx)[ids]
     unit = torch.eye(table.embedding_dim, dtype=torch.float64)
