@@ -39,7 +39,7 @@ _MOST = 2  # maximum of a row, times the mean. Three times the mean lowers the e
 _ANCHORS = (8, 16, 32, 64, 128, 256, 512, 1024)
 _FEWER = 0.9  # minimum share of weights left with twice as many anchors for these to lower the error
 _SAMPLED = 0.98  # share of the bytes for weights that surely suffices when weights are fitted to a sample
-_SLOW = 4e9  # work of a draft that takes half a minute
+_SLOW = 4e9  # work of a draft that takes about a minute
 _SPARSE = 8  # maximum of weights of a row of ANT, or of columns for each weight: more make lookups slow
 
 
