@@ -21,23 +21,28 @@ inline float LargestOf(const Floats* best, size_t vectors) {
   return Largest(all);
 }
 
+inline void Take(Floats part, Floats* largest) { *largest = part > *largest ? part : *largest; }
+
+// The last n scores of a row, fewer than kBest vectors. Out of line: the library has a limit of bytes.
+__attribute__((noinline)) inline void TakeRest(const float* scores, size_t n, Floats* best) {
+  for (size_t i = 0; i < n; i += kLanes) {
+    Take(LoadPart(scores + i, n - i < kLanes ? n - i : kLanes, -kInfinity), best++);
+  }
+}
+
 // Writes the largest score of every lane, and returns how many vectors have any; NaN counts as no score.
 // Calls with the index and the vectors of each whole group of kBest vectors.
 template <class Function>
 inline size_t LargestOfLanes(const float* scores, size_t n, Floats (&best)[kBest], const Function& function) {
   for (Floats& each : best) each = Broadcast(-kInfinity);
-  const auto take = [](Floats part, Floats* largest) { *largest = part > *largest ? part : *largest; };
   size_t i = 0;
   for (; i + kBest * kLanes <= n; i += kBest * kLanes) {
     Floats parts[kBest];
-    for (size_t v = 0; v < kBest; ++v) take(parts[v] = LoadFloats(scores + i + v * kLanes), &best[v]);
+    for (size_t v = 0; v < kBest; ++v) Take(parts[v] = LoadFloats(scores + i + v * kLanes), &best[v]);
     function(i, parts);
   }
-  const size_t whole = i;
-  for (size_t v = 0; i < n; ++v, i += kLanes) {
-    take(LoadPart(scores + i, n - i < kLanes ? n - i : kLanes, -kInfinity), &best[v]);
-  }
-  return whole > 0 ? kBest : (n + kLanes - 1) / kLanes;
+  TakeRest(scores + i, n - i, best);
+  return i > 0 ? kBest : (n + kLanes - 1) / kLanes;
 }
 __attribute__((noinline)) inline size_t LargestOfLanes(const float* scores, size_t n, Floats (&best)[kBest]) {
   return LargestOfLanes(scores, n, best, [](size_t, const Floats(&)[kBest]) {});
