@@ -1,6 +1,7 @@
 """Files in the folder of a transformers model that its program does not contain: tokenizer and pooling."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def _tokenizer(folder: Path) -> Iterator[LeftOut]:
     if files:
         remedy = "keep it beside the output file"
         if (folder / "tokenizer.json").is_file():
-            remedy += ", or include it in an ONNX file: export --tokenizer tokenizer.json"
+            file = shlex.quote(str(folder / "tokenizer.json"))
+            remedy += f", or include it in an ONNX file: export --tokenizer {file}"
         names = ", ".join(file.name for file in files)
         yield LeftOut("tokenizer", f"{names}: {remedy}", nbytes=sum(file.stat().st_size for file in files))
 

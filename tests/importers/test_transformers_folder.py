@@ -314,16 +314,17 @@ def with_tokenizer(folder: Path) -> None:
 @pytest.mark.parametrize("make", [bert, llama])
 @pytest.mark.slow
 def test_folder_with_tokenizer_is_model_and_lists_left_out_files(make: Callable[[], Any], tmp_path: Path) -> None:
-    make().save_pretrained(tmp_path)
-    with_tokenizer(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    report = inspect_file(tmp_path)
+    folder = tmp_path / "my model"
+    make().save_pretrained(folder)
+    with_tokenizer(folder)
+    (folder / "tokenizer_config.json").write_text("{}")
+    report = inspect_file(folder)
     assert report.kind == "transformers"
     (left_out,) = report.source.left_out
     assert left_out.what == "tokenizer"
-    assert left_out.nbytes == (tmp_path / "tokenizer.json").stat().st_size + 2
+    assert left_out.nbytes == (folder / "tokenizer.json").stat().st_size + 2
     assert "tokenizer.json, tokenizer_config.json: keep it beside" in left_out.reason
-    assert "export --tokenizer tokenizer.json" in left_out.reason
+    assert f"export --tokenizer '{folder}/tokenizer.json'" in left_out.reason
 
 
 @pytest.mark.slow
