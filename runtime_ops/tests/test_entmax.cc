@@ -180,6 +180,24 @@ void TestLongRows() {
   }
 }
 
+// Rows whose candidates, side by side, are about as many as the largest scores of groups, or more.
+void TestLongRowsWithBlock() {
+  const size_t n = 8213, begin = 4001, counts[] = {1, 1017, 1021, 1025, 2041, 2045, 2049, 3000};
+  for (const float alpha : {1.5F, 2.0F}) {
+    for (const size_t count : counts) {
+      Context() = "block of " + std::to_string(count) + ", alpha " + std::to_string(alpha);
+      const Row block = Random(count, 1e-5F, 3), expected = Probabilities(block, alpha);
+      Row scores(n, -5);
+      std::copy(block.begin(), block.end(), scores.begin() + begin);
+      const Row found = Probabilities(scores, alpha);
+      for (size_t i = 0; i < n; ++i) {
+        const bool is_inside = i >= begin && i - begin < count;
+        CHECK(is_inside ? std::fabs(found[i] - expected[i - begin]) <= 1e-7F : found[i] == 0);
+      }
+    }
+  }
+}
+
 // Every row has its alpha, and only the rows of a part are written.
 void TestParts() {
   const size_t n = 19;
@@ -206,6 +224,7 @@ int main() {
   TestAlphasOutOfRange();
   TestEqualScores();
   TestLongRows();
+  TestLongRowsWithBlock();
   TestParts();
   return 0;
 }

@@ -111,7 +111,7 @@ inline void ByParts(const Parts& parts, const float* scores, size_t n, float lar
   const double tau =
       alpha == 2 ? SolveSparsemax(out, candidates, least_tau) : SolveEntmax15(out, candidates, least_tau);
   if (tau != tau) return Fill(out, n, kNaN);
-  if (parts.size < n) Fill(out, n, 0);
+  if (parts.size < n) ClearFront(n, candidates, out);
   parts.ForEach(n, [&](size_t begin, size_t count) {
     WriteExact(scores + begin, count, largest, alpha, static_cast<float>(tau), out + begin);
   });

@@ -59,6 +59,8 @@ inline void StorePart(Floats value, float* to, size_t count) {
   if (count == kLanes) return StoreFloats(value, to);
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(to, FirstLanes(count), (__m512)value);
+#elif defined(__AVX2__)
+  _mm256_maskstore_ps(to, FirstLanes(count), (__m256)value);
 #else
   for (size_t i = 0; i < count; ++i) to[i] = value[i];
 #endif
@@ -67,7 +69,8 @@ inline void StorePart(Doubles value, float* to, size_t count) {
   if (count == kDoubles) return StoreAsFloats(value, to);
   for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(value[i]);
 }
-inline void Fill(float* to, size_t n, float value) {
+// Out of line: the library has a limit of bytes.
+__attribute__((noinline)) inline void Fill(float* to, size_t n, float value) {
   for (size_t i = 0; i < n; ++i) to[i] = value;
 }
 
