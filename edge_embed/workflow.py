@@ -279,8 +279,9 @@ def compress(
             that rows are sorted by frequency, 1 / (rank + 1). Frequent rows weigh more in all figures, and all methods
             except ``rows`` fit them more closely.
         other_counts: the same for other data, under which the report measures a tiered table too.
-        objective: of ``tiered``: ``rows`` weights rows by (count + 1/2)^(1/2), ``logits`` by (count + 1/2)^(3/4) for
-            output layers whose first choice matters. By default ``rows``.
+        objective: of ``tiered``: ``rows`` weights rows by (count + 1/2)^(1/2), ``bags`` by count + 1/2 for sums and
+            means of rows, ``logits`` by (count + 1/2)^(3/4) for output layers whose first choice matters. By default
+            ``bags`` for a table that only bags of mode sum or mean use, and ``rows`` for others.
         trainable: for a module: leave the layers trainable, for fine-tuning.
         seed: random seed.
         checkpoint: folder that stores finished parts until the result is complete. After an interruption the same call

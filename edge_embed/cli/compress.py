@@ -89,8 +89,8 @@ def _size_options(command: Command) -> Command:
 )
 @click.option(
     "--objective",
-    type=click.Choice(["rows", "logits"]),
-    help="tiered: keep rows close, or largest logits. [rows]",
+    type=click.Choice(["rows", "bags", "logits"]),
+    help="tiered: keep rows close, their sums in bags, or largest logits. [bags for embedding bags, else rows]",
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")

@@ -130,8 +130,10 @@ def _table(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module], num
     looks_up = any(isinstance(user, _LOOKUPS) for user in users.values())
     takes_largest = any(isinstance(user, nn.EmbeddingBag) and user.mode == "max" for user in users.values())
     rotates: Rotates = "never" if takes_largest else "beside"
+    adds_up = all(isinstance(user, nn.EmbeddingBag) and user.mode != "max" for user in users.values())
     is_output = not looks_up and _is_tall(weight, numbers)
-    return ModelTable(name, weight, padding_idx, len(users), looks_up, reason, rotates, users, is_output=is_output)
+    found = name, weight, padding_idx, len(users), looks_up, reason, rotates, users
+    return ModelTable(*found, adds_up=adds_up, is_output=is_output)
 
 
 def _obstacle(model: nn.Module, weight: Tensor, users: Mapping[str, nn.Module]) -> str:

@@ -21,7 +21,7 @@ from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.row_counts import RowCounts, counts_of
 from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
-from edge_embed.fitting.tier_weights import OBJECTIVES
+from edge_embed.fitting.tier_weights import BAGS, OBJECTIVES
 from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.tiered import PackedTiered
@@ -48,7 +48,8 @@ class Plan:
         options: sizes and types of the method, in place of a ratio.
         trainable: whether the layers can be trained further.
         seed: random seed.
-        objective: ``rows`` or ``logits``, what a tiered table keeps close; None for ``rows``.
+        objective: ``rows``, ``bags`` or ``logits``, what a tiered table keeps close; None for ``bags`` where all uses
+            of a table add up rows, and ``rows`` elsewhere.
 
     Raises:
         BadInputError: the values are incomplete, or contradict each other.
@@ -294,7 +295,8 @@ def _settings(
         return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, counts
-    found = table.rotates, table.nbytes, plan.objective
+    usual = BAGS if table.adds_up and counts is not None else None
+    found = table.rotates, table.nbytes, plan.objective or usual
     search = Search(*given, *asked, kept, on_trial, processes, left_out, *found)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=plan.most_bytes(table.nbytes)))

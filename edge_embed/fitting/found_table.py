@@ -26,6 +26,7 @@ class FoundTable:
         rotates: place of a rotation of its rows: ``"beside"`` each use as a product, ``"folded"`` into the weight of
             the only layer that uses the rows, or ``"never"`` if a bag reduces them by maximum.
         held_bytes: bytes of the table in the model, if different from those of its numbers.
+        adds_up: whether every use adds up rows, as bags of mode ``sum`` and ``mean`` do.
         is_output: whether it is an output layer without lookups; such tables are reported, and compressed only by name.
     """
 
@@ -37,6 +38,7 @@ class FoundTable:
     reason: str = ""
     rotates: Rotates = "beside"
     held_bytes: int | None = field(default=None, kw_only=True)
+    adds_up: bool = field(default=False, kw_only=True)
     is_output: bool = field(default=False, kw_only=True)
 
     @property

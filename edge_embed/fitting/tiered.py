@@ -49,7 +49,7 @@ def fit(
         padding_idx: this row is read as zero and stays zero.
         counts: frequency of each row, numbers >= 0 [n], such as the frequency of each token in the training data. By
             default all rows are equally frequent: the tiers use up the bytes, and the first rows get more of them.
-        objective: ``rows`` or ``logits``: the weight of a row is (count + 1/2)^p, p = 1/2 or 3/4.
+        objective: ``rows``, ``bags`` or ``logits``: the weight of a row is (count + 1/2)^p, p = 1/2, 1 or 3/4.
         num_rows: number of rows of the whole table that ``nbytes`` are for, if ``weight`` is a sample of its rows.
         draft: fit codebooks in fewer iterations.
         seed: random seed.

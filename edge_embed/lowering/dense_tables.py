@@ -239,9 +239,9 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: 
     is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
     looks_up = table.looks_up and is_table
     rotates = _rotates(used, table, packed)
-    return FoundTable(
-        table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates, is_output=is_output
-    )
+    adds_up = all(call.use == "bag" and call.leading[3] != "max" for call in table.calls)
+    found = table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates
+    return FoundTable(*found, adds_up=adds_up, is_output=is_output)
 
 
 def obstacle(used: UsedTables, table: UsedTable) -> str:

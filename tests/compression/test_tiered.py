@@ -1,16 +1,20 @@
 """Tiered tables in `compress`: their report, the choice by `auto`, and counts of several kinds."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+import edge_embed
 from edge_embed.compression import search
 from edge_embed.compression.plan import Plan, compress_tables
 from edge_embed.errors import BadInputError, SizeError
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.row_counts import RowCounts, SeenIds
+from edge_embed.packed.tiered import PackedTiered
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 
 RANDOM = np.random.default_rng(0)
@@ -109,7 +113,7 @@ def test_objective_without_counts_is_refused() -> None:
 def test_objective_of_other_method_is_refused() -> None:
     with pytest.raises(BadInputError, match="objective: got 'logits' for dpq, expected auto or tiered"):
         Plan("dpq", ratio=8, objective="logits")
-    with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, logits"):
+    with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, bags, logits"):
         Plan("tiered", ratio=8, objective="top")
 
 
@@ -165,3 +169,48 @@ def test_counts_without_numbers_in_memory_are_refused(counts: torch.Tensor, kind
     table = FoundTable("words", torch.randn(300, 8), None, 1, looks_up=True)
     with pytest.raises(BadInputError, match=f"counts: got a {kind} tensor, expected numbers in memory"):
         compress_tables([table], {"words": counts}, Plan("auto", ratio=4))
+
+
+@cache
+def packed(mode: str, objective: str | None = None) -> PackedTiered:
+    layer = nn.EmbeddingBag.from_pretrained(ROWS, mode=mode)
+    found, _ = edge_embed.compress(layer, "tiered", counts={"embedding": COUNTS}, ratio=16, objective=objective)
+    return found.to_packed()
+
+
+def is_same(one: PackedTiered, other: PackedTiered) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one.tensors().values(), other.tensors().values(), strict=True))
+
+
+@pytest.mark.parametrize(("mode", "usual"), [("sum", "bags"), ("mean", "bags"), ("max", "rows")])
+def test_usual_objective_of_bags_is_that_of_their_mode(mode: str, usual: str) -> None:
+    for objective in ("rows", "bags"):
+        assert is_same(packed(mode), packed("sum", objective)) == (objective == usual)
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_saved_model_with_bags_has_objective_of_module(mode: str, tmp_path: Path) -> None:
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.EmbeddingBag.from_pretrained(ROWS, mode=mode)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.words(ids)
+
+    edge_embed.save(Bags(), tmp_path / "bags.pt", torch.tensor([[1, 2, 3]]))
+    given = {"method": "tiered", "counts": {"words": COUNTS}, "ratio": 16}
+    from_file, from_module = (edge_embed.compress(each, **given) for each in (tmp_path / "bags.pt", Bags()))
+    plans = [report.tables[0].plan for _, report in (from_file, from_module)]
+    assert plans[0] == plans[1]
+
+
+def test_sums_of_rows_are_nearer_with_objective_of_bags() -> None:
+    drawn = torch.multinomial(COUNTS.double(), 20_000, replacement=True, generator=torch.Generator().manual_seed(0))
+    bags = drawn.reshape(-1, 20).numpy()
+    exact = ROWS.double().numpy()[bags].sum(1)
+    errors = {
+        objective: ((packed("sum", objective).rows_float64(bags).sum(1) - exact) ** 2).sum()
+        for objective in ("rows", "bags")
+    }
+    assert errors["bags"] < 0.9 * errors["rows"]

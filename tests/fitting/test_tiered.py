@@ -109,7 +109,7 @@ def test_fit_gives_frequent_rows_smaller_errors() -> None:
     assert errors[order[:50]].mean() < 0.3 * errors[order[-500:]].mean()
 
 
-@pytest.mark.parametrize(("objective", "power"), [("rows", 1 / 2), ("logits", 3 / 4)])
+@pytest.mark.parametrize(("objective", "power"), [("rows", 1 / 2), ("bags", 1), ("logits", 3 / 4)])
 def test_weights_are_powers_of_counts(objective: str, power: float) -> None:
     found = tier_weights(torch.tensor([0, 4, 9]), objective, 2)
     assert found.tolist() == pytest.approx([0.5**power, 4.5**power, 0])
@@ -195,7 +195,7 @@ def test_fit_with_impossible_counts_is_refused(counts: torch.Tensor, message: st
 
 
 def test_fit_with_unknown_objective_is_refused() -> None:
-    with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, logits"):
+    with pytest.raises(BadInputError, match="objective: got 'top', expected one of rows, bags, logits"):
         tiered.fit(ROWS, NBYTES, counts=COUNTS, objective="top")
 
 
