@@ -4,9 +4,9 @@
 
 p = 1/2 is the most robust over embeddings, recommenders and output layers. The largest logits are mostly those of
 frequent rows, so a larger p keeps the first choice more often, and the divergence of all logits is larger. Bags add up
-the errors e_i of their rows, which are independent, so the expected error of all sums is that with p = 1:
+the errors e_i of their rows. If these are independent, the expected error of all sums has p = 1:
 
-    sum over bags of |sum of e_i|^2 = sum_i count_i |e_i|^2
+    E (sum over bags of |sum of e_i|^2) = sum_i count_i |e_i|^2
 """
 
 from collections.abc import Mapping
