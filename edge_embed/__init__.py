@@ -8,6 +8,8 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers read it as True; an import of typing would double the time of this import
 if TYPE_CHECKING:
+    from edge_embed.bundle.check import validate_bundle
+    from edge_embed.bundle.opened import OpenedBundle, open_bundle
     from edge_embed.errors import (
         BadInputError,
         EdgeEmbedError,
@@ -66,6 +68,7 @@ __all__ = [
     "Entmax15",
     "IdOutOfRangeError",
     "LatencyError",
+    "OpenedBundle",
     "OutputError",
     "PackedANT",
     "PackedDPQ",
@@ -99,12 +102,14 @@ __all__ = [
     "inspect",
     "load",
     "lower",
+    "open_bundle",
     "save",
     "sparsemax",
     "sparsemax_loss",
     "topk_sparsemax",
     "use_sparse_attention",
     "validate",
+    "validate_bundle",
 ]
 
 _MODULE_OF = {
@@ -121,6 +126,7 @@ _MODULE_OF = {
     "Entmax15": "edge_embed.layers.activations",
     "IdOutOfRangeError": "edge_embed.errors",
     "LatencyError": "edge_embed.errors",
+    "OpenedBundle": "edge_embed.bundle.opened",
     "OutputError": "edge_embed.errors",
     "PackedANT": "edge_embed.packed.ant",
     "PackedDPQ": "edge_embed.packed.dpq",
@@ -153,12 +159,14 @@ _MODULE_OF = {
     "inspect": "edge_embed.inspection.inspect",  # needs no torch
     "load": "edge_embed.lowering.layered_module",
     "lower": "edge_embed.workflow",
+    "open_bundle": "edge_embed.bundle.opened",  # needs no torch
     "save": "edge_embed.workflow",
     "sparsemax": "edge_embed.ops.entmax",
     "sparsemax_loss": "edge_embed.ops.entmax_loss",
     "topk_sparsemax": "edge_embed.ops.entmax",
     "use_sparse_attention": "edge_embed.layers.attention",
     "validate": "edge_embed.workflow",
+    "validate_bundle": "edge_embed.bundle.check",  # needs no torch
 }
 
 

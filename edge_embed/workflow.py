@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from torch import nn
 
+from edge_embed.bundle.write import check_bundle_folder, write_bundle
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
 from edge_embed.compression.onnx.compress_genai import compress_genai
@@ -535,15 +536,16 @@ def export(
     id_check: IdCheck | None = None,
     allow_empty: bool = False,
     open: bool = True,
+    bundle: bool = False,
     force: bool = False,
     progress: Progress = BARS,
 ) -> ExportReport:
-    """Write a model with packed tables to a file of the target format.
+    """Write a model with packed tables to a file of the target format, or to the folder of a bundle.
 
     Args:
         model: a module, the path of a saved model, or a program (`edge_embed.workflow.load`).
         target: ``"onnx"`` or ``"tflite"``.
-        output: the file to write.
+        output: the file to write, or the folder of a bundle.
         example_inputs: for a module, as for `save`.
         dynamic_shapes: for a module, as for `save`.
         external_data: onnx: ``auto``, ``always`` or ``never`` store weights in ``<output>.data``.
@@ -559,8 +561,10 @@ def export(
             of NaN. ``nan``: rows of NaN, and bags of NaN. By default nothing is added, and the runtime decides.
         allow_empty: export tables even if all rows are zero.
         open: open the file once, in its own process, before it gets its name: in ONNX Runtime, with and without the
-            operator library, or in LiteRT.
-        force: overwrite existing files.
+            operator library, or in LiteRT. The golden pair of a bundle is run there too.
+        bundle: write a folder with the model, its vocabulary or tokenizer, golden inputs and outputs, a manifest with
+            hashes and required versions, licence notices and a model card. `open_bundle` opens it.
+        force: overwrite existing files, or replace an existing bundle.
         progress: called with (table, rows done, total rows).
 
     Returns:
@@ -570,6 +574,7 @@ def export(
         BadInputError: the target or one of its options is unknown; the model has no compressed table, has a table whose
             rows are all zero, or cannot be exported; the tokenizer is damaged, does not fit the model, or gives other
             ids than the library `tokenizers`; or the runtime cannot open the file.
+        ParityError: the runtime computes other outputs than the golden ones of a bundle.
         OutputError: the file cannot be written; no partial file remains.
     """
     given: dict[str, Any] = {
@@ -585,9 +590,14 @@ def export(
     output = checked_path("output", output)
     if tokenizer is not None:
         tokenizer = checked_path("tokenizer", tokenizer)
-    check_output([Path(output)], [*_paths(model), tokenizer], force)
+    read = [*_paths(model), tokenizer]
+    if bundle:
+        check_bundle_folder(output, read, force)
+    else:
+        check_output([output], read, force)
     program = _runnable(model, example_inputs, dynamic_shapes)
-    keep_inputs([Path(output), weights_file(Path(output))], [program.source, tokenizer])
+    if not bundle:
+        keep_inputs([output, weights_file(output)], [program.source, tokenizer])
     checked = None
     if tokenizer is not None:
         chosen["tokenizer"], checked = fit_tokenizer(Path(tokenizer), program, tokenizer_input)
@@ -599,9 +609,16 @@ def export(
         remedy = "--allow-empty (allow_empty=True) exports it as it is"
         raise BadInputError("; ".join(f"table {name}: {_OF_ZEROS}" for name in zeros) + f"; {remedy}")
     exporter, _ = TARGETS[target]
-    opening = Opening(target, Path(output))
-    exported = exporter(lowered, Path(output), **chosen, force=force, on_written=opening if open else keep_unopened)
-    return replace(_report(lowered, exported), tokenizer=checked, opened=opening.opened, source=program.facts)
+    opening = Opening(target, output)
+
+    def write(path: Path) -> ExportReport:
+        exported = exporter(lowered, path, **chosen, force=force, on_written=opening if open else keep_unopened)
+        return replace(_report(lowered, exported), tokenizer=checked, opened=opening.opened, source=program.facts)
+
+    if not bundle:
+        return write(output)
+    fused = chosen.get("tokenizer")
+    return write_bundle(output, write, program, fused, target=target, run=open, force=force)
 
 
 def _report(lowered: LoweredProgram, exported: ExportedFile) -> ExportReport:

@@ -22,11 +22,18 @@ from edge_embed.cli.output import Output, check_places, output_options
         "export model.pt --target onnx",
         "export model.pt --target onnx --tokenizer tokenizer.json -o text.onnx",
         "export model.pt --target tflite --tflite-size batch=1,sequence=64",
+        "export model.pt --target onnx --bundle app_model",
     ),
 )
 @click.argument("model", type=FILE)
 @click.option("--target", required=True, help="Target format: onnx or tflite.")
 @click.option("--output", "-o", type=FILE, help="File to write. [MODEL with the suffix of the target]")
+@click.option(
+    "--bundle",
+    type=FILE,
+    metavar="FOLDER",
+    help="Write a folder in place of a file: with golden outputs, hashes, vocabulary and model card.",
+)
 @click.option(
     "--external-data",
     type=click.Choice(["auto", "always", "never"]),
@@ -61,7 +68,7 @@ from edge_embed.cli.output import Output, check_places, output_options
 )
 @click.option("--allow-empty", is_flag=True, help="Export tables even if all rows are zero.")
 @click.option("--no-open", is_flag=True, help="Skip opening the file in its runtime.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option("--force", is_flag=True, help="Overwrite existing files, or replace a bundle.")
 @model_options
 @output_options
 def export(
@@ -69,22 +76,28 @@ def export(
     model: Path,
     target: str,
     output: Path | None,
+    bundle: Path | None,
     load: Load,
     tflite_sizes: tuple[str, ...],
     no_open: bool,
     **options: Any,
 ) -> None:
-    """Write MODEL with packed tables to a file of the target format."""
+    """Write MODEL with packed tables to a file of the target format, or to a bundle."""
     from edge_embed import workflow
 
     workflow.check_target(target)
-    if output is None and model.name in ("", ".."):
+    if bundle is not None and output is not None:
+        raise click.UsageError(
+            f"--output: got {output} beside --bundle {bundle}, which names the model itself: omit one"
+        )
+    if bundle is None and output is None and model.name in ("", ".."):
         raise click.UsageError(f"{model}: got no name for the output file: give --output FILE.{target}")
-    place = output or model.with_suffix(f".{target}")
-    check_places([place], force=options["force"])
+    place = bundle or output or model.with_suffix(f".{target}")
+    if bundle is None:
+        check_places([place], force=options["force"])
     with out.progress() as progress:
         sizes = _sizes(tflite_sizes) or None
-        chosen = {"tflite_sizes": sizes, "open": not no_open, **options}
+        chosen = {"tflite_sizes": sizes, "open": not no_open, "bundle": bundle is not None, **options}
         report = workflow.export(load(model), target, place, **chosen, progress=progress)
     out.remarks(report.source.lines())
     out.finish(report)

@@ -26,10 +26,12 @@ from edge_embed.steps import limit_steps
         "validate model.pt model.onnx",
         "validate model.pt model.onnx --target portable --html report.html",
         "validate original.onnx compressed.onnx --load-inputs inputs.npz",
+        "validate --bundle app_model",
     ),
 )
-@click.argument("model", type=FILE)
-@click.argument("exported", type=FILE)
+@click.argument("model", type=FILE, required=False)
+@click.argument("exported", type=FILE, required=False)
+@click.option("--bundle", type=FILE, metavar="FOLDER", help="Check a bundle alone: hashes and golden outputs.")
 @click.option("--atol", multiple=True, metavar="[OUTPUT:]X", help="Absolute tolerance of the outputs.")
 @click.option("--rtol", multiple=True, metavar="[OUTPUT:]X", help="Relative tolerance of the outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random ids and inputs.")
@@ -74,8 +76,9 @@ from edge_embed.steps import limit_steps
 @output_options
 def validate(
     out: Output,
-    model: Path,
-    exported: Path,
+    model: Path | None,
+    exported: Path | None,
+    bundle: Path | None,
     markdown: Path | None,
     html: Path | None,
     original: Path | None,
@@ -86,8 +89,16 @@ def validate(
     """Compare EXPORTED with its MODEL: every row, outputs of every path, sizes, latency.
 
     If `compress` wrote EXPORTED from an .onnx or .tflite file, MODEL is that file.
+    A bundle holds the outputs of its MODEL, so it is checked without one.
     """
+    if bundle is not None:
+        _validate_bundle(out, bundle, given["time_limit"])
+        return
     from edge_embed import workflow
+
+    if model is None or exported is None:
+        missing = "MODEL" if model is None else "EXPORTED"
+        raise click.UsageError(f"Missing argument '{missing}'.")
     from edge_embed.gate.report_places import VALIDATION, reports_at
     from edge_embed.validation.options import ValidationOptions
 
@@ -110,3 +121,22 @@ def validate(
         write(report)
     out.remarks([*([report.cause] if report.cause else []), *report.failures()])
     out.finish(report, report.exit_code, lambda console: console.print(report.render(verbose=verbose)))
+
+
+def _validate_bundle(out: Output, folder: Path, time_limit: float) -> None:
+    """Check a bundle; other arguments have no meaning for it."""
+    from edge_embed.bundle.check import validate_bundle  # needs no torch
+
+    context = click.get_current_context()
+    used = {"bundle", "time_limit", "as_json", "quiet"}
+    source = context.get_parameter_source
+    others = [
+        parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
+        for parameter in context.command.params
+        if parameter.name not in used and source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
+    ]
+    if others:
+        raise click.UsageError(f"got {', '.join(others)} beside --bundle, which checks a bundle alone: leave them out")
+    with limit_steps(time_limit):
+        report = validate_bundle(folder)
+    out.finish(report, report.exit_code)

@@ -129,7 +129,7 @@ def _compare(
         )
         return TokenizerResults((Check(_NAME, "failed", detail),))
     detail = f"{fused.source.kind}: the ids of the library tokenizers for all of {len(texts)} texts"
-    feeds = _text_feeds(program, fused, texts[:_TEXTS])
+    feeds = text_feeds(program, fused, texts[:_TEXTS])
     cases = [case for case, _ in feeds.values()]
     found = tuple(
         run_path(name, _opener(program, exported, portable, feeds), program.output_names, cases, options)
@@ -174,7 +174,7 @@ def _alone(exported: ExportedModel, node: NodeProto) -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=exported.proto.ir_version, opset_imports=opsets, functions=functions)
 
 
-def _text_feeds(program: Program, fused: FusedTokenizer, texts: list[str]) -> TextFeeds:
+def text_feeds(program: Program, fused: FusedTokenizer, texts: list[str]) -> TextFeeds:
     """Run the training form on the library's ids; return it with the inputs of a session, by accepted batch."""
     found: dict[str, tuple[ModelCase, dict[str, NDArray[Any]]]] = {}
     for number, at in enumerate(range(0, len(texts), _BATCH)):

@@ -5,6 +5,10 @@ DOMAIN_VERSION = 1
 OPSET = 18
 IR_VERSION = 10
 
+# Lowest versions that run an exported file: the first to read its IR version; the first release of the operator library
+# with every operator and attribute; the oldest tested release for tokenizers.
+LEAST_ONNXRUNTIME, LEAST_LIBRARY, LEAST_EXTENSIONS = "1.18", "0.1.0", "0.15"
+
 # Keys of ModelProto.metadata_props; the first holds the manifest of a packed file.
 MANIFEST_KEY = "edge_embed.tables"
 VOCABULARY_KEY = "edge_embed.vocabulary"

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 
-_NEWEST = "RIGHT_SHIFT"
+LEAST_TFLITE = "2.14"
+_NEWEST = "RIGHT_SHIFT"  # of that release
 _LEFT_OUT = {"CALL", "CALL_ONCE", "CUSTOM", "DELEGATE", "IF", "PLACEHOLDER_FOR_GREATER_OP_CODES", "WHILE"}
 
 

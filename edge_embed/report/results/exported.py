@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edge_embed.report.results.bundled import Ran
 from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
 from edge_embed.report.results.shown import Shown
 from edge_embed.report.results.table_record import TableRecord
@@ -66,6 +67,7 @@ class ExportReport(Shown):
         widened: bfloat16 parts of the model that are float32 in the file.
         source: decisions about the file of the model, and its parts that are not in the model.
         id_check: check of ids in the file: ``error``, ``nan`` or None.
+        golden: runs of the golden pair of a bundle; empty for a single file.
     """
 
     files: Mapping[Path, int]
@@ -78,6 +80,7 @@ class ExportReport(Shown):
     widened: Widened = field(default_factory=Widened)
     source: SourceFacts = NO_FACTS
     id_check: str | None = None
+    golden: tuple[Ran, ...] = ()
     view = "edge_embed.report.views.exported:render"
 
     def to_json(self) -> dict[str, Any]:
@@ -94,4 +97,5 @@ class ExportReport(Shown):
             "widened": asdict(self.widened),
             "source": asdict(self.source),
             "id_check": self.id_check,
+            "golden": [asdict(run) for run in self.golden],
         }

@@ -36,8 +36,11 @@ def render(report: ExportReport) -> RenderableType:
     widened = [widened_words(report.widened)] if report.widened else []
     opened = [line] if (line := opened_words(report.opened)) else []
     checked = [_ID_CHECKS[report.id_check]] if report.id_check else []
+    golden = [f"golden pair, {run.way}: {run.status}, {run.words}" for run in report.golden]
     source = map(Text, report.source.lines())  # may hold names from the file
-    return Group(tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *checked, *written, *opened)
+    return Group(
+        tables, shapes, *signatures, *hints, *tokenizer, *source, *widened, *checked, *written, *opened, *golden
+    )
 
 
 def table_cells(table: TableRecord) -> list[str]:

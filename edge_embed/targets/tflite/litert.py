@@ -43,6 +43,14 @@ class LiteRtModel:
         """Return the names of the inputs, as calls give them."""
         return tuple(self._inputs)
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Return the names of the outputs, in the order of the file: those of the first signature, if it has any."""
+        details, signatures = self._interpreter.get_output_details(), [*self._interpreter.get_signature_list()]
+        own = self._interpreter.get_signature_runner(signatures[0]).get_output_details() if signatures else {}
+        keys = {detail["name"]: key for key, detail in own.items()}
+        return tuple(keys.get(detail["name"], detail["name"]) for detail in details)
+
     def resize(self, feeds: Mapping[str, NDArray[Any]]) -> None:
         """Allocate memory for inputs of these shapes.
 
