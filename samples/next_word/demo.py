@@ -5,10 +5,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import complete
 import corpus
 import torch
 import train
@@ -18,6 +18,7 @@ from vocabulary import Vocabulary
 import edge_embed
 
 _ROOT = Path(__file__).parents[2]
+_COMPLETE = _ROOT / "samples" / "python" / "complete.py"
 _SEED = 0
 _LENGTH = 32
 _PROMPTS = [
@@ -37,7 +38,7 @@ _PROMPTS = [
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_ROOT / "build" / "next_word",
-    help="Folder for model.pt and model.onnx, which are overwritten. Default: build/next_word.",
+    help="Folder for model.pt and bundle, which are overwritten. Default: build/next_word.",
 )
 def main(epochs: int, quick: bool, output: Path) -> None:
     """Train, save, export, validate and run a next-word model."""
@@ -49,11 +50,11 @@ def main(epochs: int, quick: bool, output: Path) -> None:
     metadata = {"task": "next word", "tokenizer": vocabulary.token}
     edge_embed.save(model, output / "model.pt", example, vocabulary=vocabulary.words, metadata=metadata, force=True)
 
-    _edge_embed(output, "export", "model.pt", "--target", "onnx", "--force")
-    _edge_embed(output, "validate", "model.pt", "model.onnx", "--iterations", "2" if quick else "50")
+    _edge_embed(output, "export", "model.pt", "--target", "onnx", "--bundle", "bundle", "--force")
+    _edge_embed(output, "validate", "model.pt", "bundle/model.onnx", "--iterations", "2" if quick else "50")
 
-    print("\nNext words from model.onnx alone, computed by ONNX Runtime:")
-    complete.show(_PROMPTS, complete.Completer(output / "model.onnx").suggest(_PROMPTS))
+    print("\nNext words from the bundle alone, computed by ONNX Runtime:", flush=True)
+    _run(output, [sys.executable, _COMPLETE, "bundle", *_PROMPTS])
 
 
 def _trained(epochs: int, max_files: int | None) -> tuple[NextWord, Vocabulary]:
@@ -76,7 +77,11 @@ def _edge_embed(folder: Path, *arguments: str) -> None:
     command = shutil.which("edge-embed", path=sysconfig.get_path("scripts"))
     if command is None:
         sys.exit("edge-embed is not installed for this Python: run `make install`")
-    finished = subprocess.run([command, *arguments], cwd=folder, check=False)
+    _run(folder, [command, *arguments])
+
+
+def _run(folder: Path, command: Sequence[str | Path]) -> None:
+    finished = subprocess.run(command, cwd=folder, check=False)
     if finished.returncode:
         sys.exit(finished.returncode)
 

@@ -1,4 +1,4 @@
-"""Words and their ids, without torch, so that a device can use this file."""
+"""Words and their ids."""
 
 import re
 from collections import Counter

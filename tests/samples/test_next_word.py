@@ -14,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow  # developers run `make demo`
 SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
 IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
+COMPLETE = SAMPLE.parent / "python" / "complete.py"
 README = (SAMPLE / "README.md").read_text(encoding="utf-8")
 PROMPTS = ["Raise an exception if", "Return a list of"]
 
@@ -25,8 +26,8 @@ def run(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedPr
     )
 
 
-def complete(model: Path, *texts: str) -> list[str]:
-    done = run(sys.executable, SAMPLE / "complete.py", model, *texts, cwd=model.parent)
+def complete(bundle: Path, *texts: str) -> list[str]:
+    done = run(sys.executable, COMPLETE, bundle, *texts, cwd=bundle.parent)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -35,8 +36,9 @@ def complete(model: Path, *texts: str) -> list[str]:
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the demo, with files of an earlier run."""
     folder = tmp_path_factory.mktemp("next_word")
-    for name in ("model.pt", "model.onnx"):
-        (folder / name).write_bytes(b"to be overwritten")
+    (folder / "model.pt").write_bytes(b"to be overwritten")
+    (folder / "bundle").mkdir()
+    (folder / "bundle" / "bundle.json").write_text("to be overwritten")
     return folder
 
 
@@ -49,17 +51,17 @@ def printed(output: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def exported(printed: str, output: Path) -> Path:
-    return output / "model.onnx"
+def bundle(printed: str, output: Path) -> Path:
+    return output / "bundle"
 
 
 class TestDemo:
     def test_demo_writes_model_and_export(self, printed: str, output: Path) -> None:
-        assert {path.name for path in output.iterdir()} == {"model.pt", "model.onnx"}
+        assert {path.name for path in output.iterdir()} == {"model.pt", "bundle"}
 
     def test_demo_runs_command_line(self, printed: str) -> None:
-        assert "$ edge-embed export model.pt --target onnx --force\n" in printed
-        assert "$ edge-embed validate model.pt model.onnx" in printed
+        assert "$ edge-embed export model.pt --target onnx --bundle bundle --force\n" in printed
+        assert "$ edge-embed validate model.pt bundle/model.onnx" in printed
 
     def test_demo_model_learns_words(self, printed: str) -> None:
         words = int(re.findall(r"([\d,]+) different words", printed)[0].replace(",", ""))
@@ -90,43 +92,41 @@ class TestDemo:
 
 
 class TestExport:
-    def test_table_of_export_holds_codes_and_values_only(self, exported: Path) -> None:
-        sizes = {tensor.name: len(tensor.raw_data) for tensor in onnx.load(exported).graph.initializer}
-        words = len(_properties(exported)["edge_embed.vocabulary"])
+    def test_table_of_export_holds_codes_and_values_only(self, bundle: Path) -> None:
+        model = onnx.load(bundle / "model.onnx")
+        sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}
+        words = len(json.loads((bundle / "vocabulary.json").read_text(encoding="utf-8")))
         assert sizes["embedding.codes"] == 16 * words
         assert sizes["embedding.values"] == 16 * 256 * 4
 
 
 class TestCompletions:
-    def test_demo_prints_one_completion_per_prompt(self, printed: str, exported: Path) -> None:
-        lines = complete(exported, *PROMPTS)
+    def test_demo_prints_one_completion_per_prompt(self, printed: str, bundle: Path) -> None:
+        lines = complete(bundle, *PROMPTS)
         assert len(lines) == len(PROMPTS)
         for line in lines:
             assert line in printed.splitlines()
 
-    def test_exported_file_completes_without_torch(self, exported: Path, tmp_path: Path) -> None:
-        shutil.copy(exported, tmp_path / "alone.onnx")
-        without_torch = (
-            f"import sys; sys.modules['torch'] = None; sys.path.insert(0, {str(SAMPLE)!r}); import complete; "
-        )
-        command = f"{without_torch} sys.argv = ['', 'alone.onnx', *{PROMPTS}]; complete.main()"
+    def test_bundle_completes_without_torch(self, bundle: Path, tmp_path: Path) -> None:
+        shutil.copytree(bundle, tmp_path / "alone")
+        without_torch = f"import sys; sys.modules['torch'] = None; sys.path.insert(0, {str(COMPLETE.parent)!r}); "
+        command = f"{without_torch} import complete; sys.argv = ['', 'alone', *{PROMPTS}]; complete.main()"
         done = run(sys.executable, "-c", command, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == complete(exported, *PROMPTS)
+        assert done.stdout.splitlines() == complete(bundle, *PROMPTS)
 
-    def test_completions_use_vocabulary_of_metadata(self, exported: Path, tmp_path: Path) -> None:
-        model = onnx.load(exported)
-        for item in model.metadata_props:
-            if item.key == "edge_embed.vocabulary":
-                words = json.loads(item.value)
-                item.value = json.dumps(words[:2] + [word + "!" for word in words[2:]])
-        onnx.save(model, tmp_path / "model.onnx")
-        (line,) = complete(tmp_path / "model.onnx", PROMPTS[0])
-        assert len(re.findall(r"! \(\d+%\)", line)) == 3
+    def test_changed_vocabulary_is_refused_by_name(self, bundle: Path, tmp_path: Path) -> None:
+        shutil.copytree(bundle, tmp_path / "bundle")
+        with (tmp_path / "bundle" / "vocabulary.json").open("r+b") as file:
+            file.write(b"{")
+        done = run(sys.executable, COMPLETE, tmp_path / "bundle", "a")
+        assert done.returncode == 1
+        assert "vocabulary.json: got SHA-256" in done.stderr
+        assert "Traceback" not in done.stderr
 
-    def test_readme_gives_command_of_completion(self, exported: Path, tmp_path: Path) -> None:
+    def test_readme_gives_command_of_completion(self, bundle: Path, tmp_path: Path) -> None:
         (tmp_path / "build").mkdir()
-        (tmp_path / "build" / "next_word").symlink_to(exported.parent)
+        (tmp_path / "build" / "next_word").symlink_to(bundle.parent)
         (tmp_path / "samples").symlink_to(SAMPLE.parent)
         python = tmp_path / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
@@ -135,12 +135,7 @@ class TestCompletions:
         make, command = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
         assert make == "make demo\n"
         done = run("bash", "-euc", command, cwd=tmp_path)
-        assert done.stdout.splitlines() == complete(exported, *PROMPTS), done.stderr
-
-
-def _properties(model: Path) -> dict[str, list[str]]:
-    """Return the metadata of an ONNX file, read as JSON."""
-    return {item.key: json.loads(item.value) for item in onnx.load(model).metadata_props}
+        assert done.stdout.splitlines() == complete(bundle, *PROMPTS), done.stderr
 
 
 def _without_figures(line: str) -> str:

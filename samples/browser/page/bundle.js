@@ -1,0 +1,126 @@
+// Opens a bundle of `edge-embed export --bundle` in onnxruntime-web, in a page or under Node.js.
+//
+// Every file is compared with its size and hash, and the outputs of this engine with the golden ones:
+//
+//   |y - g| <= atol + rtol |g|    for floats; other values are equal
+
+const FORMAT_VERSION = 1;
+const NOT_READ = new Set(["README.md", "NOTICE"]); // for people
+const SPECIAL = { NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity };
+const ARRAYS = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int8: Int8Array,
+  int16: Int16Array,
+  int32: Int32Array,
+  int64: BigInt64Array,
+  uint8: Uint8Array,
+  uint16: Uint16Array,
+  uint32: Uint32Array,
+  uint64: BigUint64Array,
+  bool: Uint8Array,
+};
+
+// Opens a bundle. `read(name)` returns a promise of the bytes of a file, as Uint8Array; `ort` is onnxruntime-web.
+// With `check: false`, hashes and golden outputs are not compared, as after the first start of an app.
+export async function openBundle(read, ort, { check = true } = {}) {
+  const manifest = parse(await read("bundle.json"), "bundle.json");
+  requireFormat(manifest, ort);
+  const files = new Map();
+  const names = Object.keys(manifest.files).filter((name) => !NOT_READ.has(name));
+  await Promise.all(
+    names.map(async (name) => {
+      const bytes = await read(name);
+      if (check) await compareHash(name, bytes, manifest.files[name]);
+      files.set(name, bytes);
+    }),
+  );
+  const externalData = names
+    .filter((name) => name.endsWith(".data"))
+    .map((name) => ({ path: name, data: files.get(name) }));
+  const session = await ort.InferenceSession.create(files.get(manifest.model), { externalData });
+  const bundle = { manifest, session, json: (name) => parse(files.get(name), name) };
+  if (check) await compareGolden(bundle, ort);
+  return bundle;
+}
+
+function parse(bytes, name) {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw new Error(`${name}: is damaged: ${error.message}: copy or download the bundle again`);
+  }
+}
+
+function requireFormat(manifest, ort) {
+  const { format_version: version, target, requires = {} } = manifest;
+  if (version !== FORMAT_VERSION) {
+    throw new Error(`bundle.json: got format_version ${version}, expected ${FORMAT_VERSION}: update this app`);
+  }
+  if (target !== "onnx") throw new Error(`bundle.json: got target ${target}, expected onnx: export it again`);
+  if (requires.onnxruntime_extensions) {
+    throw new Error("bundle.json: its model contains a tokenizer, which onnxruntime-web cannot run: export without one");
+  }
+  const got = ort.env.versions.web ?? ort.env.versions.common;
+  if (isOlder(got, requires.onnxruntime ?? "0")) {
+    throw new Error(`got onnxruntime-web ${got}, expected ${requires.onnxruntime} or newer: update it`);
+  }
+}
+
+// Whether a version is older than another, number by number.
+export function isOlder(version, needed) {
+  const [got, least] = [version, needed].map((text) => text.split(/[-+]/)[0].split(".").map((part) => parseInt(part, 10) || 0));
+  for (let i = 0; i < Math.max(got.length, least.length); ++i) {
+    const difference = (got[i] ?? 0) - (least[i] ?? 0);
+    if (difference !== 0) return difference < 0;
+  }
+  return false;
+}
+
+async function compareHash(name, bytes, expected) {
+  if (bytes.length !== expected.bytes) {
+    throw new Error(`${name}: got ${bytes.length} bytes, expected ${expected.bytes}: copy or download the bundle again`);
+  }
+  if (!globalThis.crypto?.subtle) throw new Error("hashes need a secure page: serve it over HTTPS or from localhost");
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  const got = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (got !== expected.sha256) {
+    throw new Error(`${name}: got SHA-256 ${got}, expected ${expected.sha256}: copy or download the bundle again`);
+  }
+}
+
+async function compareGolden({ session, json }, ort) {
+  const { inputs, outputs } = json("golden.json");
+  const feeds = Object.fromEntries(inputs.map((input) => [input.name, tensorOf(input, ort)]));
+  const results = await session.run(feeds);
+  for (const golden of outputs) {
+    const difference = differenceOf(golden, results[golden.name]);
+    if (difference) {
+      throw new Error(`output ${golden.name}: ${difference}: this engine computes something else than the trained model`);
+    }
+  }
+}
+
+function tensorOf({ name, dtype, shape, values }, ort) {
+  const Type = ARRAYS[dtype];
+  if (!Type) throw new Error(`golden.json: input ${name}: got ${dtype}, expected one of ${Object.keys(ARRAYS).join(", ")}`);
+  const isBig = Type === BigInt64Array || Type === BigUint64Array;
+  return new ort.Tensor(dtype, Type.from(values, (value) => (isBig ? BigInt(value) : Number(SPECIAL[value] ?? value))), shape);
+}
+
+function differenceOf({ dtype, shape, values, positions, atol = 0, rtol = 0 }, tensor) {
+  if (!tensor) return "got none";
+  if (tensor.type !== dtype || tensor.dims.join() !== shape.join()) {
+    return `got ${tensor.type} [${tensor.dims}], expected ${dtype} [${shape}]`;
+  }
+  for (let i = 0; i < values.length; ++i) {
+    const position = positions ? positions[i] : i;
+    const expected = Number(SPECIAL[values[i]] ?? values[i]);
+    const got = Number(tensor.data[position]);
+    const isClose = Number.isFinite(expected) && Math.abs(got - expected) <= atol + rtol * Math.abs(expected);
+    if (!Object.is(got, expected) && got !== expected && !isClose) {
+      return `got ${got} at position ${position}, expected ${expected} (atol ${atol}, rtol ${rtol})`;
+    }
+  }
+  return "";
+}

@@ -1,0 +1,205 @@
+"""The samples for browsers and Node.js: their commands, suggestions beside those in Python, and changed bundles."""
+
+import json
+import re
+import shutil
+import subprocess
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edge_embed.bundle.manifest import BundleFile
+from edge_embed.targets.web.browser import browser_lacks, open_page
+from edge_embed.validation.tokenizer_texts import HARD
+from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+
+from python.complete import Completer  # isort: skip
+
+pytestmark = pytest.mark.slow
+SAMPLES = Path(__file__).parents[2] / "samples"
+READ = ["golden.json", "model.onnx", "vocabulary.json"]  # files that the samples read
+
+# The page, as its user sees it: suggestions, then those after a click on the first.
+PROBE = """
+globalThis.alive = fetch("alive").then((response) => response.body.getReader().read());
+const texts = (selector) => [...document.querySelectorAll(selector)].map((each) => each.textContent);
+const buttons = () => texts("#suggestions button");
+async function wait(until) {
+  while (!until()) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+await wait(() => document.documentElement.dataset.ready);
+const state = document.getElementById("state").textContent;
+const result = { state, suggestions: buttons(), downloads: texts("#downloads tr"), total: texts("#total")[0] };
+if (result.suggestions.length) {
+  document.querySelector("#suggestions button").click();
+  await wait(() => buttons().join() !== result.suggestions.join());
+  Object.assign(result, { text: document.getElementById("text").value, later: buttons() });
+}
+result.width = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+await fetch("result.json", { method: "PUT", body: JSON.stringify(result) });
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bundle(tmp_path_factory.mktemp("javascript") / "bundle")
+
+
+@pytest.fixture(scope="module")
+def copied(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the samples, and run the commands of both READMEs after that of the demo."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is missing: apt-get install npm")
+    root = tmp_path_factory.mktemp("copied")
+    for name in ("browser", "node"):
+        shutil.copytree(SAMPLES / name, root / "samples" / name, ignore=shutil.ignore_patterns("node_modules"))
+    (root / "build").mkdir()
+    shutil.copytree(bundle, root / "build" / "next_word" / "bundle")
+    for name in ("browser", "node"):
+        (commands,) = re.findall(r"^```sh\n(.*?)^```$", (SAMPLES / name / "README.md").read_text(), re.M | re.S)
+        make, npm, *rest = commands.splitlines()
+        assert make == "make demo"
+        options = "--ignore-scripts --no-audit --no-fund --prefer-offline --loglevel=error"
+        for command in (f"{npm} {options}", *rest):
+            done = subprocess.run(["bash", "-euc", command], cwd=root, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+    return root
+
+
+def node(copied: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["node", *map(str, arguments)], cwd=copied, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+
+
+def rounded(suggestions: list[tuple[str, float]], form: str) -> list[str]:
+    return [form.format(word, round(100 * chance)) for word, chance in suggestions]
+
+
+def test_node_suggests_what_python_suggests(copied: Path, bundle: Path) -> None:
+    done = node(copied, "samples/node/complete.mjs", "build/next_word/bundle", *TEXTS)
+    assert done.returncode == 0, done.stderr
+    for line, text, expected in zip(done.stdout.splitlines(), TEXTS, Completer(bundle).suggest(TEXTS), strict=True):
+        assert line == f"  {text:28} -> " + ", ".join(rounded(expected, "{} ({}%)")) or not text.isascii()
+        assert line.endswith(", ".join(rounded(expected, "{} ({}%)")))
+
+
+def test_ids_are_those_of_python(copied: Path, bundle: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    texts = [*TEXTS, *HARD]
+    # Node.js may know letters of a later Unicode version.
+    known = [chr(code) for code in range(32, 0x2FF0) if unicodedata.category(chr(code)) != "Cn"]
+    texts += ["".join(random.choice(known, 30)) + " word1 caf\u00e93" for _ in range(300)]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    (tmp_path / "ids.mjs").write_text(f"""
+        import {{ readFile }} from "node:fs/promises";
+        import {{ NextWord }} from {json.dumps((copied / "samples/browser/page/next_word.js").as_uri())};
+        const json = async (path) => JSON.parse(await readFile(path, "utf8"));
+        const [folder, texts] = process.argv.slice(2);
+        const words = await json(folder + "/vocabulary.json");
+        const bundle = {{ manifest: await json(folder + "/bundle.json"), json: () => words }};
+        const model = new NextWord(bundle, undefined);
+        console.log(JSON.stringify((await json(texts)).map((text) => model.encode(text))));
+    """)
+    done = node(copied, tmp_path / "ids.mjs", bundle, tmp_path / "texts.json")
+    assert done.returncode == 0, done.stderr
+    got, completer = json.loads(done.stdout), Completer(bundle)
+    different = [text for text, ids in zip(texts, got, strict=True) if ids != completer.encode(text)]
+    assert different == []
+
+
+@pytest.mark.parametrize("name", [*READ, "bundle.json"])
+def test_node_names_the_changed_file(copied: Path, bundle: Path, tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    changed_byte(folder / name)
+    done = node(copied, "samples/node/complete.mjs", folder, "a")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {name}: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format_version": 2}, "got format_version 2, expected 1"),
+        ({"target": "tflite"}, "got target tflite, expected onnx"),
+        ({"requires": {"onnxruntime": "99.1"}}, "expected 99.1 or newer"),
+        ({"requires": {"onnxruntime_extensions": "0.15"}}, "contains a tokenizer"),
+        ({"metadata": {}}, "got tokenizer undefined"),
+    ],
+)
+def test_node_refuses_other_bundles(
+    copied: Path, bundle: Path, tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    path = folder / "bundle.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    done = node(copied, "samples/node/complete.mjs", folder, "a")
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("error", [0.01, "NaN"])
+def test_node_finds_other_outputs(copied: Path, bundle: Path, tmp_path: Path, error: float | str) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    golden = json.loads((folder / "golden.json").read_text())
+    values = golden["outputs"][0]["values"]
+    values[5] = error if isinstance(error, str) else values[5] + error
+    (folder / "golden.json").write_text(json.dumps(golden))
+    content = json.loads((folder / "bundle.json").read_text())
+    found = BundleFile.of(folder / "golden.json")
+    content["files"]["golden.json"] = {"bytes": found.bytes, "sha256": found.sha256}
+    (folder / "bundle.json").write_text(json.dumps(content))
+    done = node(copied, "samples/node/complete.mjs", folder, "a")
+    assert done.returncode == 1
+    assert "output output: got" in done.stderr
+    assert "at position 5" in done.stderr
+
+
+def open_in_browser(page: Path, folder: Path) -> dict[str, object]:
+    """Return what the page shows in headless Chromium."""
+    if lacks := browser_lacks():
+        pytest.skip(f"{lacks[0].what}: {lacks[0].remedy}")
+    (folder / "probe.mjs").write_text(PROBE)
+    html = (page / "index.html").read_text()
+    (folder / "page.html").write_text(html.replace("</head>", '<script type="module" src="probe.mjs"></script></head>'))
+    files = {path.relative_to(page).as_posix(): path for path in page.rglob("*") if path.is_file()}
+    files |= {name: folder / name for name in ("page.html", "probe.mjs")}
+    open_page(files, {"result.json": folder / "result.json"}, 120)
+    shown: dict[str, object] = json.loads((folder / "result.json").read_text())
+    return shown
+
+
+def test_page_suggests_what_python_suggests(copied: Path, bundle: Path, tmp_path: Path) -> None:
+    shown = open_in_browser(copied / "build" / "browser", tmp_path)
+    completer = Completer(bundle)
+    first, later = (completer.suggest([text])[0] for text in ("Return a list of", shown["text"]))
+    assert shown["state"].endswith("Golden outputs agree.")
+    assert shown["suggestions"] == rounded(first, "{} {} %")
+    assert shown["text"] == f"Return a list of {first[0][0]}"
+    assert shown["later"] == rounded(later, "{} {} %")
+    size = (bundle / "model.onnx").stat().st_size
+    assert f"bundle/model.onnx{size:,}" in shown["downloads"]
+    assert any(row.startswith("ort/ort-wasm-simd-threaded.wasm") for row in shown["downloads"])
+    assert shown["width"] == 0  # nothing is wider than the window
+
+
+def test_page_names_the_changed_file(copied: Path, tmp_path: Path) -> None:
+    page = Path(shutil.copytree(copied / "build" / "browser", tmp_path / "page"))
+    changed_byte(page / "bundle" / "model.onnx")
+    shown = open_in_browser(page, tmp_path)
+    assert shown["state"].startswith("model.onnx: got SHA-256")
+    assert shown["suggestions"] == []
+
+
+def test_page_is_not_written_over_another_folder(copied: Path, bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    for arguments, message in (
+        ([], "expected: node build.mjs BUNDLE OUTPUT"),
+        ([tmp_path, tmp_path / "new"], "got no bundle.json"),
+        ([bundle, tmp_path], "a folder of something else"),
+    ):
+        done = node(copied, "samples/browser/build.mjs", *arguments)
+        assert (done.returncode, message in done.stderr) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
