@@ -596,7 +596,9 @@ def export(
     else:
         check_output([output], read, force)
     program = _runnable(model, example_inputs, dynamic_shapes)
-    if not bundle:
+    if bundle:
+        check_bundle_folder(output, [program.source], force)
+    else:
         keep_inputs([output, weights_file(output)], [program.source, tokenizer])
     checked = None
     if tokenizer is not None:

@@ -25,7 +25,8 @@ def validate_bundle(folder: StrPath) -> BundleReport:
         The report. Outputs that differ are failed runs in it and raise no error.
 
     Raises:
-        BadInputError: the folder is no bundle, or a file of it was changed; the message names the file.
+        BadInputError: the folder is no bundle, a file of it was changed, or the golden pair does not fit the model; the
+            message names the file.
         TimeLimitError: a step took too long.
     """
     folder = checked_path("folder", folder)
@@ -69,8 +70,10 @@ def _run(folder: Path, manifest: BundleManifest, runtime: str, how: str, *, port
     try:
         with step(f"{GOLDEN} in {way}"):
             errors = OpenedBundle(folder, manifest, portable).check_golden()
-    except (ParityError, BadInputError) as error:
+    except ParityError as error:
         return Ran(way, "failed", str(error).removeprefix(f"{folder}: "))
+    except BadInputError:  # of the bundle, not of this machine
+        raise
     except EdgeEmbedError as error:  # a library that is not installed
         return Ran(way, "not run", str(error))
     return Ran(way, "passed", error=max(errors, default=0.0))

@@ -25,6 +25,7 @@ _DTYPES = "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 ui
 _MOST_VALUES = 4096  # of an output; a JSON number takes about ten bytes
 _MOST_SIZE = 1 << 31
 _MOST_DIMENSIONS = 32
+_MOST_TOLERANCE = 1e30
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -102,16 +103,16 @@ class GoldenTensor:
             count = math.prod(shape)
             if count > _MOST_SIZE:
                 raise BadInputError(f"shape: got {list(shape)}, expected at most {_MOST_SIZE:,} values")
-            values = _parsed(typed(content, "values", list), dtype)
+            values = _parsed("values", typed(content, "values", list), dtype)
             positions = None
             if "positions" in content:
-                positions = _parsed(typed(content, "positions", list), "int64")
+                positions = _parsed("positions", typed(content, "positions", list), "int64")
                 if ((positions < 0) | (positions >= count)).any():
                     raise BadInputError(f"positions: expected 0 <= position < {count:,}")
             expected = count if positions is None else len(positions)
             if len(values) != expected:
                 raise BadInputError(f"values: got {len(values):,}, expected {expected:,}")
-            atol, rtol = (float(typed(content, key, (int, float), 0.0)) for key in ("atol", "rtol"))
+            atol, rtol = (_tolerance(key, typed(content, key, (int, float), 0.0)) for key in ("atol", "rtol"))
             return cls(name, dtype, shape, values, positions, atol, rtol)
 
     def to_json(self) -> dict[str, Any]:
@@ -177,11 +178,19 @@ class GoldenPair:
         """Read the file of a golden pair.
 
         Raises:
-            BadInputError: it is missing, damaged or no golden pair.
+            BadInputError: it is missing, damaged or no golden pair, or compares nothing.
         """
         with located(str(path)):
             content = read_json(path, "a golden pair")
             inputs, outputs = (tuple(map(GoldenTensor.from_json, typed(content, key, list))) for key in _SIDES)
+            for key, tensors in zip(_SIDES, (inputs, outputs), strict=True):
+                names = [tensor.name for tensor in tensors]
+                if len(set(names)) < len(names):
+                    raise BadInputError(f"{key}: got {', '.join(names)!r:.80}, expected each name once")
+            if any(tensor.positions is not None for tensor in inputs):
+                raise BadInputError("inputs: got positions, expected all values")
+            if not outputs:
+                raise BadInputError("outputs: got none, expected at least one")
         return cls(inputs, outputs)
 
     def write(self, path: Path) -> None:
@@ -222,7 +231,13 @@ def _spelled(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _parsed(values: list[Any], dtype: str) -> NDArray[Any]:
+def _tolerance(key: str, value: int | float) -> float:
+    if not 0 <= value < _MOST_TOLERANCE:
+        raise BadInputError(f"{key}: got {value!r:.40}, expected 0 <= {key} < {_MOST_TOLERANCE:g}")
+    return float(value)
+
+
+def _parsed(key: str, values: list[Any], dtype: str) -> NDArray[Any]:
     """Return values [count] of a type.
 
     Raises:
@@ -237,11 +252,11 @@ def _parsed(values: list[Any], dtype: str) -> NDArray[Any]:
         expected = (bool,) if dtype == "bool" else (int,)
     wrong = [value for value in values if type(value) not in expected]
     if wrong:
-        raise BadInputError(f"values: got {wrong[0]!r:.40}, expected {dtype}")
+        raise BadInputError(f"{key}: got {wrong[0]!r:.40}, expected {dtype}")
     made = np.empty(len(values), dtype=object if dtype == "string" else dtype)
     try:
         with np.errstate(over="ignore"):
             made[:] = values
     except (OverflowError, ValueError) as error:
-        raise BadInputError(f"values: got a number outside of {dtype}: {error}") from error
+        raise BadInputError(f"{key}: got a number outside of {dtype}: {error}") from error
     return made

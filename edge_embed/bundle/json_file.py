@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 _MOST_BYTES = 256 << 20
 _REQUIRED: Any = object()
+_KINDS: dict[Any, str] = {str: "a text", int: "a whole number", list: "a list", dict: "an object"}
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -58,9 +59,14 @@ def typed(content: Any, key: str, kind: Any, default: Any = _REQUIRED) -> Any:
         raise BadInputError(f"got {content!r:.80}, expected an object with {key!r}")
     if key not in content and default is not _REQUIRED:
         return default
-    value = content.get(key)
+    if key not in content:
+        raise BadInputError(f"{key} is missing, expected {_spelled(kind)}")
+    value = content[key]
     # A bool is an int in Python only.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-        raise BadInputError(f"{key}: got {value!r:.80}, expected {names}")
+        raise BadInputError(f"{key}: got {value!r:.80}, expected {_spelled(kind)}")
     return value
+
+
+def _spelled(kind: Any) -> str:
+    return _KINDS.get(kind, "a number")

@@ -25,7 +25,7 @@ ONNXRUNTIME, EXTENSIONS, TFLITE = "onnxruntime", "onnxruntime_extensions", "tfli
 Target = Literal["onnx", "tflite"]
 _TARGETS: Mapping[str, Target] = {"onnx": "onnx", "tflite": "tflite"}
 _NAME = re.compile(r"(?!\.)[\w.+ -]{1,200}")  # no folder, no hidden file
-_VERSION = re.compile(r"\d+(\.\d+)*")
+_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _AGAIN = "copy or download the bundle again"
 
@@ -78,8 +78,9 @@ class BundleManifest:
             BadInputError: it is missing, damaged, of a later format, or names a file outside of the folder.
         """
         path = folder / MANIFEST
-        if folder.exists() and not folder.is_dir():
-            raise BadInputError(f"{folder}: is a file, expected the folder of edge-embed export --bundle")
+        if not folder.is_dir():
+            found = "is a file" if folder.exists() else "no such folder"
+            raise BadInputError(f"{folder}: {found}, expected the folder of edge-embed export --bundle")
         with located(str(path)):
             content = read_json(path, "the manifest of a bundle, which edge-embed export --bundle writes")
             return _parsed(content)
@@ -153,8 +154,8 @@ def _parsed(content: Any) -> BundleManifest:
 
 def _file(name: str, content: Any) -> BundleFile:
     with located(f"files: {name[:80]!r}"):
-        if not _NAME.fullmatch(name):
-            raise BadInputError("expected the plain name of a file in the folder")
+        if not _NAME.fullmatch(name) or name == MANIFEST:
+            raise BadInputError("expected the plain name of another file in the folder")
         size, digest = typed(content, "bytes", int), typed(content, "sha256", str)
         if size < 0 or not _SHA256.fullmatch(digest):
             raise BadInputError(f"got {size} bytes and SHA-256 {digest!r:.80}, expected a size and 64 hex digits")

@@ -7,11 +7,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.bundle.golden import GoldenPair
 from edge_embed.bundle.manifest import EXTENSIONS, GOLDEN, LIBRARY, ONNXRUNTIME, BundleManifest
-from edge_embed.errors import BadInputError, ParityError, one_line
+from edge_embed.errors import BadInputError, ParityError, located, one_line
 from edge_embed.files import StrPath, checked_path
 from edge_embed.runtime.library import package_version
 from edge_embed.runtime.session import create_session
@@ -51,7 +52,9 @@ class OpenedBundle:
         Raises:
             BadInputError: an input is missing or unknown, or the runtime refuses it.
         """
-        return self._run(inputs)
+        if not isinstance(inputs, Mapping):
+            raise BadInputError(f"inputs: got {inputs!r:.80}, expected a mapping of names to arrays")
+        return self._run({name: np.asarray(value) for name, value in inputs.items()})
 
     def check_golden(self) -> list[float]:
         """Run the golden pair.
@@ -64,7 +67,8 @@ class OpenedBundle:
             ParityError: an output differs; the message names it.
         """
         pair = GoldenPair.read(self.folder / GOLDEN)
-        found = self.run(pair.feeds())
+        with located(str(self.folder / GOLDEN)):
+            found = self.run(pair.feeds())
         names = [tensor.name for tensor in pair.outputs]
         if set(names) - found.keys():
             raise BadInputError(f"{self.folder / GOLDEN}: got outputs {', '.join(names)}, expected {', '.join(found)}")
@@ -101,7 +105,11 @@ class _Interpreter:
         try:
             return dict(zip(self.model.output_names, self.model.call(inputs), strict=True))
         except (RuntimeError, ValueError) as error:
-            raise BadInputError(f"inputs: LiteRT refuses them: {one_line(error)}") from error
+            message = one_line(error)
+            raise BadInputError(
+                f"inputs: LiteRT refuses them: {message}; a file with fixed sizes accepts those of its signatures, "
+                "which edge-embed inspect lists and export --tflite-size sets"
+            ) from error
 
 
 def _onnx(path: Path, portable: bool) -> _Session:

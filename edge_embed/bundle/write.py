@@ -50,13 +50,21 @@ def check_bundle_folder(folder: Path, inputs: Iterable[StrPath | None], force: b
         force: replace an existing bundle.
 
     Raises:
-        BadInputError: it is not empty and ``force`` is false, is no bundle, or holds an input.
+        BadInputError: it is not empty and ``force`` is false, is no bundle, or holds an input or another file that is
+            not part of the bundle, which would be lost.
         OutputError: it cannot be written.
     """
     check_new_folder(folder.absolute(), MANIFEST, force)
     for path in inputs:
         if path is not None and Path(path).resolve().is_relative_to(folder.resolve()):
             raise BadInputError(f"{folder}: holds {path}, which is read: choose another folder, or move that file")
+    if (folder / MANIFEST).is_file():
+        known = {MANIFEST, *BundleManifest.read(folder).files}
+        for path in folder.iterdir():
+            if path.name not in known:
+                raise BadInputError(
+                    f"{folder}: holds {path.name}, which is no part of the bundle: move it, or it is lost"
+                )
     check_folder(folder.absolute().parent, folder)
 
 

@@ -136,7 +136,8 @@ def _validate_bundle(out: Output, folder: Path, time_limit: float) -> None:
         if parameter.name not in used and source(parameter.name or "") is not click.core.ParameterSource.DEFAULT
     ]
     if others:
-        raise click.UsageError(f"got {', '.join(others)} beside --bundle, which checks a bundle alone: leave them out")
+        given = ", ".join(others)
+        raise click.UsageError(f"got {given} beside --bundle, which checks a bundle alone: leave out {given}")
     with limit_steps(time_limit):
         report = validate_bundle(folder)
     out.finish(report, report.exit_code)

@@ -80,7 +80,7 @@ def test_opened_bundle_computes_what_the_model_computes(bundles: dict[str, Path]
     ids = torch.tensor([[59, 0, 31]])
     (expected,) = edge_embed.workflow.load(saved).run(ids)
     for portable in (False, True):
-        got = open_bundle(bundles[target], portable).run({"ids": ids.numpy()})
+        got = open_bundle(bundles[target], portable).run({"ids": ids.numpy() if portable else ids.tolist()})
         assert got.keys() == {"output"}
         np.testing.assert_allclose(got["output"], expected.numpy(), atol=1e-5)
 
@@ -88,7 +88,7 @@ def test_opened_bundle_computes_what_the_model_computes(bundles: dict[str, Path]
 @pytest.mark.parametrize("target", TARGETS)
 def test_wrong_inputs_are_refused_by_name(bundles: dict[str, Path], target: str) -> None:
     opened = open_bundle(bundles[target], check=False)
-    for inputs in ({}, {"words": np.zeros((1, 3), np.int64)}, {"ids": np.zeros((1, 3, 2, 2), np.int64)}):
+    for inputs in (None, [1], {}, {"words": np.zeros((1, 3), np.int64)}, {"ids": np.zeros((1, 3, 2, 2), np.int64)}):
         with pytest.raises(BadInputError, match="inputs: "):
             opened.run(inputs)
 
@@ -137,7 +137,7 @@ def test_command_names_the_changed_file(bundles: dict[str, Path], tmp_path: Path
 def test_arguments_without_meaning_for_a_bundle_are_refused(bundles: dict[str, Path], others: list[str]) -> None:
     done = run("validate", "--bundle", str(bundles["onnx"]), *others)
     assert done.exit_code == 2
-    assert "leave them out" in done.stderr
+    assert "leave out " in done.stderr
 
 
 def test_command_still_requires_model_and_exported_file() -> None:
@@ -180,7 +180,18 @@ def test_bundle_that_holds_its_model_is_kept(bundles: dict[str, Path], saved: Pa
     shutil.copyfile(saved, folder / "model.pt")
     with pytest.raises(BadInputError, match="which is read"):
         export(folder / "model.pt", folder, force=True)
+    done = run("export", str(folder / "model.pt"), "--target", "onnx", "--bundle", str(folder), "--force")
+    assert (done.exit_code, "holds model.pt" in done.stderr) == (2, True)
+    with pytest.raises(BadInputError, match=r"holds model\.pt, which is no part of the bundle"):
+        export(saved, folder, force=True)
     assert (folder / "model.pt").is_file()
+
+
+def test_folder_with_another_file_of_that_name_is_kept(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "bundle.json").write_text('{"my": "settings"}')
+    with pytest.raises(BadInputError, match="format_version is missing"):
+        export(saved, tmp_path, force=True)
+    assert (tmp_path / "bundle.json").read_text() == '{"my": "settings"}'
 
 
 def test_bundle_is_written_only_if_the_file_computes_the_golden_outputs(
@@ -296,3 +307,18 @@ def test_float16_tables_have_the_tolerance_of_float16(tmp_path: Path) -> None:
     (output,) = json.loads((tmp_path / "app" / "golden.json").read_text())["outputs"]
     assert output["dtype"] == "float16"
     assert output["atol"] > 1e-4
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_golden_pair_that_does_not_fit_the_model_is_named(
+    bundles: dict[str, Path], tmp_path: Path, target: str
+) -> None:
+    folder = Path(shutil.copytree(bundles[target], tmp_path / "bundle"))
+    golden = json.loads((folder / "golden.json").read_text())
+    golden["inputs"][0]["name"] = "words"
+    (folder / "golden.json").write_text(json.dumps(golden))
+    manifest = BundleManifest.read(folder)
+    replace(manifest, files={name: BundleFile.of(folder / name) for name in manifest.files}).write(folder)
+    done = run("validate", "--bundle", str(folder))
+    assert done.exit_code == 2
+    assert "golden.json: inputs: " in done.stderr

@@ -47,7 +47,9 @@ def test_arrays_are_read_as_they_were_written(
 
 def test_texts_are_read_as_they_were_written(tmp_path: Path) -> None:
     texts = np.array([["na\u00efve", ""], ["\u6771\u4eac \U0001f44d", 'a "b" \u2028 \\']], object)
-    found = read_again(GoldenPair((GoldenTensor.of_input("text", texts),), ()), tmp_path)
+    found = read_again(
+        GoldenPair((GoldenTensor.of_input("text", texts),), (GoldenTensor.of_output("y", texts, 0.0, 0.0),)), tmp_path
+    )
     assert found.feeds()["text"].tolist() == texts.tolist()
     assert found.feeds()["text"].dtype == object
 
@@ -106,7 +108,12 @@ def test_unusable_positions_are_left_out() -> None:
     ("changed", "message"),
     [
         ({"dtype": "complex64"}, "dtype: got 'complex64'"),
-        ({"dtype": 3}, "dtype: got 3, expected str"),
+        ({"dtype": 3}, "dtype: got 3, expected a text"),
+        ({"positions": [1.5, 1]}, "positions: got 1.5, expected int64"),
+        ({"positions": [10**30, 1]}, "positions: got a number outside of int64"),
+        ({"rtol": -1}, "rtol: got -1"),
+        ({"atol": 1e300}, "atol: got 1e+300"),
+        ({"atol": 10**400}, "expected 0 <= atol"),
         ({"shape": [3]}, "values: got 2, expected 3"),
         ({"shape": [-2]}, "expected sizes"),
         ({"shape": [True, 2]}, "expected sizes"),
@@ -142,3 +149,21 @@ def test_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(BadInputError, match=r"golden\.json"):
         GoldenPair.read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"inputs": [], "outputs": []}, "outputs: got none"),
+        ({"inputs": [], "outputs": [tensor(), tensor()]}, "expected each name once"),
+        ({"inputs": [tensor(), tensor()], "outputs": [tensor()]}, "expected each name once"),
+        ({"inputs": [tensor(positions=[0, 1])], "outputs": [tensor()]}, "inputs: got positions"),
+        ({"outputs": [tensor()]}, "inputs is missing, expected a list"),
+    ],
+)
+def test_pair_that_proves_nothing_is_refused(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    path = tmp_path / "golden.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadInputError) as error:
+        GoldenPair.read(path)
+    assert message in str(error.value)

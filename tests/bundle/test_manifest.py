@@ -64,7 +64,8 @@ def test_keys_of_later_releases_are_skipped(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../model.onnx", "/etc/passwd", "a/b", "..", ".hidden", "", "a\\b", "a\0b", "C:model", "x" * 300]
+    "name",
+    ["../model.onnx", "/etc/passwd", "a/b", "..", ".hidden", "", "a\\b", "a\0b", "C:model", "x" * 300, "bundle.json"],
 )
 def test_names_outside_of_the_folder_are_refused(bundle: Path, name: str) -> None:
     files = json.loads((bundle / "bundle.json").read_text())["files"]
@@ -84,7 +85,9 @@ def test_names_outside_of_the_folder_are_refused(bundle: Path, name: str) -> Non
         ({"files": {"model.onnx": {"bytes": -1, "sha256": "0" * 64}}}, "got -1 bytes"),
         ({"files": {"model.onnx": {"bytes": 1, "sha256": "0" * 63}}}, "64 hex digits"),
         ({"requires": {"onnxruntime": "new"}}, "expected a version"),
-        ({"requires": {"onnxruntime": 1.18}}, "onnxruntime: got 1.18, expected str"),
+        ({"requires": {"onnxruntime": "9" * 5000}}, "expected a version"),
+        ({"requires": {"onnxruntime": "1.\u0663"}}, "expected a version"),
+        ({"requires": {"onnxruntime": 1.18}}, "onnxruntime: got 1.18, expected a text"),
         ({"operators": {"ai.onnx": [1]}}, "operators: expected lists of names"),
     ],
 )
@@ -116,7 +119,7 @@ def test_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInputError, match="no such file: expected the manifest of a bundle"):
         open_bundle(tmp_path)
-    with pytest.raises(BadInputError, match=r"absent.bundle\.json: no such file"):
+    with pytest.raises(BadInputError, match="absent: no such folder"):
         open_bundle(tmp_path / "absent")
     with pytest.raises(BadInputError, match="is a file, expected the folder"):
         open_bundle(tmp_path / "file")

@@ -399,12 +399,12 @@ def test_quick_run_has_one_ratio_of_each_method() -> None:
 @pytest.mark.parametrize(
     ("name", "dense", "worst"),
     [
-        ("ag_news", 0.85, 0.7),
+        pytest.param("ag_news", 0.85, 0.7, marks=pytest.mark.long),
         ("sst2", 0.75, 0.55),
-        ("amazon_video", 0.02, 0.015),
-        ("click_through", 0.45, 0.45),
-        ("multi30k", 100, 300),
-        ("wikitext2", 900, 2000),
+        pytest.param("amazon_video", 0.02, 0.015, marks=pytest.mark.long),
+        pytest.param("click_through", 0.45, 0.45, marks=pytest.mark.long),
+        pytest.param("multi30k", 100, 300, marks=pytest.mark.long),
+        pytest.param("wikitext2", 900, 2000, marks=pytest.mark.long),
     ],
 )
 def test_quick_run_reaches_scores_above_chance(name: str, dense: float, worst: float, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workflow.compress(place / "chat", **SIZES, output=place / "chat.pt")
     edge_embed.export(place / "chat.pt", "onnx", place / "chat.onnx")
     return place
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folder_traced_once(made: Path) -> Iterator[None]:
+    """Trace the decoder of the folder once for each form: it takes most of the time of a test."""
+    load = workflow.load_foreign
+    known: dict[object, Any] = {}
+
+    def load_once(path: Path, *given: Any) -> Any:
+        key = (path, repr(given))
+        if path != made / "chat":
+            return load(path, *given)
+        known[key] = known[key] if key in known else load(path, *given)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workflow, "load_foreign", load_once)
+        yield
 
 
 def figures(found: TextPredictions | None) -> list[float]:
