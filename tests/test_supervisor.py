@@ -150,11 +150,11 @@ IN_PYTHON, IN_NATIVE = "the reference evaluator runs", "custom op: "
 @pytest.mark.parametrize(
     ("running", "how", "code", "message"),
     [
-        (IN_PYTHON, signal.SIGINT, 130, "Error: interrupted"),
+        pytest.param(IN_PYTHON, signal.SIGINT, 130, "Error: interrupted", marks=pytest.mark.long),
         (IN_NATIVE, signal.SIGINT, 130, f"Error: interrupted in step '{IN_NATIVE}"),
-        pytest.param(IN_PYTHON, signal.SIGTERM, 143, "Error: ended by SIGTERM", marks=pytest.mark.slow),
-        pytest.param(IN_PYTHON, signal.SIGHUP, 129, "Error: ended by SIGHUP", marks=pytest.mark.slow),
-        pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.slow),
+        (IN_PYTHON, signal.SIGTERM, 143, "Error: ended by SIGTERM"),
+        pytest.param(IN_PYTHON, signal.SIGHUP, 129, "Error: ended by SIGHUP", marks=pytest.mark.long),
+        pytest.param(IN_NATIVE, signal.SIGHUP, 129, "", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.slow

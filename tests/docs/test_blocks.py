@@ -21,6 +21,7 @@ CPP, JAVA, WEB, NPM = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cp
 TARGETS = Page(DOCS / "verification" / "targets.md")
 LAYOUT = Page(DOCS / "development" / "architecture.md")
 
+LONG = ("guides/transformers", "guides/encoder-decoder")  # each traces several models of transformers
 WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.blocks)]
 
 # Kinds of blocks that no page runs. The first have tests of their own, for the block of one page.
@@ -37,8 +38,13 @@ OF_ONE_PAGE = {
 SHOWN = {"c", "json", "sh install", "text"}
 
 
+def _marked(page: Page) -> object:
+    """Return the parameter of a page."""
+    return pytest.param(page, id=page.name, marks=[pytest.mark.long] if page.name in LONG else [])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [_marked(page) for page in WITH_PROGRAMS])
 def test_page_blocks_in_order_run(runs: Runs, page: Page) -> None:
     assert runs.folder(page).is_dir()
 

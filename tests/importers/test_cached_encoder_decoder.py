@@ -87,7 +87,9 @@ def generated(session: Any, start: int) -> list[list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "table"), [(t5, "shared"), (bart, "model.shared")])
+@pytest.mark.parametrize(
+    ("make", "table"), [(t5, "shared"), pytest.param(bart, "model.shared", marks=pytest.mark.long)]
+)
 def test_compressed_encoder_decoder_generates_tokens_of_transformers(
     make: Callable[[], Any], table: str, tmp_path: Path
 ) -> None:

@@ -93,8 +93,11 @@ def test_program_outputs_equal_those_of_module(
         torch.testing.assert_close(got, expected[name])
 
 
+SOME_LONG = [(llama, "model.embed_tokens", 2), pytest.param(t5, "shared", 3, marks=pytest.mark.long)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "table", "uses"), [(llama, "model.embed_tokens", 2), (t5, "shared", 3)])
+@pytest.mark.parametrize(("make", "table", "uses"), SOME_LONG)
 def test_folder_is_compressed_exported_and_validated(
     make: Callable[[], Any], table: str, uses: int, tmp_path: Path
 ) -> None:

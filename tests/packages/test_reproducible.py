@@ -10,6 +10,7 @@ TIME_LIMIT = 1800
 
 
 @pytest.mark.slow
+@pytest.mark.long  # it compiles three packages again
 @pytest.mark.parametrize(("name", "libraries"), [("linux-arm64", 4), ("macos", 4), ("windows", 4)])
 def test_platform_built_twice_has_same_bytes(packaged, tmp_path, name, libraries):
     """The second build is in another folder; the first may come from an earlier day."""
