@@ -25,6 +25,7 @@ from release.wheels import make_distributions
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,  # the kernels are compiled for seven platforms, which takes ten minutes on two threads of a core
     pytest.mark.skipif(sysconfig.get_platform() != "linux-x86_64", reason="the host must be x86-64 Linux"),
 ]
 ROOT = Path(__file__).parents[2]
