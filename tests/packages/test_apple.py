@@ -7,7 +7,7 @@ import pytest
 
 from edge_embed.packages.binaries import read_binaries
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # five builds take minutes without a cache
 PROGRAM = """#include <EdgeEmbedOps/ops.h>
 #include <EdgeEmbedTflite/tflite.h>
 int main(void) {

@@ -12,7 +12,7 @@ from ort_nodes import TABLES, Table, open_session, run_all
 from sparse_activations import export_activations
 from windows_runs import Job, run_jobs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # zig's C library of MinGW takes minutes without a cache
 HOSTILE = (-1, 50, np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 HEADER = "onnxruntime_c_api.h"
 
