@@ -2,7 +2,7 @@
 # make demo      train, save, export, validate and run a small model
 # make check     formatting, types, import rules, English, links and unit tests, in two minutes on two cores
 # make test      all quick tests; those in C++ are slow, see make test-cpp
-# make test-long the tests that not even .ci/run runs, about an hour; tests/LONG.md says when they ran
+# make test-long the tests that not even .ci/run runs, because they take long; tests/LONG.md says when they ran
 # make test-versions  what rests on torch, onnx, ... with their lowest and newest versions; tests/VERSIONS.md: when that was
 # make gpu-check  what needs a GPU, in five minutes on one: parity, targets, latency; tests/GPU.md has the results
 # make test-cpp  the C++ tests alone, plain and with sanitizers

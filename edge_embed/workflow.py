@@ -592,13 +592,11 @@ def export(
         tokenizer = checked_path("tokenizer", tokenizer)
     read = [*_paths(model), tokenizer]
     if bundle:
-        check_bundle_folder(output, read, force)
+        check_bundle_folder(output, force)
     else:
         check_output([output], read, force)
     program = _runnable(model, example_inputs, dynamic_shapes)
-    if bundle:
-        check_bundle_folder(output, [program.source], force)
-    else:
+    if not bundle:
         keep_inputs([output, weights_file(output)], [program.source, tokenizer])
     checked = None
     if tokenizer is not None:

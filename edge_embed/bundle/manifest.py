@@ -90,11 +90,8 @@ class BundleManifest:
         content = {"format_version": FORMAT_VERSION, **asdict(self)}
         (folder / MANIFEST).write_text(json.dumps(content, indent=2, sort_keys=False) + "\n", encoding="utf-8")
 
-    def check_files(self, folder: Path) -> int:
+    def check_files(self, folder: Path) -> None:
         """Compare every file with its size and hash.
-
-        Returns:
-            The bytes of all files.
 
         Raises:
             BadInputError: a file is missing or differs; the message names it.
@@ -108,7 +105,6 @@ class BundleManifest:
                 digest = BundleFile.of(path).sha256
                 if digest != expected.sha256:
                     raise BadInputError(f"got SHA-256 {digest}, expected {expected.sha256}: {_AGAIN}")
-        return sum(file.bytes for file in self.files.values())
 
     def lacking(self, versions: Mapping[str, str]) -> dict[str, str]:
         """Return why an installed part is too old, by name; empty if none is.

@@ -2,12 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
-from onnx import NodeProto
 
 from edge_embed.bundle.card import CARD, NOTICE, Provenance, model_card, notices
 from edge_embed.bundle.check import run_golden
@@ -22,12 +21,11 @@ from edge_embed.bundle.manifest import (
     BundleFile,
     BundleManifest,
 )
-from edge_embed.compression.onnx.scopes import graphs_of
 from edge_embed.errors import BadInputError, ParityError
 from edge_embed.exporters.onnx.names import DOMAIN, LEAST_EXTENSIONS, LEAST_LIBRARY, LEAST_ONNXRUNTIME
 from edge_embed.exporters.onnx.tokenizer.fuse import FusedTokenizer
 from edge_embed.exporters.tflite.portable import LEAST_TFLITE
-from edge_embed.files import StrPath, check_folder, check_new_folder, new_folder
+from edge_embed.files import check_folder, check_new_folder, new_folder
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.program.program import Program
 from edge_embed.report.results.bundled import Ran
@@ -41,23 +39,19 @@ INSTRUCTION_SETS = {"x86_64": ["avx512", "avx2", "portable"], "arm64": ["portabl
 _STANDARD = "ai.onnx"  # the domain that files spell as an empty name
 
 
-def check_bundle_folder(folder: Path, inputs: Iterable[StrPath | None], force: bool) -> None:
+def check_bundle_folder(folder: Path, force: bool) -> None:
     """Refuse a folder that could not be written after minutes of work.
 
     Args:
         folder: folder of the bundle.
-        inputs: inputs of the command; None for absent ones.
         force: replace an existing bundle.
 
     Raises:
-        BadInputError: it is not empty and ``force`` is false, is no bundle, or holds an input or another file that is
-            not part of the bundle, which would be lost.
+        BadInputError: it is not empty and ``force`` is false, is no bundle, or holds a file that is no part of the
+            bundle, such as the model that is exported: it would be lost.
         OutputError: it cannot be written.
     """
     check_new_folder(folder.absolute(), MANIFEST, force)
-    for path in inputs:
-        if path is not None and Path(path).resolve().is_relative_to(folder.resolve()):
-            raise BadInputError(f"{folder}: holds {path}, which is read: choose another folder, or move that file")
     if (folder / MANIFEST).is_file():
         known = {MANIFEST, *BundleManifest.read(folder).files}
         for path in folder.iterdir():
@@ -156,18 +150,10 @@ def _tflite_operators(path: Path) -> dict[str, list[str]]:
 def _onnx_operators(path: Path) -> dict[str, list[str]]:
     """Return the operators of a model and of the function bodies in its file, by domain."""
     model = onnx.load(str(path), load_external_data=False)
-    nodes = [*nodes_inside(model.graph), *(node for function in model.functions for node in _below(function.node))]
     found: dict[str, set[str]] = {}
-    for node in nodes:
+    for node in (node for part in (model.graph, *model.functions) for node in nodes_inside(part)):
         found.setdefault(node.domain or _STANDARD, set()).add(node.op_type)
     return {domain: sorted(found[domain]) for domain in sorted(found)}
-
-
-def _below(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in graphs_of(node):
-            yield from nodes_inside(graph)
 
 
 def _check_runs(folder: Path, ran: Iterable[Ran]) -> None:

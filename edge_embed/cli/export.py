@@ -84,6 +84,7 @@ def export(
 ) -> None:
     """Write MODEL with packed tables to a file of the target format, or to a bundle."""
     from edge_embed import workflow
+    from edge_embed.bundle.write import check_bundle_folder
 
     workflow.check_target(target)
     if bundle is not None and output is not None:
@@ -95,6 +96,8 @@ def export(
     place = bundle or output or model.with_suffix(f".{target}")
     if bundle is None:
         check_places([place], force=options["force"])
+    else:
+        check_bundle_folder(bundle, options["force"])
     with out.progress() as progress:
         sizes = _sizes(tflite_sizes) or None
         chosen = {"tflite_sizes": sizes, "open": not no_open, "bundle": bundle is not None, **options}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 from edge_embed.compression.onnx.scopes import graphs_of
 from edge_embed.errors import BadInputError
@@ -109,8 +109,8 @@ class ExportedModel:
         return sum(self.weights.nbytes(name) for name in self._initializers)
 
 
-def nodes_inside(graph: GraphProto) -> Iterator[NodeProto]:
-    """Yield the nodes of a graph and of the graphs inside it."""
+def nodes_inside(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Yield the nodes of a graph or function and of the graphs inside it."""
     for node in graph.node:
         yield node
         for inner in graphs_of(node):
