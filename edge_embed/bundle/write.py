@@ -47,19 +47,27 @@ def check_bundle_folder(folder: Path, force: bool) -> None:
         force: replace an existing bundle.
 
     Raises:
-        BadInputError: it is not empty and ``force`` is false, is no bundle, or holds a file that is no part of the
-            bundle, such as the model that is exported: it would be lost.
+        BadInputError: it is not empty and ``force`` is false, or is no bundle, or its manifest is damaged. Or it holds
+            a file that is no part of the bundle, such as the model that is exported: it would be lost.
         OutputError: it cannot be written.
     """
     check_new_folder(folder.absolute(), MANIFEST, force)
     if (folder / MANIFEST).is_file():
-        known = {MANIFEST, *BundleManifest.read(folder).files}
+        known = {MANIFEST, *_earlier(folder).files}
         for path in folder.iterdir():
             if path.name not in known:
                 raise BadInputError(
                     f"{folder}: holds {path.name}, which is no part of the bundle: move it, or it is lost"
                 )
     check_folder(folder.absolute().parent, folder)
+
+
+def _earlier(folder: Path) -> BundleManifest:
+    try:
+        return BundleManifest.read(folder)
+    except BadInputError as error:
+        remedy = "It is not replaced: delete the folder yourself, or choose another path"
+        raise BadInputError(f"{error}. {remedy}") from error
 
 
 def write_bundle(

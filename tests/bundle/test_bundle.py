@@ -186,10 +186,11 @@ def test_bundle_that_holds_its_model_is_kept(bundles: dict[str, Path], saved: Pa
 
 
 def test_folder_with_another_file_of_that_name_is_kept(saved: Path, tmp_path: Path) -> None:
-    (tmp_path / "bundle.json").write_text('{"my": "settings"}')
-    with pytest.raises(BadInputError, match="format_version is missing"):
-        export(saved, tmp_path, force=True)
-    assert (tmp_path / "bundle.json").read_text() == '{"my": "settings"}'
+    for text, problem in {'{"my": "settings"}': "format_version is missing", "mine": "is damaged"}.items():
+        (tmp_path / "bundle.json").write_text(text)
+        with pytest.raises(BadInputError, match=rf"{problem}.*: delete the folder yourself, or choose another path"):
+            export(saved, tmp_path, force=True)
+        assert (tmp_path / "bundle.json").read_text() == text
 
 
 def test_bundle_is_written_only_if_the_file_computes_the_golden_outputs(

@@ -11,6 +11,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from edge_embed.bundle.manifest import BundleFile, BundleManifest
+
 pytestmark = pytest.mark.slow  # developers run `make demo`
 SAMPLE = Path(__file__).parents[2] / "samples" / "next_word"
 IMPORT_SAMPLE = f"import sys; sys.path.insert(0, {str(SAMPLE)!r}); "
@@ -38,7 +40,10 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("next_word")
     (folder / "model.pt").write_bytes(b"to be overwritten")
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "bundle.json").write_text("to be overwritten")
+    (folder / "bundle" / "model.onnx").write_bytes(b"to be overwritten")
+    (folder / "bundle" / "golden.json").write_bytes(b"to be overwritten")
+    files = {name: BundleFile.of(folder / "bundle" / name) for name in ("model.onnx", "golden.json")}
+    BundleManifest("earlier", "edge-embed 0.1", "onnx", "model.onnx", {}, {}, {}, {}, files).write(folder / "bundle")
     return folder
 
 
