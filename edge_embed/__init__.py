@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         SizeError,
         TimeLimitError,
     )
+    from edge_embed.hub.download import from_pretrained
+    from edge_embed.hub.upload import push_to_hub
     from edge_embed.inspection.inspect import inspect
     from edge_embed.layers.activations import Entmax, Entmax15, Sparsemax, TopKSparsemax
     from edge_embed.layers.anchor_search import AnchorSearch
@@ -97,12 +99,14 @@ __all__ = [
     "entmax15",
     "entmax_loss",
     "export",
+    "from_pretrained",
     "get_delegate_path",
     "get_library_path",
     "inspect",
     "load",
     "lower",
     "open_bundle",
+    "push_to_hub",
     "save",
     "sparsemax",
     "sparsemax_loss",
@@ -154,12 +158,14 @@ _MODULE_OF = {
     "entmax15": "edge_embed.ops.entmax",
     "entmax_loss": "edge_embed.ops.entmax_loss",
     "export": "edge_embed.workflow",
+    "from_pretrained": "edge_embed.hub.download",  # needs no torch for bundles
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",
     "inspect": "edge_embed.inspection.inspect",  # needs no torch
     "load": "edge_embed.lowering.layered_module",
     "lower": "edge_embed.workflow",
     "open_bundle": "edge_embed.bundle.opened",  # needs no torch
+    "push_to_hub": "edge_embed.hub.upload",  # needs no torch for bundles
     "save": "edge_embed.workflow",
     "sparsemax": "edge_embed.ops.entmax",
     "sparsemax_loss": "edge_embed.ops.entmax_loss",

@@ -19,6 +19,7 @@ _PURPOSES = {
     "tokenizer": "`edge-embed export --tokenizer`, and models with text inputs",
     "genai": "folders of ONNX Runtime GenAI: they are built, and generate text",
     "transformers": "folders of transformers models",
+    "hub": "the Hugging Face Hub: `edge-embed push`, `edge_embed.from_pretrained`",
     "package": "`edge-embed package`: the operator library for other platforms",
 }
 _DISTRIBUTION = "edge-embed"

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from torch import nn
 
 from edge_embed.bundle.write import check_bundle_folder, write_bundle
+from edge_embed.compression.card import card_of
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
 from edge_embed.compression.onnx.compress_genai import compress_genai
@@ -29,7 +30,7 @@ from edge_embed.exporters.exported import ExportedFile, keep_unopened
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.exporters.onnx.storage import ExternalData, weights_file
 from edge_embed.exporters.tflite.export import export_tflite
-from edge_embed.files import StrPath, check_name, check_output, checked_path, keep_inputs, new_file
+from edge_embed.files import StrPath, check_name, check_once, check_output, checked_path, keep_inputs, new_file
 from edge_embed.fitting.checkpoints import Kept
 from edge_embed.fitting.processes import Processes
 from edge_embed.fitting.row_counts import RowCounts
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 
 Model = nn.Module | StrPath
 _Text = tuple[Path, Path | None]  # a text and its tokenizer
+_Written = TypeVar("_Written", CompressedProgram, CompressedFile)
 
 _LOG = logging.getLogger(__name__)
 
@@ -203,6 +205,7 @@ class Wanted(TypedDict, total=False):
     library: bool
     texts: StrPath | None
     tokenizer: StrPath | None
+    card: StrPath | None
 
 
 @overload
@@ -249,6 +252,7 @@ def compress(
     memory_megabytes: int | None = None,
     texts: StrPath | None = None,
     tokenizer: StrPath | None = None,
+    card: StrPath | None = None,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Replace the dense tables of a trained model by compressed ones, without training.
 
@@ -311,6 +315,7 @@ def compress(
         texts: for a transformers folder or a saved model of a decoder: text that it and the compressed model predict
             token by token. The report has the difference.
         tokenizer: the ``tokenizer.json`` for ``texts``; by default the one in the folder of the model.
+        card: path of a model card to write, such as ``README.md``; requires ``output``.
 
     Returns:
         ``model``: a copy with compressed layers, frozen unless ``trainable``; a program for `export`; or the path of
@@ -332,6 +337,8 @@ def compress(
         raise BadInputError(f"checkpoint: got {checkpoint!r:.80}, expected the path of a folder")
     if output is not None:
         checked_path("output", output)
+    if card is not None and output is None:
+        raise BadInputError(f"card: got {card!r:.80} without an output, expected the path of the compressed model too")
     if memory_megabytes is not None:
         _check_memory(model, memory_megabytes)
     text = _text_of(model, texts, tokenizer)
@@ -365,8 +372,49 @@ def compress(
         if not isinstance(model, Program) and (in_place := _in_place(Path(model), library, memory_megabytes)):
             if output is None:
                 raise BadInputError(f"output: got none for {model}: give the path to write")
-            return in_place(Path(model), job, Path(output), force, open)
-        return _compress_program(model, job, None if output is None else Path(output), force, text)
+            with _card(card, model, Path(output), job, force) as describe:
+                return describe(in_place(Path(model), job, Path(output), force, open))
+        if output is None:
+            return _compress_program(model, job, None, force, text)
+        with _card(card, model, Path(output), job, force) as describe:
+            return describe(_compress_program(model, job, Path(output), force, text))
+
+
+@contextmanager
+def _card(
+    card: StrPath | None, model: StrPath | Program, output: Path, job: Job, force: bool
+) -> Iterator[Callable[[_Written], _Written]]:
+    """Yield a function that writes the model card of a result, if a card is requested, and returns the result.
+
+    The checks for the card run now, before minutes of work. The first process writes it.
+    """
+    if card is None:
+        yield lambda written: written
+        return
+    path, source = checked_path("card", card), model.source if isinstance(model, Program) else Path(model)
+    check_once({"card": path, "output": output})
+    job.processes.first(lambda: check_output([path], _paths(source), force))
+    if not job.processes.is_first:
+        yield lambda written: written
+        return
+    with new_file(path, force=force) as temporary:
+
+        def describe(written: _Written) -> _Written:
+            if isinstance(written, CompressedProgram):
+                text = card_of(written.report, job, source, output, metadata=written.model.metadata)
+            else:
+                text = _card_of_file(written, job, source)
+            temporary.write_text(text, encoding="utf-8")
+            return written
+
+        yield describe
+
+
+def _card_of_file(written: CompressedFile, job: Job, source: Path | None) -> str:
+    """Return the card of a file for a runtime, or of a GenAI folder."""
+    if is_genai(written.model):
+        return card_of(written.report, job, source, decoder_file(written.model), written.model.absolute().name)
+    return card_of(written.report, job, source, written.model)
 
 
 def _compress_program(

@@ -80,6 +80,8 @@ print(rows.tolist(), table.hash_status, edge_embed.get_library_path(), edge_embe
         (("onnxscript",), "edge_embed.export", "onnxscript", "export"),
         (("onnx",), "edge_embed.inspect(FILE)", "onnx", "inspect"),
         (("onnxruntime",), "edge_embed.create_session", "onnxruntime", "runtime"),
+        (("huggingface_hub",), "edge_embed.push_to_hub", "huggingface-hub", "hub"),
+        (("huggingface_hub",), "edge_embed.from_pretrained('a/b')", "huggingface-hub", "hub"),
     ],
 )
 def test_function_without_its_package_names_extra(

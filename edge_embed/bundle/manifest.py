@@ -4,7 +4,6 @@ Everything in a bundle is named here, so one changed byte of a file is found bef
 identifies a bundle, such as for an app that asks a server for a newer one.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from edge_embed.bundle.json_file import read_json, typed
 from edge_embed.errors import BadInputError, located
 from edge_embed.input_file import check_regular
+from edge_embed.program.provenance import sha256_of
 
 FORMAT_VERSION = 1
 MANIFEST = "bundle.json"
@@ -40,8 +40,7 @@ class BundleFile:
     @classmethod
     def of(cls, path: Path) -> "BundleFile":
         """Return size and hash of an existing file."""
-        with path.open("rb") as file:
-            return cls(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        return cls(path.stat().st_size, sha256_of(path))
 
 
 @dataclass(frozen=True)

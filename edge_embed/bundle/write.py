@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from edge_embed.bundle.card import CARD, NOTICE, Provenance, model_card, notices
+from edge_embed.bundle.card import NOTICE, model_card, notices
 from edge_embed.bundle.check import run_golden
 from edge_embed.bundle.golden_case import golden_pair
 from edge_embed.bundle.manifest import (
@@ -28,8 +28,10 @@ from edge_embed.exporters.tflite.portable import LEAST_TFLITE
 from edge_embed.files import check_folder, check_new_folder, new_folder
 from edge_embed.inspection.tflite_file import read_tflite
 from edge_embed.program.program import Program
+from edge_embed.program.provenance import provenance_of
 from edge_embed.report.results.bundled import Ran
 from edge_embed.report.results.exported import ExportReport
+from edge_embed.report.views.markdown.card import CARD
 from edge_embed.runtime.library import package_version
 from edge_embed.validation.exported_file import nodes_inside
 
@@ -99,15 +101,16 @@ def write_bundle(
     with new_folder(folder, MANIFEST, force=force) as place:
         model = place / f"model.{target}"
         report = write_model(model)
+        origin = provenance_of(program.source, program.metadata)
         golden = golden_pair(program, model, tokenizer)
         golden.write(place / GOLDEN)
         _write_words(place, program, tokenizer)
-        (place / NOTICE).write_text(notices(program.metadata), encoding="utf-8")
+        (place / NOTICE).write_text(notices(origin.licence), encoding="utf-8")
         manifest = _manifest(place, folder.absolute().name, model, program, tokenizer)
         manifest.write(place)
         ran = run_golden(place, manifest) if run else ()
         _check_runs(folder, ran)
-        card = model_card(manifest, report.tables, golden, ran, _provenance(program))
+        card = model_card(manifest, report.tables, golden, ran, origin)
         (place / CARD).write_text(card, encoding="utf-8")
         replace(manifest, files=_files(place)).write(place)
         sizes = {folder / path.name: path.stat().st_size for path in sorted(place.iterdir())}
@@ -171,9 +174,3 @@ def _check_runs(folder: Path, ran: Iterable[Ran]) -> None:
                 f"{folder}: {run.way}: {run.detail}: the exported file computes something else than the model. Nothing "
                 "was written. Export it without --bundle, and compare them with edge-embed validate"
             )
-
-
-def _provenance(program: Program) -> Provenance:
-    if program.source is None:
-        return Provenance()
-    return Provenance(program.source.name, BundleFile.of(program.source).sha256 if program.source.is_file() else "")

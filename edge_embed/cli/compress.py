@@ -45,7 +45,7 @@ def _size_options(command: Command) -> Command:
         "Language models": ["texts"],
         "Frequencies of rows": ["counted", "compared", "tokenizer", "objective"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
-        "Files": ["output", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
+        "Files": ["output", "card", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
         **MODEL_SECTIONS,
     },
     examples=(
@@ -54,7 +54,7 @@ def _size_options(command: Command) -> Command:
         "compress glove.txt -o vectors.pt --budget 10MB --plot tried.svg",
         "compress model.pt -o small.pt --module words --method rows --bits 4",
         "compress model.pt -o small.pt --ratio 16 --method tiered --counts words=ids:train.npy",
-        "compress chat -o chat.pt --ratio 8 --texts texts.txt",
+        "compress chat -o chat.pt --ratio 8 --texts texts.txt --card README.md",
     ),
 )
 @click.argument("model", type=FILE)
@@ -96,6 +96,7 @@ def _size_options(command: Command) -> Command:
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")
 @click.option("--value-type", help="Type of stored values: float32 or float16; dpq, opq: int8 too.")
 @click.option("--weight-type", help="ant: type of weights, float32, float16 or int8.")
+@click.option("--card", type=FILE, metavar="FILE.md", help="Write a model card for the Hugging Face Hub.")
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Plot the settings tried on each table.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed.")
 @click.option(
@@ -147,16 +148,17 @@ def compress(
 
     wanted = {name: value for name, value in given.items() if value is not None}
     group = shared_group()
-    check_once({name: wanted[name] for name in ("output", "checkpoint") if name in wanted})
+    places = {"plot": plot} | {name: given[name] for name in ("card", "output", "checkpoint")}
+    check_once({name: place for name, place in places.items() if place is not None})
     if group is None:  # of several processes the first writes, and reports errors to the others
-        check_places([] if is_genai(model) else [given["output"]], force=force)
+        check_places([given["card"], *([] if is_genai(model) else [given["output"]])], force=force)
         if given["checkpoint"] is not None:
             check_folder(given["checkpoint"], given["checkpoint"])
     drawn = plot if Processes(group).is_first else None
     with (
         _telling_what_is_kept(given["checkpoint"], kept),
         out.progress() as progress,
-        _drawing(drawn, force, model, given["output"]) as draw,
+        _drawing(drawn, force, model) as draw,
     ):
         progress(f"reading {model}", 0, 1)
         if tokenizer is not None and texts is None and not any("=texts:" in item for item in (*counted, *compared)):
@@ -188,9 +190,9 @@ def _telling_what_is_kept(checkpoint: Path | None, kept: str) -> Iterator[None]:
 
 
 @contextmanager
-def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Iterator[Callable[["CompressReport"], None]]:
+def _drawing(plot: Path | None, force: bool, model: Path) -> Iterator[Callable[["CompressReport"], None]]:
     """Yield a function that draws the report, if a plot is requested; checks for it run now, before minutes of work."""
-    from edge_embed.files import check_once, keep_inputs, new_file
+    from edge_embed.files import keep_inputs, new_file
     from edge_embed.report.views.compressed_plot import draw
     from edge_embed.report.views.svg import check_plots
 
@@ -199,7 +201,6 @@ def _drawing(plot: Path | None, force: bool, model: Path, output: Path) -> Itera
         return
     check_plots(", or leave --plot out")
     keep_inputs([plot], [model])
-    check_once({"plot": plot, "output": output})
     if plot.suffix.lower() != ".svg":
         raise click.BadParameter(f"got {plot}, expected a name that ends in .svg", param_hint="--plot")
     with new_file(plot, force=force) as temporary:

@@ -15,6 +15,7 @@ from edge_embed.cli.export import export
 from edge_embed.cli.group import Commands, tell_error, tell_os_error
 from edge_embed.cli.inspect import inspect
 from edge_embed.cli.package import package
+from edge_embed.cli.push import push
 from edge_embed.cli.streams import open_streams
 from edge_embed.cli.torchrun import is_one_of_many, run_together
 from edge_embed.cli.validate import validate
@@ -22,13 +23,13 @@ from edge_embed.errors import BadInputError, EdgeEmbedError
 from edge_embed.supervisor import INTERRUPTED, can_supervise, is_supervised, leave_on_signals, run_supervised
 
 # Commands that open models in runtimes, and commands that map files, which may be truncated meanwhile.
-_SUPERVISED = ("validate", "check", "bench", "compress", "export", "inspect")
+_SUPERVISED = ("validate", "check", "bench", "compress", "export", "inspect", "push")
 _SHARED = ("compress",)
 
 
 @click.group(
     cls=Commands,
-    commands=[bench, check, compare, compress, doctor, export, inspect, package, validate],
+    commands=[bench, check, compare, compress, doctor, export, inspect, package, push, validate],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="edge-embed")

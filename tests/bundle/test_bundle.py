@@ -53,7 +53,7 @@ def test_bundle_has_everything_that_an_app_requires(bundles: dict[str, Path], ta
     assert json.loads((folder / "vocabulary.json").read_text())[:2] == ["w0", "w1"]
     assert "mit" in (folder / "NOTICE").read_text()
     card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlicense: mit\n---\n")
+    assert card.startswith(f"---\nlibrary_name: edge-embed\nlicense: mit\ntags:\n- edge-embed\n- {target}\n---\n")
     assert "| words | dpq | 60 x 16 | 3,840 |" in card
     assert [*folder.parent.iterdir()] == [*bundles.values()]  # nothing else is left
 

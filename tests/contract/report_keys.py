@@ -20,7 +20,7 @@ from edge_embed.supervisor import INTERRUPTED
 
 _REPORTS = ("inspection.report", "inspection.doctor", *(f"report.results.{name}" for name in (
     "bench", "bench_activations", "bench_compress", "bench_folders", "bundled", "check", "compare", "compressed",
-    "exported", "packaged", "validation")))  # fmt: skip
+    "exported", "packaged", "pushed", "validation")))  # fmt: skip
 _PLAIN: Mapping[Any, Any] = {str: "", int: 1, float: 1.0, bool: True, Path: Path("file"), Any: "", object: ""}
 
 

@@ -1,8 +1,8 @@
 """Compression of a folder of ONNX Runtime GenAI into another one, which the same runtime generates with.
 
-The new folder has every file of the old one. The ONNX file has packed tables, and its weights lie in an external file,
-which is mapped and not copied. The operator library lies beside it, and ``custom_ops_library`` of the session options
-names it. Without the library the portable bodies of the operators run.
+The new folder has every file of the old one, and a model card if that has none. The ONNX file has packed tables, and
+its weights lie in an external file, which is mapped and not copied. The operator library lies beside it, and
+``custom_ops_library`` of the session options names it. Without the library the portable bodies of the operators run.
 """
 
 import copy
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from edge_embed.compression.card import card_of
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_foreign
 from edge_embed.compression.onnx.foreign_model import read_foreign
@@ -27,6 +28,7 @@ from edge_embed.importers.genai_folder import CUSTOM_OPS_LIBRARY, GENAI_CONFIG, 
 from edge_embed.importers.genai_tokenizer import NO_TOKENIZER
 from edge_embed.input_file import path_beside
 from edge_embed.report.results.compressed import CompressReport
+from edge_embed.report.views.markdown.card import CARD, is_our_card
 from edge_embed.runtime.library import get_library_path
 
 _LOG = logging.getLogger(__name__)
@@ -82,6 +84,9 @@ def compress_genai(
             dense_bytes, written_bytes = (sum(part.stat().st_size for part in each) for each in (file.files, written))
             report = CompressReport(reports, dense_bytes, written_bytes)
             (temporary / REPORT).write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+            if not (temporary / CARD).exists() or is_our_card(temporary / CARD):
+                card = card_of(report, job, folder.path, temporary / folder.model.name, output.absolute().name)
+                (temporary / CARD).write_text(card, encoding="utf-8")
             return report
 
     return CompressedFile(output, job.processes.same(write))

@@ -1,0 +1,1 @@
+"""Bundles and compressed models on the Hugging Face Hub."""

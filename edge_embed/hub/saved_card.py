@@ -1,0 +1,47 @@
+"""Model card of a saved model, from its file alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from edge_embed.inspection.report import FileReport, TableInfo
+from edge_embed.methods.words import method_words
+from edge_embed.program.provenance import provenance_of
+from edge_embed.report.views.markdown.blocks import join, table, text
+from edge_embed.report.views.markdown.card import file_table, header, origin_table
+from edge_embed.runtime.library import package_version
+
+
+def saved_card(report: FileReport, path: Path) -> str:
+    """Return the model card, in Markdown.
+
+    Args:
+        report: content of the file.
+        path: the file.
+    """
+    return join(_blocks(report, path))
+
+
+def _blocks(report: FileReport, path: Path) -> Iterator[str]:
+    origin = provenance_of(path, report.metadata)
+    yield header(origin, "pytorch")
+    yield f"# {text(path.stem)}"
+    if task := report.metadata.get("task", ""):
+        yield text(task)
+    yield "## Files"
+    yield file_table({path.name: report.file_bytes})
+    yield "## Embedding tables"
+    columns = ("table", "method", "rows x columns", "dense float32 bytes", "bytes")
+    yield table(columns, map(_cells, report.tables), texts=3)
+    yield "The fidelity of the tables was not recorded in the file."
+    yield "## Provenance"
+    yield origin_table(f"edge-embed {package_version()}", origin, {})
+
+
+def _cells(found: TableInfo) -> tuple[str, ...]:
+    return (
+        text(found.name),
+        text(method_words(found.method, found.embedding_dim, found.attributes)),
+        f"{found.num_embeddings:,} x {found.embedding_dim:,}",
+        f"{4 * found.num_embeddings * found.embedding_dim:,}",
+        f"{found.total_inference_bytes:,}",
+    )
