@@ -80,7 +80,7 @@ docs: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	find runtime_ops -name '*.cc' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+	find runtime_ops samples -name node_modules -prune -o \( -name '*.cc' -o -name '*.h' \) -print | xargs $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/mypy --cache-dir build/mypy edge_embed release samples
 	$(BIN)/lint-imports --no-cache --no-logo
 

@@ -43,7 +43,7 @@ def lay_out_android(work: Work, folder: Path) -> Details:
     shutil.copytree(next(iter(work.trees.values())) / "include", folder / "include")
     source = folder / "java" / "edgeembed" / "ops"
     source.mkdir(parents=True)
-    shutil.copy2(_HELPER, source)
+    (source / _HELPER.name).write_text(_helper(), encoding="utf-8")
     (layout / "AndroidManifest.xml").write_text(_MANIFEST, encoding="utf-8")
     (layout / "R.txt").write_text("", encoding="utf-8")
     (layout / "proguard.txt").write_text(_PROGUARD, encoding="utf-8")
@@ -72,7 +72,14 @@ def compile_helper(path: Path) -> None:
         stubs.mkdir(parents=True)
         for name, text in _STUBS.items():
             (stubs / name).write_text(text, encoding="utf-8")
+        source = Path(temporary, _HELPER.name)
+        source.write_text(_helper(), encoding="utf-8")
         target = ["--release", _JAVA, "-g:none", "-d", str(classes)]
-        command = ["javac", *target, "-implicit:none", "-sourcepath", temporary, str(_HELPER)]
+        command = ["javac", *target, "-implicit:none", "-sourcepath", temporary, str(source)]
         run_tool(command, _JAVAC_SECONDS, what="javac")
         zip_folder(classes, path)
+
+
+def _helper() -> str:
+    """Return the source of the helper class, with the version of the library."""
+    return _HELPER.read_text(encoding="utf-8").replace("@VERSION@", edge_embed.__version__)

@@ -4,17 +4,20 @@ import ctypes
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
-import onnxruntime
 import pytest
 
 import edge_embed
 from edge_embed.targets.arm64 import Arm64
 from edge_embed.targets.catalog import make_target
 from edge_embed.targets.target import NotRunError
+from edge_embed.targets.web.browser import browser_lacks
 from edge_embed.targets.web.package import fetch_runtime
 
+from ..onnxruntime_archive import lay_out_archive
+from .first_vector import FILES, shown_page
 from .pages import DOCS, PAGES, ROOT, Page, Runs, run
 
 CPP, JAVA, WEB, NPM = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cpp", "android", "web", "web-package"))
@@ -28,10 +31,13 @@ WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.bl
 OF_ONE_PAGE = {
     "cpp": CPP,
     "html": NPM,
+    "html page": WEB,
     "java": JAVA,
     "js": WEB,
     "js package": NPM,
     "sh arm64": TARGETS,
+    "sh cpp": CPP,
+    "sh npm": WEB,
     "text layers": LAYOUT,
     "text tree": LAYOUT,
 }
@@ -76,14 +82,23 @@ def test_cpp_program_prints_scores(runs: Runs, tmp_path: Path, library: str) -> 
     if library == "left out":
         source, removed = re.subn(r".*RegisterCustomOpsLibrary.*\n", "", source)
         assert removed == 1
-    (tmp_path / "main.cc").write_text(source)
-    runtime = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
-    (tmp_path / "libonnxruntime.so.1").symlink_to(runtime)
-    compiler = os.environ.get("CXX", "c++")
-    run([compiler, "-std=c++17", f"-I{_headers()}", "main.cc", str(runtime), "-o", "main"], tmp_path)
-    libraries = tmp_path if library == "left out" else f"{tmp_path}:{edge_embed.get_library_path().parent}"
-    printed = run([str(tmp_path / "main")], runs.folder(CPP), LD_LIBRARY_PATH=str(libraries)).stdout
-    assert printed == "36 scores\n"
+    folder = Path(shutil.copytree(runs.folder(CPP), tmp_path / "page"))
+    (folder / "main.cc").write_text(source)
+    lay_out_archive(folder / "onnxruntime")
+    assert run(["bash", "-euc", CPP.only("sh cpp")], folder).stdout == "36 scores\n"
+
+
+@pytest.mark.slow
+def test_html_page_shows_scores(runs: Runs, tmp_path: Path) -> None:
+    if lacks := browser_lacks():
+        pytest.skip(f"{lacks[0].what}: {lacks[0].remedy}")
+    if shutil.which("npm") is None:
+        pytest.skip("npm is missing: apt-get install npm")
+    folder = Path(shutil.copytree(runs.folder(WEB), tmp_path / "work"))
+    options = {"npm_config_prefer_offline": "true", "npm_config_ignore_scripts": "true", "npm_config_audit": "false"}
+    run(["bash", "-euc", WEB.only("sh npm")], folder, **options)
+    (folder / FILES["html page"]).write_text(WEB.only("html page"))
+    assert "<body>36 scores</body>" in "".join(shown_page(folder, os.environ).split("\n"))
 
 
 @pytest.mark.slow
@@ -107,17 +122,3 @@ def test_operator_library_has_names_of_pages() -> None:
     assert "`RegisterEdgeEmbedOps(" in CPP.text
     assert library.RegisterEdgeEmbedOps
     assert library.RegisterCustomOps
-
-
-def _headers() -> Path:
-    """Return the folder of the C++ header that the operator library was built with, or another one."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edge-embed"
-    folders = [os.environ.get("ONNXRUNTIME_INCLUDE_DIR", ""), *cache.glob("onnxruntime-headers-*")]
-    folders += ["/usr/include/onnxruntime", "/usr/local/include/onnxruntime"]
-    for folder in map(Path, folders):
-        if (folder / "onnxruntime_cxx_api.h").is_file():
-            return folder
-    pytest.skip(
-        "the C headers of ONNX Runtime are here, its C++ header onnxruntime_cxx_api.h is not: set "
-        "ONNXRUNTIME_INCLUDE_DIR to a folder that has both"
-    )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ort_nodes import TABLES, assert_close, open_session, run
 
+import edge_embed
 from edge_embed.packages import android
 
 pytestmark = pytest.mark.slow
@@ -19,6 +20,13 @@ MAIN = """public class Main {
     edgeembed.ops.EdgeEmbedOps.register(new ai.onnxruntime.OrtSession.SessionOptions() {
       public void registerCustomOpLibrary(String path) { System.out.println("registered " + path); }
     });
+  }
+}
+"""
+# By its name, as an app that is also built without the package.
+VERSION = """public class Version {
+  public static void main(String[] arguments) throws Exception {
+    System.out.println(Class.forName("edgeembed.ops.EdgeEmbedOps").getField("VERSION").get(null));
   }
 }
 """
@@ -69,6 +77,13 @@ class TestArchive:
     def test_helper_class_compiles_to_same_bytes(self, packaged, tmp_path):
         android.compile_helper(tmp_path / "classes.jar")
         assert (packaged("android").folder / "aar/classes.jar").read_bytes() == (tmp_path / "classes.jar").read_bytes()
+
+    def test_helper_class_states_the_version_without_the_library(self, tmp_path):
+        android.compile_helper(tmp_path / "classes.jar")
+        (tmp_path / "Version.java").write_text(VERSION)
+        java = ["java", "-cp", tmp_path / "classes.jar", tmp_path / "Version.java"]
+        done = subprocess.run(java, capture_output=True, text=True, check=False)
+        assert done.stdout == f"{edge_embed.__version__}\n", done.stderr
 
     @pytest.mark.skipif(sysconfig.get_platform() != "linux-x86_64", reason="the host must be x86-64 Linux")
     def test_helper_class_loads_and_registers_library(self, packaged, tmp_path):

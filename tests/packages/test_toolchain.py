@@ -2,6 +2,7 @@
 
 import pytest
 
+import edge_embed
 from edge_embed.errors import EdgeEmbedError
 from edge_embed.packages import execution, package, toolchain
 from edge_embed.packages.android import compile_helper, lay_out_android
@@ -81,7 +82,8 @@ def test_android_without_jdk_has_sources_and_the_reason(no_tools, tmp_path):
     (left,) = work.not_made
     assert left.what.startswith("classes.jar and edge-embed-ops-")
     assert left.reason == "a JDK is missing: apt-get install default-jdk-headless"
-    assert (tmp_path / "out/java/edgeembed/ops/EdgeEmbedOps.java").is_file()
+    source = (tmp_path / "out/java/edgeembed/ops/EdgeEmbedOps.java").read_text()
+    assert f'String VERSION = "{edge_embed.__version__}";' in source
     assert (tmp_path / "out/aar/AndroidManifest.xml").is_file()
     with pytest.raises(NotRunError, match="a JDK is missing"):
         compile_helper(tmp_path / "classes.jar")

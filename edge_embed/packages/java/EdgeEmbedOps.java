@@ -3,23 +3,23 @@ package edgeembed.ops;
 import ai.onnxruntime.OrtException;
 import ai.onnxruntime.OrtSession;
 
-/** The operator library of edge-embed in an app: it is loaded with this class. */
+/** The operator library of edge-embed in an app. */
 public final class EdgeEmbedOps {
-  private static final String LIBRARY = "edge_embed_ops";
+  /** The version of the library, for an app that compares it with the one that a bundle requires. */
+  public static final String VERSION = "@VERSION@";
 
-  static {
-    System.loadLibrary(LIBRARY);
-  }
+  private static final String LIBRARY = "edge_embed_ops";
 
   private EdgeEmbedOps() {}
 
   /**
-   * Adds the operators to session options. Call it before the session is created.
+   * Loads the library, and adds its operators to session options. Call it before the session is created.
    *
    * @param options options of a session.
    * @throws OrtException if ONNX Runtime refuses the library.
    */
   public static void register(OrtSession.SessionOptions options) throws OrtException {
+    System.loadLibrary(LIBRARY);
     options.registerCustomOpLibrary(System.mapLibraryName(LIBRARY));
   }
 }

@@ -1,4 +1,4 @@
-// Opens a bundle of `edge-embed export --bundle` in onnxruntime-web, in a page or under Node.js.
+// Opens a bundle of `edge-embed export --bundle` in a page, under Node.js or in React Native.
 //
 // Every file is compared with its size and hash, and the outputs of this engine with the golden ones:
 //
@@ -21,27 +21,50 @@ const ARRAYS = {
   bool: Uint8Array,
 };
 
-// Opens a bundle. `read(name)` returns a promise of the bytes of a file, as Uint8Array; `ort` is onnxruntime-web.
-// With `check: false`, hashes and golden outputs are not compared, as after the first start of an app.
-export async function openBundle(read, ort, { check = true } = {}) {
+/**
+ * Opens a bundle. With `check: false`, hashes and golden outputs are not compared, as after the first start of an app.
+ *
+ * @param {(name: string) => Promise<Uint8Array<ArrayBuffer>>} read reads a file
+ * @param {any} ort onnxruntime-web, or another module with its interface
+ * @param {object} [options]
+ * @param {boolean} [options.check]
+ * @param {{ name: string, version: string }} [options.engine] what `ort` is, if not onnxruntime-web
+ * @param {(bytes: Uint8Array<ArrayBuffer>) => Promise<ArrayBuffer>} [options.sha256] where crypto.subtle is missing
+ * @param {(name: string) => string} [options.path] path of a file, if the engine is to open the model by its path
+ */
+export async function openBundle(read, ort, { check = true, engine = webEngine(ort), sha256 = webSha256, path } = {}) {
   const manifest = parse(await read("bundle.json"), "bundle.json");
-  requireFormat(manifest, ort);
+  requireFormat(manifest, engine);
   const files = new Map();
-  const names = Object.keys(manifest.files).filter((name) => !NOT_READ.has(name));
+  const isKept = (name) => !path || name.endsWith(".json");
+  const names = Object.keys(manifest.files).filter((name) => !NOT_READ.has(name) && (check || isKept(name)));
   await Promise.all(
     names.map(async (name) => {
       const bytes = await read(name);
-      if (check) await compareHash(name, bytes, manifest.files[name]);
-      files.set(name, bytes);
+      if (check) await compareHash(name, bytes, manifest.files[name], sha256);
+      if (isKept(name)) files.set(name, bytes);
     }),
   );
-  const externalData = names
-    .filter((name) => name.endsWith(".data"))
-    .map((name) => ({ path: name, data: files.get(name) }));
-  const session = await ort.InferenceSession.create(files.get(manifest.model), { externalData });
+  const session = await (path ? ort.InferenceSession.create(path(manifest.model)) : sessionOf(files, manifest.model, ort));
   const bundle = { manifest, session, json: (name) => parse(files.get(name), name) };
   if (check) await compareGolden(bundle, ort);
   return bundle;
+}
+
+function webEngine(ort) {
+  return { name: "onnxruntime-web", version: ort.env.versions.web ?? ort.env.versions.common };
+}
+
+async function webSha256(bytes) {
+  if (!globalThis.crypto?.subtle) throw new Error("hashes need a secure page: serve it over HTTPS or from localhost");
+  return crypto.subtle.digest("SHA-256", bytes);
+}
+
+function sessionOf(files, model, ort) {
+  const externalData = [...files]
+    .filter(([name]) => name.endsWith(".data"))
+    .map(([name, data]) => ({ path: name, data }));
+  return ort.InferenceSession.create(files.get(model), { externalData });
 }
 
 function parse(bytes, name) {
@@ -52,18 +75,17 @@ function parse(bytes, name) {
   }
 }
 
-function requireFormat(manifest, ort) {
+function requireFormat(manifest, engine) {
   const { format_version: version, target, requires = {} } = manifest;
   if (version !== FORMAT_VERSION) {
     throw new Error(`bundle.json: got format_version ${version}, expected ${FORMAT_VERSION}: update this app`);
   }
   if (target !== "onnx") throw new Error(`bundle.json: got target ${target}, expected onnx: export it again`);
   if (requires.onnxruntime_extensions) {
-    throw new Error("bundle.json: its model contains a tokenizer, which onnxruntime-web cannot run: export without one");
+    throw new Error(`bundle.json: its model contains a tokenizer, which ${engine.name} cannot run: export without one`);
   }
-  const got = ort.env.versions.web ?? ort.env.versions.common;
-  if (isOlder(got, requires.onnxruntime ?? "0")) {
-    throw new Error(`got onnxruntime-web ${got}, expected ${requires.onnxruntime} or newer: update it`);
+  if (isOlder(engine.version, requires.onnxruntime ?? "0")) {
+    throw new Error(`got ${engine.name} ${engine.version}, expected ${requires.onnxruntime} or newer: update it`);
   }
 }
 
@@ -77,16 +99,19 @@ export function isOlder(version, needed) {
   return false;
 }
 
-async function compareHash(name, bytes, expected) {
+async function compareHash(name, bytes, expected, sha256) {
   if (bytes.length !== expected.bytes) {
     throw new Error(`${name}: got ${bytes.length} bytes, expected ${expected.bytes}: copy or download the bundle again`);
   }
-  if (!globalThis.crypto?.subtle) throw new Error("hashes need a secure page: serve it over HTTPS or from localhost");
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  const got = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const got = hex(await sha256(bytes));
   if (got !== expected.sha256) {
     throw new Error(`${name}: got SHA-256 ${got}, expected ${expected.sha256}: copy or download the bundle again`);
   }
+}
+
+// An ArrayBuffer in hexadecimal digits.
+export function hex(buffer) {
+  return Array.from(new Uint8Array(buffer), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 async function compareGolden({ session, json }, ort) {

@@ -6,7 +6,7 @@ const PYTHON_TOKEN = "\\w+(?:[.'-]\\w+)*|[^\\w\\s]";
 // The classes \w and \s of Python; \s of JavaScript lacks separators such as U+001C.
 const LETTER = String.raw`\p{L}\p{N}_`;
 const SPACE = String.raw`\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
-const TOKEN = new RegExp(`[${LETTER}]+(?:[.'-][${LETTER}]+)*|[^${LETTER}${SPACE}]`, "gu");
+export const TOKEN = new RegExp(`[${LETTER}]+(?:[.'-][${LETTER}]+)*|[^${LETTER}${SPACE}]`, "gu");
 
 export class NextWord {
   #session;

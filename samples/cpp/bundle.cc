@@ -1,0 +1,130 @@
+#include "bundle.h"
+
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "golden.h"
+#include "sha256.h"
+
+#ifdef HAS_EDGE_EMBED_OPS
+#include <edge_embed/ops.h>
+#endif
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kFormatVersion = 1;
+constexpr char kManifest[] = "bundle.json";
+constexpr char kAgain[] = ": copy or download the bundle again";
+
+[[noreturn]] void fail(const std::string& name, const std::string& problem) {
+  throw std::runtime_error(name + ": " + problem);
+}
+
+// Calls `use` with the content of a JSON file; a key that is missing or has another type is an error of that
+// file.
+template <typename Use>
+auto with_json(const fs::path& folder, const std::string& name, Use use) {
+  std::ifstream file(folder / name, std::ios::binary);
+  if (!file) fail(name, "no such file, expected a folder of edge-embed export --bundle");
+  try {
+    return use(nlohmann::json::parse(file));
+  } catch (const nlohmann::json::exception& error) {
+    fail(name, std::string("is damaged: ") + error.what() + kAgain);
+  }
+}
+
+std::vector<int> numbers_of(const std::string& version) {
+  std::vector<int> numbers{0};
+  for (char letter : version) {
+    if (letter == '.') {
+      numbers.push_back(0);
+    } else if (letter >= '0' && letter <= '9' && numbers.back() < 100000000) {
+      numbers.back() = 10 * numbers.back() + (letter - '0');
+    } else {
+      break;  // such as -rc.1
+    }
+  }
+  while (numbers.size() > 1 && numbers.back() == 0) numbers.pop_back();
+  return numbers;
+}
+
+bool is_older(const std::string& version, const std::string& needed) {
+  return numbers_of(version) < numbers_of(needed);
+}
+
+void require_format(const nlohmann::json& manifest) {
+  const int version = manifest.at("format_version");
+  if (version != kFormatVersion) {
+    fail(kManifest, "got format_version " + std::to_string(version) + ", expected 1: update this app");
+  }
+  const std::string target = manifest.at("target");
+  if (target != "onnx") fail(kManifest, "got target " + target + ", expected onnx: export it again");
+  const auto& needs = manifest.at("requires");
+  if (needs.contains("onnxruntime_extensions")) {
+    fail(kManifest, "its model contains a tokenizer, which this app does not run: export without one");
+  }
+  const std::string got = Ort::GetVersionString(), needed = needs.value("onnxruntime", "0");
+  if (is_older(got, needed)) {
+    throw std::runtime_error("got ONNX Runtime " + got + ", expected " + needed + " or newer: update it");
+  }
+}
+
+void compare_hash(const fs::path& folder, const std::string& name, const nlohmann::json& expected) {
+  // A manifest may come from a server: its names stay in the folder.
+  if (name.empty() || name[0] == '.' || name.find_first_of("/\\:") != std::string::npos) {
+    fail(kManifest, "got a file named " + name + ", expected a plain name");
+  }
+  std::error_code failed;
+  const auto bytes = fs::file_size(folder / name, failed), wanted = expected.at("bytes").get<uintmax_t>();
+  if (failed) fail(name, "no such file" + std::string(kAgain));
+  if (bytes != wanted) {
+    fail(name, "got " + std::to_string(bytes) + " bytes, expected " + std::to_string(wanted) + kAgain);
+  }
+  const std::string got = sha256_of(folder / name), digest = expected.at("sha256");
+  if (got != digest) fail(name, "got SHA-256 " + got + ", expected " + digest + kAgain);
+}
+
+// Registers the operator library, and returns what computes the tables.
+std::string register_operators([[maybe_unused]] Ort::SessionOptions& options,
+                               [[maybe_unused]] const nlohmann::json& manifest) {
+#ifdef HAS_EDGE_EMBED_OPS
+  const std::string got = ee_version(), needed = manifest.at("requires").value("edge_embed_ops", "0");
+  if (is_older(got, needed)) {
+    return "portable bodies: got operator library " + got + ", expected " + needed + " or newer: update it";
+  }
+  Ort::ThrowOnError(RegisterEdgeEmbedOps(options, OrtGetApiBase()));
+  return "operator library " + got;
+#else
+  return "portable bodies";
+#endif
+}
+
+}  // namespace
+
+std::vector<std::string> Bundle::vocabulary() const {
+  return with_json(folder, "vocabulary.json",
+                   [](const auto& words) { return words.template get<std::vector<std::string>>(); });
+}
+
+Bundle open_bundle(const Ort::Env& env, const fs::path& folder, Check check) {
+  Bundle bundle = with_json(folder, kManifest, [&](nlohmann::json manifest) {
+    require_format(manifest);
+    const auto& files = manifest.at("files");
+    if (check != Check::none) {
+      for (const auto& [name, expected] : files.items()) compare_hash(folder, name, expected);
+    }
+    const std::string model = manifest.at("model");
+    if (!files.contains(model)) fail(kManifest, "got no hash of " + model + kAgain);
+    Ort::SessionOptions options;
+    std::string operators = register_operators(options, manifest);
+    return Bundle{folder, std::move(manifest), std::move(operators),
+                  Ort::Session(env, (folder / model).c_str(), options)};
+  });
+  if (check != Check::none) {
+    with_json(folder, "golden.json", [&](const auto& golden) { compare_golden(bundle.session, golden); });
+  }
+  return bundle;
+}

@@ -1,0 +1,82 @@
+import Foundation
+import OnnxRuntimeBindings
+
+/// Inputs of a model, and the outputs of the trained model for them.
+struct Golden: Decodable {
+  let inputs: [GoldenTensor]
+  let outputs: [GoldenTensor]
+
+  /// Runs the inputs, and compares the outputs.
+  func compare(in session: ORTSession) throws {
+    var feeds: [String: ORTValue] = [:]
+    for input in inputs {
+      feeds[input.name] = try input.tensor()
+    }
+    let names = try Set(session.outputNames())
+    let results = try session.run(withInputs: feeds, outputNames: names, runOptions: nil)
+    for output in outputs {
+      if let difference = try output.difference(from: results[output.name]) {
+        throw BundleError.output(name: output.name, difference: difference)
+      }
+    }
+  }
+}
+
+struct GoldenTensor: Decodable {
+  let name: String
+  let type: ElementType
+  let shape: [Int]
+  let values: [Double]
+  let positions: [Int]?
+  let atol: Double
+  let rtol: Double
+
+  private enum CodingKeys: String, CodingKey {
+    case name, dtype, shape, values, positions, atol, rtol
+  }
+
+  init(from decoder: Decoder) throws {
+    let content = try decoder.container(keyedBy: CodingKeys.self)
+    name = try content.decode(String.self, forKey: .name)
+    let dtype = try content.decode(String.self, forKey: .dtype)
+    guard let type = ElementType.all.first(where: { $0.name == dtype }) else {
+      throw BundleError.dtype(tensor: name, got: dtype)
+    }
+    self.type = type
+    shape = try content.decode([Int].self, forKey: .shape)
+    values = try content.decode([Double].self, forKey: .values)
+    positions = try content.decodeIfPresent([Int].self, forKey: .positions)
+    atol = try content.decodeIfPresent(Double.self, forKey: .atol) ?? 0
+    rtol = try content.decodeIfPresent(Double.self, forKey: .rtol) ?? 0
+  }
+
+  func tensor() throws -> ORTValue {
+    try ORTValue(
+      tensorData: type.pack(values), elementType: type.code, shape: shape.map { NSNumber(value: $0) })
+  }
+
+  /// How an output differs from this one, or nil if it agrees.
+  func difference(from output: ORTValue?) throws -> String? {
+    guard let output = output else { return "got none" }
+    let found = try output.tensorTypeAndShapeInfo()
+    let sizes = found.shape.map { $0.intValue }
+    guard found.elementType == type.code, sizes == shape else {
+      let got = ElementType.all.first { $0.code == found.elementType }?.name ?? "another type"
+      return "got \(got) \(sizes), expected \(type.name) \(shape)"
+    }
+    let numbers = try output.withBytes(type.unpack)
+    for (position, expected) in zip(positions ?? Array(values.indices), values) {
+      let got = numbers.indices.contains(position) ? numbers[position] : .nan
+      if !agrees(got, expected) {
+        return "got \(got) at position \(position), expected \(expected) (atol \(atol), rtol \(rtol))"
+      }
+    }
+    return nil
+  }
+
+  /// |y - g| <= atol + rtol |g| for floats; other values are equal, as they have no tolerances.
+  private func agrees(_ got: Double, _ golden: Double) -> Bool {
+    if got == golden || (got.isNaN && golden.isNaN) { return true }
+    return golden.isFinite && abs(got - golden) <= atol + rtol * abs(golden)
+  }
+}

@@ -1,0 +1,287 @@
+"""The sample in C++: its commands, suggestions beside those in Python, changed bundles, and Windows under Wine."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import edge_embed
+from edge_embed.bundle.manifest import BundleFile
+from tests.debian_package import debian_package
+from tests.onnxruntime_archive import lay_out_archive
+from tests.packages.windows_runs import windows_runtime
+from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+
+from python.complete import Completer  # isort: skip
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "samples" / "cpp"
+FILES = ["golden.json", "model.onnx", "vocabulary.json", "README.md", "bundle.json"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bundle(tmp_path_factory.mktemp("cpp") / "bundle")
+
+
+@pytest.fixture(scope="module")
+def commands() -> list[list[str]]:
+    """Return the commands of each block of the README, after that of the demo."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (SAMPLE / "README.md").read_text(), re.M | re.S)
+    body, library = (block.splitlines() for block in blocks)
+    assert body[0] == "make demo"
+    return [body[1:], library]
+
+
+@pytest.fixture(scope="module")
+def copied(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the sample, the bundle, and ONNX Runtime as its release archives are."""
+    if not Path("/usr/include/openssl/evp.h").is_file():
+        pytest.skip("openssl/evp.h is missing: apt-get install libssl-dev")
+    root = tmp_path_factory.mktemp("copied")
+    shutil.copytree(SAMPLE, root / "samples" / "cpp")
+    shutil.copytree(bundle, root / "build" / "next_word" / "bundle")
+    (root / ".venv").symlink_to(Path(shutil.which("edge-embed", path=_scripts()) or "").parents[1])
+    lay_out_archive(root / "onnxruntime")
+    return root
+
+
+def _scripts() -> str:
+    return str(ROOT / ".venv" / "bin") + os.pathsep + os.environ["PATH"]
+
+
+@pytest.fixture(scope="module")
+def json_package() -> Path:
+    return debian_package("nlohmann-json3-dev", "include/nlohmann/json.hpp")
+
+
+def bash(command: str, cwd: Path, json_package: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "CMAKE_BUILD_TYPE": "Debug", "CMAKE_PREFIX_PATH": str(json_package)}
+    done = subprocess.run(
+        ["bash", "-euc", command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def program(copied: Path, json_package: Path, commands: list[list[str]]) -> Path:
+    """Build the program without the operator library; return its path."""
+    for command in commands[0]:
+        done = bash(command, copied, json_package)
+    assert done.stderr == "portable bodies\n"
+    return Path(shutil.move(copied / "build" / "cpp", copied / "build" / "body")) / "complete"
+
+
+@pytest.fixture(scope="module")
+def program_with_library(program: Path, copied: Path, json_package: Path, commands: list[list[str]]) -> Path:
+    """Build the program with the operator library; return its path."""
+    bash(commands[0][0], copied, json_package)
+    for command in commands[1]:
+        done = bash(command, copied, json_package)
+    assert done.stderr == f"operator library {edge_embed.__version__}\n"
+    return copied / "build" / "cpp" / "complete"
+
+
+def complete(program: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def words_of(bundle: Path, texts: list[str]) -> list[str]:
+    """Return the suggestions of the sample in Python, as both programs print them."""
+    return [
+        " -> " + ", ".join(f"{word} ({round(100 * chance)}%)" for word, chance in suggestions)
+        for suggestions in Completer(bundle).suggest(texts)
+    ]
+
+
+def with_manifest(bundle: Path, folder: Path, changed: Mapping[str, object]) -> Path:
+    shutil.copytree(bundle, folder)
+    content = json.loads((folder / "bundle.json").read_text()) | changed
+    (folder / "bundle.json").write_text(json.dumps(content))
+    return folder
+
+
+def with_golden(bundle: Path, folder: Path, golden: object) -> Path:
+    """Return a bundle with another golden pair, whose hash is right."""
+    shutil.copytree(bundle, folder)
+    (folder / "golden.json").write_text(json.dumps(golden))
+    content = json.loads((folder / "bundle.json").read_text())
+    found = BundleFile.of(folder / "golden.json")
+    content["files"]["golden.json"] = {"bytes": found.bytes, "sha256": found.sha256}
+    (folder / "bundle.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_cpp_suggests_what_python_suggests(program: Path, bundle: Path) -> None:
+    texts = [*TEXTS, "a b\u00a0c", "tab\there -- x.y-z' .5", "\u0391\u03b2\u03b3 \u0434\u043e\u043c"]
+    done = complete(program, bundle, *texts)
+    assert done.returncode == 0, done.stderr
+    for line, text, words in zip(done.stdout.splitlines(), texts, words_of(bundle, texts), strict=True):
+        assert line == f"  {text}{' ' * (28 - len(text.encode()))}{words}"
+
+
+def test_cpp_ids_are_those_of_python(copied: Path, program: Path, bundle: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    known = [chr(code) for code in (*range(1, 127), *range(0xC0, 0x250), 0x85, 0xA0, *range(0x2000, 0x2030))]
+    texts = ["".join(random.choice(known, 30)).replace("\n", " ") + " word1 caf\u00e93" for _ in range(300)]
+    (tmp_path / "texts").write_bytes("\n".join(texts).encode() + b"\n")
+    (tmp_path / "ids.cc").write_text(
+        '#include <clocale>\n#include <fstream>\n#include <iostream>\n#include "next_word.h"\n'
+        'int main(int, char** arguments) {\n  std::setlocale(LC_CTYPE, "C.UTF-8");\n  const Ort::Env env;\n'
+        "  const NextWord model(open_bundle(env, arguments[1]));\n  std::ifstream file(arguments[2]);\n"
+        "  for (std::string line; std::getline(file, line);) {\n"
+        '    for (auto id : model.encode(line)) std::cout << id << " ";\n    std::cout << "\\n";\n  }\n}\n'
+    )
+    objects = [str(path) for path in program.parent.rglob("*.o") if path.name != "complete.cc.o"]
+    include, library = copied / "onnxruntime" / "include", copied / "onnxruntime" / "lib"
+    command = ["c++", "-std=c++17", str(tmp_path / "ids.cc"), *objects, f"-I{copied / 'samples/cpp'}", f"-I{include}"]
+    command += [f"-L{library}", "-lonnxruntime", "-lcrypto", f"-Wl,-rpath,{library}", "-o", str(tmp_path / "ids")]
+    subprocess.run(command, check=True)
+    done = complete(tmp_path / "ids", bundle, tmp_path / "texts")
+    assert done.returncode == 0, done.stderr
+    completer = Completer(bundle)
+    got = [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
+    different = [text for text, ids in zip(texts, got, strict=True) if ids != completer.encode(text)]
+    assert different == []
+
+
+def test_cpp_suggests_the_same_with_the_operator_library(program_with_library: Path, bundle: Path) -> None:
+    done = complete(program_with_library, bundle, TEXTS[0])
+    assert done.stdout.rstrip("\n").endswith(*words_of(bundle, TEXTS[:1]))
+
+
+def test_cpp_names_the_version_of_a_library_that_is_too_old(
+    program_with_library: Path, bundle: Path, tmp_path: Path
+) -> None:
+    folder = with_manifest(bundle, tmp_path / "bundle", {"requires": {"edge_embed_ops": "99.1"}})
+    done = complete(program_with_library, folder, TEXTS[0])
+    got = f"got operator library {edge_embed.__version__}, expected 99.1 or newer: update it"
+    assert (done.returncode, done.stderr) == (0, f"portable bodies: {got}\n")
+    assert done.stdout.rstrip("\n").endswith(*words_of(bundle, TEXTS[:1]))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_cpp_names_the_changed_file(program: Path, bundle: Path, tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    changed_byte(folder / name)
+    done = complete(program, folder, "a")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {name}: ")
+    (folder / name).unlink()
+    missing = complete(program, folder, "a")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.startswith(f"Error: {name}: no such file")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"format_version": 2}, "got format_version 2, expected 1"),
+        ({"format_version": "1"}, "bundle.json: is damaged"),
+        ({"target": "tflite"}, "got target tflite, expected onnx"),
+        ({"requires": {"onnxruntime": "99.1"}}, "expected 99.1 or newer"),
+        ({"requires": {"onnxruntime_extensions": "0.15"}}, "contains a tokenizer"),
+        ({"metadata": {}}, "got tokenizer , expected"),
+        ({"files": {"../model.onnx": {"bytes": 1, "sha256": ""}}}, "got a file named ../model.onnx"),
+        ({"files": {}}, "got no hash of model.onnx"),
+        ({"files": []}, "bundle.json: "),
+        ({"model": 5}, "bundle.json: is damaged"),
+    ],
+)
+def test_cpp_refuses_other_bundles(
+    program: Path, bundle: Path, tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    done = complete(program, with_manifest(bundle, tmp_path / "bundle", changed), "a")
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("value", [0.01, "NaN", "-Infinity", 1e300])
+def test_cpp_finds_other_outputs(program: Path, bundle: Path, tmp_path: Path, value: float | str) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    golden["outputs"][0]["values"][5] = value
+    done = complete(program, with_golden(bundle, tmp_path / "bundle", golden), "a")
+    assert done.returncode == 1
+    assert "output output: got" in done.stderr
+    assert "at position 5" in done.stderr
+
+
+def test_cpp_reads_positions_of_a_long_output(program: Path, bundle: Path, tmp_path: Path) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    output = golden["outputs"][0]
+    output["positions"] = [7, 3]
+    output["values"] = [output["values"][7], output["values"][3]]
+    assert complete(program, with_golden(bundle, tmp_path / "right", golden), "a").returncode == 0
+    output["positions"] = [3, 7]
+    assert "at position 3" in complete(program, with_golden(bundle, tmp_path / "wrong", golden), "a").stderr
+    output["positions"] = [3, 1 << 40]
+    done = complete(program, with_golden(bundle, tmp_path / "far", golden), "a")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"shape": [1 << 40, 1 << 40]}, {"shape": [-1, -3]}, {"values": []}, {"dtype": "complex64"}, {"values": ["a"]}],
+)
+def test_cpp_refuses_damaged_golden_pairs(
+    program: Path, bundle: Path, tmp_path: Path, changed: dict[str, object]
+) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    golden["inputs"][0] |= changed
+    done = complete(program, with_golden(bundle, tmp_path / "bundle", golden), "a")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith("Error: ")
+
+
+@pytest.mark.long
+def test_cpp_for_windows_suggests_the_same_under_wine(
+    copied: Path, json_package: Path, bundle: Path, tmp_path: Path
+) -> None:
+    """Zig builds it; its C library of MinGW takes minutes without a cache."""
+    if shutil.which("wine") is None:
+        pytest.skip("wine is missing: apt-get install wine")
+    zig = Path(pytest.importorskip("ziglang").__file__).parent / "zig"
+    for part in ("include/nlohmann", "share/cmake/nlohmann_json"):  # apart from the headers of Linux
+        shutil.copytree(json_package / part, tmp_path / "json" / part)
+    (tmp_path / "onnxruntime.def").write_text("LIBRARY onnxruntime.dll\nEXPORTS\nOrtGetApiBase\n")
+    library = tmp_path / "onnxruntime.lib"
+    described = ["-d", tmp_path / "onnxruntime.def", "-l", library]
+    subprocess.run([zig, "dlltool", "-m", "i386:x86-64", *described], check=True)
+    options = {
+        "CMAKE_TOOLCHAIN_FILE": ROOT / "runtime_ops" / "cmake" / "Zig.cmake",
+        "EDGE_EMBED_ZIG": zig,
+        "EDGE_EMBED_ZIG_TARGET": "x86_64-windows-gnu",
+        "EDGE_EMBED_ZIG_DRIVER": "c++",
+        "ONNXRUNTIME_INCLUDE_DIR": copied / "onnxruntime" / "include",
+        "ONNXRUNTIME_LIBRARY": library,
+        "CMAKE_PREFIX_PATH": tmp_path / "json",
+    }
+    build = tmp_path / "build"
+    given = [f"-D{name}={value}" for name, value in options.items()]
+    subprocess.run(["cmake", "-S", copied / "samples" / "cpp", "-B", build, *given], check=True)
+    subprocess.run(["cmake", "--build", build], check=True)
+    shutil.copy(windows_runtime() / "onnxruntime.dll", build)
+    changed = Path(shutil.copytree(bundle, tmp_path / "changed"))
+    changed_byte(changed / "model.onnx")
+    environment = {**os.environ, "WINEDEBUG": "-all", "WINEPREFIX": str(tmp_path / "wine")}
+    right, wrong = (
+        subprocess.run(
+            ["wine", build / "complete.exe", folder, TEXTS[0]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for folder in (bundle, changed)
+    )
+    assert right.stdout.rstrip().endswith(*words_of(bundle, TEXTS[:1])), right.stderr
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "model.onnx: got SHA-256" in wrong.stderr
