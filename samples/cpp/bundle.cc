@@ -56,9 +56,9 @@ bool is_older(const std::string& version, const std::string& needed) {
 }
 
 void require_format(const nlohmann::json& manifest) {
-  const int version = manifest.at("format_version");
-  if (version != kFormatVersion) {
-    fail(kManifest, "got format_version " + std::to_string(version) + ", expected 1: update this app");
+  const auto& version = manifest.at("format_version");
+  if (!version.is_number_integer() || version != kFormatVersion) {
+    fail(kManifest, "got format_version " + version.dump() + ", expected 1: update this app");
   }
   const std::string target = manifest.at("target");
   if (target != "onnx") fail(kManifest, "got target " + target + ", expected onnx: export it again");
@@ -117,7 +117,9 @@ Bundle open_bundle(const Ort::Env& env, const fs::path& folder, Check check) {
       for (const auto& [name, expected] : files.items()) compare_hash(folder, name, expected);
     }
     const std::string model = manifest.at("model");
-    if (!files.contains(model)) fail(kManifest, "got no hash of " + model + kAgain);
+    for (const std::string& name : {model, std::string("golden.json")}) {
+      if (!files.contains(name)) fail(kManifest, "got no hash of " + name + kAgain);
+    }
     Ort::SessionOptions options;
     std::string operators = register_operators(options, manifest);
     return Bundle{folder, std::move(manifest), std::move(operators),

@@ -85,6 +85,12 @@ std::string difference_of(const Json& golden, const Ort::Value& tensor) {
   const Json& values = golden.at("values");
   const bool has_positions = golden.contains("positions");
   const size_t count = info.GetElementCount();
+  const size_t wanted = has_positions ? golden.at("positions").size() : count;
+  if (!values.is_array() || values.size() != wanted || (values.empty() && count > 0)) {
+    throw std::runtime_error("golden.json: output " + golden.at("name").get<std::string>() + ": got " +
+                             std::to_string(values.size()) + " values, expected one for each of " +
+                             std::to_string(count) + " elements or for each position");
+  }
   const double atol = golden.value("atol", 0.0), rtol = golden.value("rtol", 0.0);
   const T* data = tensor.GetTensorData<T>();
   for (size_t i = 0; i < values.size(); ++i) {

@@ -96,6 +96,26 @@ std::vector<int64_t> NextWord::encode(std::string_view text) const {
   return ids;
 }
 
+// output: [1, ids, answers]
+size_t NextWord::answers_of(const Ort::Value& output, size_t ids) const {
+  const auto info = output.GetTensorTypeAndShapeInfo();
+  const auto shape = info.GetShape();
+  const bool is_float = info.GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  if (!is_float || shape.size() != 3 || shape[0] != 1 || shape[1] != static_cast<int64_t>(ids) ||
+      shape[2] < 1) {
+    throw std::runtime_error(
+        "output: got another type or shape, expected float32 [1, ids, answers]: export the model of "
+        "samples/next_word");
+  }
+  const auto answers = static_cast<size_t>(shape[2]);
+  if (answers > words_.size()) {
+    throw std::runtime_error("vocabulary.json: got " + std::to_string(words_.size()) +
+                             " words, expected those of " + std::to_string(answers) +
+                             " answers: export the bundle again");
+  }
+  return answers;
+}
+
 std::vector<Suggestion> NextWord::suggest(std::string_view text, size_t count) {
   auto ids = encode(text);
   const std::array<int64_t, 2> shape{1, static_cast<int64_t>(ids.size())};
@@ -105,15 +125,19 @@ std::vector<Suggestion> NextWord::suggest(std::string_view text, size_t count) {
   const char *input_name = "ids", *output_name = "output";
   const auto outputs = bundle_.session.Run(Ort::RunOptions{}, &input_name, &input, 1, &output_name, 1);
 
-  const auto answers = static_cast<size_t>(outputs[0].GetTensorTypeAndShapeInfo().GetShape()[2]);
+  const size_t answers = answers_of(outputs[0], ids.size());
   const float* logits = outputs[0].GetTensorData<float>() + (ids.size() - 1) * answers;  // of the last word
   const float largest = *std::max_element(logits, logits + answers);
+  if (!std::all_of(logits, logits + answers, [](float logit) { return std::isfinite(logit); })) {
+    throw std::runtime_error(
+        "output: got a score that is no number, expected finite ones: export another model");
+  }
   double sum = 0;
   std::vector<Suggestion> found;
   for (size_t id = 0; id < answers; ++id) {
     const double chance = std::exp(static_cast<double>(logits[id] - largest));
     sum += chance;
-    if (is_suggested(words_.at(id))) found.push_back({words_[id], chance});
+    if (is_suggested(words_[id])) found.push_back({words_[id], chance});
   }
   count = std::min(count, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end(),

@@ -26,6 +26,8 @@ class NextWord {
   std::vector<Suggestion> suggest(std::string_view text, size_t count = 3);
 
  private:
+  size_t answers_of(const Ort::Value& output, size_t ids) const;
+
   Bundle bundle_;
   std::vector<std::string> words_;
   std::unordered_map<std::string, int64_t> ids_;
