@@ -191,6 +191,8 @@ class GoldenPair:
                 raise BadInputError("inputs: got positions, expected all values")
             if not outputs:
                 raise BadInputError("outputs: got none, expected at least one")
+            if any(math.prod(tensor.shape) for tensor in outputs) and not any(len(tensor.values) for tensor in outputs):
+                raise BadInputError("outputs: got no values, expected some to compare")
         return cls(inputs, outputs)
 
     def write(self, path: Path) -> None:

@@ -15,7 +15,7 @@ from edge_embed.bundle.manifest import MANIFEST, BundleFile, BundleManifest
 from edge_embed.bundle.opened import OpenedBundle, open_bundle
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, checked_path
-from edge_embed.hub.failures import checked_repo, hub_errors
+from edge_embed.hub.failures import checked_repo, checked_revision, hub_errors
 from edge_embed.report.views.markdown.card import CARD
 from edge_embed.runtime.library import package_version
 
@@ -63,6 +63,7 @@ def from_pretrained(
         if revision is not None:
             raise BadInputError(f"revision: got {revision!r:.80} for the folder {repo_id}: leave it out")
         return _from_folder(Path(repo_id), check)
+    checked_revision(revision)
     cache = Path(constants.HF_HUB_CACHE if cache_dir is None else checked_path("cache_dir", cache_dir))
     api = HfApi(token=token, library_name="edge-embed", library_version=package_version())
     repo = _Repository(api, checked_repo(repo_id), revision, cache, local_files_only)

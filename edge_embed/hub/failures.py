@@ -1,5 +1,7 @@
 """Errors of huggingface_hub as ours: each names the repository and a remedy, and none shows a token or a signed URL."""
 
+import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +19,7 @@ from huggingface_hub.errors import (
 from edge_embed.errors import BadInputError, EdgeEmbedError, OutputError
 from edge_embed.program.provenance import is_hub_id
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
@@ -29,6 +32,17 @@ def checked_repo(value: object) -> str:
     if isinstance(value, str) and is_hub_id(value):
         return value
     raise BadInputError(f"repo_id: got {value!r:.120}, expected OWNER/NAME, of letters, digits, -, _ and single dots")
+
+
+def checked_revision(value: object) -> None:
+    """Refuse what names neither a branch nor a tag nor a commit.
+
+    Raises:
+        BadInputError: it is neither None nor such a name.
+    """
+    is_name = isinstance(value, str) and re.fullmatch(r"\w(?:[\w./-]{0,250}\w)?", value) and ".." not in value
+    if value is not None and not is_name:
+        raise BadInputError(f"revision: got {value!r:.120}, expected the name of a branch, tag or commit")
 
 
 @contextmanager
@@ -75,7 +89,8 @@ def _translated(error: Exception, repo_id: str, revision: str | None) -> EdgeEmb
     if isinstance(error, OfflineModeIsEnabled):
         return BadInputError(f"{repo_id}: outgoing traffic is off, expected a connection: unset HF_HUB_OFFLINE")
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-        return OutputError(f"{error.filename}: {error.strerror}: free some space, or choose another cache folder")
+        remedy = "free some space" if error.errno in _FULL else "choose another cache folder"
+        return OutputError(f"{error.filename}: {error.strerror}: {remedy}")
     return EdgeEmbedError(f"{repo_id}: {constants.ENDPOINT} did not complete the request: {_words(error)}: try again")
 
 
@@ -96,7 +111,7 @@ def _answered(error: HfHubHTTPError, repo_id: str, revision: str | None) -> Edge
         return BadInputError(f"{repo_id}: got no valid token (answer 401), expected one: {_LOG_IN}")
     if status == 403:
         return BadInputError(
-            f"{repo_id}: the token has no right for this (answer 403), expected one that may write there: make it in "
+            f"{repo_id}: the token has no right for this (answer 403), expected one that has it: make it in "
             f"the settings of the account, and {_LOG_IN}"
         )
     said = " ".join((error.server_message or "").split())[:300] or "no reason"

@@ -1,4 +1,4 @@
-"""Model card of a saved model, from its file alone."""
+"""Model card of a saved model in a repository of the Hub, from its file alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,28 +11,32 @@ from edge_embed.report.views.markdown.card import file_table, header, origin_tab
 from edge_embed.runtime.library import package_version
 
 
-def saved_card(report: FileReport, path: Path) -> str:
+def saved_card(report: FileReport, path: Path, repo_id: str, name: str) -> str:
     """Return the model card, in Markdown.
 
     Args:
         report: content of the file.
         path: the file.
+        repo_id: id of the repository.
+        name: name of the file in the repository.
     """
-    return join(_blocks(report, path))
+    return join(_blocks(report, path, repo_id, name))
 
 
-def _blocks(report: FileReport, path: Path) -> Iterator[str]:
+def _blocks(report: FileReport, path: Path, repo_id: str, name: str) -> Iterator[str]:
     origin = provenance_of(path, report.metadata)
     yield header(origin, "pytorch")
     yield f"# {text(path.stem)}"
     if task := report.metadata.get("task", ""):
         yield text(task)
     yield "## Files"
-    yield file_table({path.name: report.file_bytes})
+    yield file_table({name: report.file_bytes})
     yield "## Embedding tables"
     columns = ("table", "method", "rows x columns", "dense float32 bytes", "bytes")
     yield table(columns, map(_cells, report.tables), texts=3)
     yield "The fidelity of the tables was not recorded in the file."
+    yield "## Use it"
+    yield f'```python\nimport edge_embed\n\nmodel = edge_embed.from_pretrained("{repo_id}")\n```'
     yield "## Provenance"
     yield origin_table(f"edge-embed {package_version()}", origin, {})
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 
 from edge_embed.bundle.manifest import MANIFEST, BundleManifest
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located, one_line
 from edge_embed.files import StrPath, checked_path
 from edge_embed.hub.download import MODEL
-from edge_embed.hub.failures import checked_repo, hub_errors
+from edge_embed.hub.failures import checked_repo, checked_revision, hub_errors
 from edge_embed.hub.saved_card import saved_card
 from edge_embed.input_file import read_whole
 from edge_embed.inspection.inspect import inspect_file
@@ -55,7 +55,8 @@ def push_to_hub(
     path, repo_id = checked_path("path", path), checked_repo(repo_id)
     if not (isinstance(message, str) and message.strip()):
         raise BadInputError(f"message: got {message!r:.80}, expected a text: leave it out")
-    files = _of_bundle(path, card) if path.is_dir() else _of_model(path, card)
+    checked_revision(revision)
+    files = _of_bundle(path, card) if path.is_dir() else _of_model(path, card, repo_id)
     with hub_errors(repo_id, revision):
         api = HfApi(token=token, library_name="edge-embed", library_version=package_version())
         _prepare(api, repo_id, private, revision, files)
@@ -78,7 +79,7 @@ def _of_bundle(folder: Path, card: StrPath | None) -> Contents:
     return {name: folder / name for name in (*manifest.files, MANIFEST)}
 
 
-def _of_model(path: Path, card: StrPath | None) -> Contents:
+def _of_model(path: Path, card: StrPath | None, repo_id: str) -> Contents:
     """Return a saved model, and a card that is given or made."""
     report = inspect_file(path)
     if report.kind != "program":
@@ -87,29 +88,38 @@ def _of_model(path: Path, card: StrPath | None) -> Contents:
             "--bundle or compress writes them"
         )
     if card is None:
-        return {MODEL: path, CARD: saved_card(report, path).encode()}
+        return {MODEL: path, CARD: saved_card(report, path, repo_id, MODEL).encode()}
     place = checked_path("card", card)
+    with located(str(place)):
+        return {
+            MODEL: path,
+            CARD: _checked_card(read_whole(place, _MOST_CARD, "a model card, as compress --card writes it")),
+        }
+
+
+def _checked_card(content: bytes) -> bytes:
+    """Return a card whose header the client of the Hub can read."""
     try:
-        return {MODEL: path, CARD: read_whole(place, _MOST_CARD, "a model card, as compress --card writes it")}
-    except BadInputError as error:
-        raise BadInputError(f"{place}: {error}") from error
+        ModelCard(content.decode("utf-8-sig"))
+    except Exception as error:  # those of its parser have no common base class
+        raise BadInputError(f"got no model card ({one_line(error)}), expected text with a header in YAML") from error
+    return content
 
 
 def _prepare(api: HfApi, repo_id: str, private: bool, revision: str | None, files: Contents) -> None:
     """Create the repository and the branch if they do not exist.
 
     Raises:
-        BadInputError: the repository is public and not private, or holds a bundle that would be opened in place of the
-            model.
+        BadInputError: the repository is public and not private, or holds a bundle beside which a model would not be
+            found, or the reverse.
     """
     api.create_repo(repo_id, private=private or None, exist_ok=True)
     if private and not api.model_info(repo_id).private:
         raise BadInputError(f"{repo_id}: is public, expected a private repository: choose another name")
     exists = revision is None or api.revision_exists(repo_id, revision)  # a new branch begins as the main one
-    if MODEL in files and api.file_exists(repo_id, MANIFEST, revision=revision if exists else None):
-        raise BadInputError(
-            f"{repo_id}: holds a bundle, which is opened in place of {MODEL}: choose another repository or revision"
-        )
+    kind, other = (MODEL, MANIFEST) if MODEL in files else (MANIFEST, MODEL)
+    if api.file_exists(repo_id, other, revision=revision if exists else None):
+        raise BadInputError(f"{repo_id}: got {other} there, expected one of it and {kind}: choose another repository")
     if revision is not None and not exists:
         api.create_branch(repo_id, branch=revision, exist_ok=True)
 

@@ -1,5 +1,7 @@
 #include "bundle.h"
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <stdexcept>
 #include <utility>
@@ -74,8 +76,12 @@ void require_format(const nlohmann::json& manifest) {
 
 void compare_hash(const fs::path& folder, const std::string& name, const nlohmann::json& expected) {
   // A manifest may come from a server: its names stay in the folder.
-  if (name.empty() || name[0] == '.' || name.find_first_of("/\\:") != std::string::npos) {
-    fail(kManifest, "got a file named " + name + ", expected a plain name");
+  const bool is_plain =
+      !name.empty() && name[0] != '.' && std::none_of(name.begin(), name.end(), [](unsigned char byte) {
+        return byte < ' ' || std::strchr("/\\:", byte);
+      });
+  if (!is_plain) {
+    fail(kManifest, "got a file named " + nlohmann::json(name).dump() + ", expected a plain name");
   }
   std::error_code failed;
   const auto bytes = fs::file_size(folder / name, failed), wanted = expected.at("bytes").get<uintmax_t>();
@@ -105,6 +111,9 @@ std::string register_operators([[maybe_unused]] Ort::SessionOptions& options,
 }  // namespace
 
 std::vector<std::string> Bundle::vocabulary() const {
+  if (!manifest.at("files").contains("vocabulary.json")) {
+    fail(kManifest, "got no hash of vocabulary.json, expected one: export a model with a vocabulary");
+  }
   return with_json(folder, "vocabulary.json",
                    [](const auto& words) { return words.template get<std::vector<std::string>>(); });
 }

@@ -9,6 +9,8 @@
 
 namespace {
 
+using nlohmann::literals::operator""_json_pointer;
+
 constexpr int64_t kPadding = 0, kUnknown = 1;
 // A word, or a single sign: the expression that the model was trained with, and that tokens_of follows.
 constexpr char kPythonToken[] = R"(\w+(?:[.'-]\w+)*|[^\w\s])";
@@ -33,6 +35,11 @@ std::vector<Letter> letters_of(std::string_view text) {
         break;
       }
       code = code << 6 | (next & 0x3F);
+    }
+    constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // of each length; less is no UTF-8
+    if (code < kLeast[length] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+      length = 1;
+      code = 0xFFFD;
     }
     letters.push_back({code, text.substr(at, length)});
     at += length;
@@ -79,7 +86,7 @@ bool is_suggested(const std::string& word) {  // neither a sign nor <unk>
 }  // namespace
 
 NextWord::NextWord(Bundle bundle) : bundle_(std::move(bundle)), words_(bundle_.vocabulary()) {
-  const std::string token = bundle_.manifest.at("metadata").value("tokenizer", "");
+  const std::string token = bundle_.manifest.value("/metadata/tokenizer"_json_pointer, "none");
   if (token != kPythonToken) {
     throw std::runtime_error("bundle.json: got tokenizer " + token + ", expected " + kPythonToken +
                              ": export the model of samples/next_word");

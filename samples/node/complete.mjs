@@ -9,7 +9,8 @@ import { NextWord } from "../browser/page/next_word.js";
 const [folder, ...texts] = process.argv.slice(2);
 try {
   if (!texts.length) throw new Error("got no texts, expected: node complete.mjs BUNDLE TEXT...");
-  const bundle = await openBundle((name) => readFile(join(folder, name)), ort);
+  const engine = { name: "onnxruntime-node", version: ort.env.versions.node };
+  const bundle = await openBundle((name) => readFile(join(folder, name)), ort, { engine });
   const model = new NextWord(bundle, ort);
   for (const text of texts) {
     const found = await model.suggest(text);

@@ -155,6 +155,7 @@ def test_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None
     ("content", "message"),
     [
         ({"inputs": [], "outputs": []}, "outputs: got none"),
+        ({"inputs": [], "outputs": [tensor(positions=[], values=[])]}, "outputs: got no values"),
         ({"inputs": [], "outputs": [tensor(), tensor()]}, "expected each name once"),
         ({"inputs": [tensor(), tensor()], "outputs": [tensor()]}, "expected each name once"),
         ({"inputs": [tensor(positions=[0, 1])], "outputs": [tensor()]}, "inputs: got positions"),

@@ -69,6 +69,8 @@ def test_saved_model_is_uploaded_with_a_card(hub: FakeHub, saved: Path) -> None:
     assert card.startswith("---\nlibrary_name: edge-embed\nlicense: mit\ntags:\n- edge-embed\n- pytorch\n---\n")
     assert hashlib.sha256(saved.read_bytes()).hexdigest() in card
     assert "| words | dpq | 60 x 16 | 3,840 |" in card
+    assert f'edge_embed.from_pretrained("{NAME}")' in card
+    assert "| `model.pt` |" in card
 
 
 def test_saved_model_is_uploaded_with_the_given_card(hub: FakeHub, saved: Path, tmp_path: Path) -> None:
@@ -79,12 +81,14 @@ def test_saved_model_is_uploaded_with_the_given_card(hub: FakeHub, saved: Path, 
 
 def test_model_is_not_put_beside_a_bundle(hub: FakeHub, bundle: Path, saved: Path) -> None:
     push(bundle)
-    with pytest.raises(BadInputError, match=r"holds a bundle, which is opened in place of model\.pt"):
+    with pytest.raises(BadInputError, match=r"got bundle\.json there, expected one of it and model\.pt"):
         push(saved)
-    with pytest.raises(BadInputError, match="holds a bundle"):
+    with pytest.raises(BadInputError, match=r"got bundle\.json there"):
         push(saved, revision="new")  # which begins as the main branch
     assert hub.repos[NAME].branches.keys() == {"main"}
     push(saved, "your-name/other", revision="new")
+    with pytest.raises(BadInputError, match=r"got model\.pt there, expected one of it and bundle\.json"):
+        push(bundle, "your-name/other", revision="new")
 
 
 def hub_files(hub: FakeHub, report: Any) -> dict[str, bytes]:
@@ -112,6 +116,22 @@ def test_files_of_no_bundle_or_saved_model_are_refused(hub: FakeHub, bundle: Pat
         push(bundle, card="README.md")
     with pytest.raises(BadInputError, match="message: got ' '"):
         push(bundle, message=" ")
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("revision", ["", "..", " ", "a b", "-x", 3])
+def test_malformed_revisions_are_refused(hub: FakeHub, bundle: Path, revision: Any) -> None:
+    for call in (push, lambda _, **options: edge_embed.from_pretrained(NAME, **options)):
+        with pytest.raises(BadInputError, match=r"revision: got .*, expected the name of a branch, tag or commit"):
+            call(bundle, revision=revision)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfeab", b"---\n- a\n---\n", b"---\na: [\n---\n"])
+def test_file_that_is_no_card_is_named(hub: FakeHub, saved: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "card.md").write_bytes(content)
+    with pytest.raises(BadInputError, match=r"card\.md: got no model card \("):
+        push(saved, card=tmp_path / "card.md")
     assert hub.requests == []
 
 

@@ -1,5 +1,6 @@
-"""A bundle of the model of the demo, small and untrained."""
+"""A bundle of the model of the demo, small and untrained, and changes of bundles."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -7,6 +8,7 @@ from next_word.model import NextWord
 from next_word.vocabulary import Vocabulary
 
 import edge_embed
+from edge_embed.bundle.manifest import BundleFile
 
 TEXTS = ["Return a list of", "a caf\u00e9, isn't it? x_1 \u6771\u4eac", "", "zzz \U0001f44d unknown!"]
 
@@ -31,3 +33,21 @@ def changed_byte(path: Path) -> None:
     """Change the last byte of a file."""
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def edit(folder: Path, **changed: object) -> None:
+    """Change keys of the manifest."""
+    path = folder / "bundle.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def rehash(folder: Path) -> None:
+    """Give the manifest the hashes of changed files."""
+    sums = {path.name: BundleFile.of(path) for path in folder.iterdir() if path.name != "bundle.json"}
+    edit(folder, files={name: {"bytes": found.bytes, "sha256": found.sha256} for name, found in sums.items()})
+
+
+def write_golden(folder: Path, golden: object) -> None:
+    """Replace the golden pair, with its right hash."""
+    (folder / "golden.json").write_text(json.dumps(golden))
+    rehash(folder)

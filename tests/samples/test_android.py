@@ -15,13 +15,12 @@ import pytest
 from onnx import helper
 
 import edge_embed
-from edge_embed.bundle.manifest import BundleFile
 from edge_embed.packages.android import compile_helper
 from edge_embed.runtime.library import get_library_path
 from edge_embed.validation.tokenizer_texts import HARD
 from tests.samples.android_app import MAIN, SAMPLE, App, compile_app, kotlinc, referenced, resources, started, strings
 from tests.samples.icu import find_all
-from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+from tests.samples.next_word_bundle import TEXTS, changed_byte, edit, rehash, write_bundle, write_golden
 
 from python.complete import Completer, Suggestions  # isort: skip
 
@@ -61,17 +60,6 @@ def texts() -> list[str]:
     made = ["".join(random.choice(known, 30)) + " word1 caf\u00e93" for _ in range(300)]
     spaces = [f"a{chr(at)}b" for at in range(0x3100) if chr(at).isspace()]
     return [*TEXTS, *HARD, *made, *spaces]
-
-
-def edit(bundle: Path, **changed: object) -> None:
-    path = bundle / "bundle.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
-
-
-def rehash(bundle: Path) -> None:
-    """Give the manifest the hashes of changed files."""
-    sums = {path.name: BundleFile.of(path) for path in bundle.iterdir() if path.name != "bundle.json"}
-    edit(bundle, files={name: {"bytes": sum_.bytes, "sha256": sum_.sha256} for name, sum_ in sums.items()})
 
 
 def assert_same(got: list[list[Any]], expected: list[Suggestions]) -> None:
@@ -153,12 +141,27 @@ def test_golden_pair_finds_other_values(app: App, bundle: Path, error: float | s
     golden = json.loads((bundle / "golden.json").read_text())
     values = golden["outputs"][0]["values"]
     values[5] = error if isinstance(error, str) else values[5] + error
-    (bundle / "golden.json").write_text(json.dumps(golden))
-    rehash(bundle)
+    write_golden(bundle, golden)
     message = app.ask("open", folder=bundle)["error"]
     assert message.startswith("output output: got ")
     assert " at position 5, expected " in message
     assert message.endswith(": this engine computes something else than the trained model")
+
+
+def test_golden_pair_without_values_is_refused(app: App, bundle: Path) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    golden["outputs"][0]["values"] = golden["outputs"][0]["values"][:3]
+    write_golden(bundle, golden)
+    assert "got 3 golden values, expected" in app.ask("open", folder=bundle)["error"]
+    golden["outputs"][0]["values"] = []
+    write_golden(bundle, golden)
+    assert app.ask("open", folder=bundle)["error"] == "golden.json: got no values, expected outputs to compare"
+
+
+def test_vocabulary_that_is_too_short_is_named(app: App, bundle: Path) -> None:
+    (bundle / "vocabulary.json").write_text('["a", "b"]')
+    rehash(bundle)
+    assert app.ask("open", folder=bundle, suggest=TEXTS)["error"].startswith("vocabulary.json: got 2 words, expected ")
 
 
 DTYPES: dict[str, list[Any]] = {
@@ -204,11 +207,6 @@ def write_types(folder: Path) -> dict[str, Any]:
     }
     write_golden(folder, golden)
     return golden
-
-
-def write_golden(folder: Path, golden: dict[str, Any]) -> None:
-    (folder / "golden.json").write_text(json.dumps(golden))
-    rehash(folder)
 
 
 def other_than(value: bool | float | str) -> bool | float:

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import edge_embed
-from edge_embed.bundle.manifest import BundleFile
 from tests.debian_package import debian_package
 from tests.onnxruntime_archive import lay_out_archive
 from tests.packages.windows_runs import windows_runtime
-from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+from tests.samples.next_word_bundle import TEXTS, changed_byte, edit, rehash, write_bundle, write_golden
 
 from python.complete import Completer  # isort: skip
 
@@ -105,19 +106,14 @@ def words_of(bundle: Path, texts: list[str]) -> list[str]:
 
 def with_manifest(bundle: Path, folder: Path, changed: Mapping[str, object]) -> Path:
     shutil.copytree(bundle, folder)
-    content = json.loads((folder / "bundle.json").read_text()) | changed
-    (folder / "bundle.json").write_text(json.dumps(content))
+    edit(folder, **changed)
     return folder
 
 
 def with_golden(bundle: Path, folder: Path, golden: object) -> Path:
     """Return a bundle with another golden pair, whose hash is right."""
     shutil.copytree(bundle, folder)
-    (folder / "golden.json").write_text(json.dumps(golden))
-    content = json.loads((folder / "bundle.json").read_text())
-    found = BundleFile.of(folder / "golden.json")
-    content["files"]["golden.json"] = {"bytes": found.bytes, "sha256": found.sha256}
-    (folder / "bundle.json").write_text(json.dumps(content))
+    write_golden(folder, golden)
     return folder
 
 
@@ -191,9 +187,10 @@ def test_cpp_names_the_changed_file(program: Path, bundle: Path, tmp_path: Path,
         ({"target": "tflite"}, "got target tflite, expected onnx"),
         ({"requires": {"onnxruntime": "99.1"}}, "expected 99.1 or newer"),
         ({"requires": {"onnxruntime_extensions": "0.15"}}, "contains a tokenizer"),
-        ({"metadata": {}}, "got tokenizer , expected"),
-        ({"files": {"../model.onnx": {"bytes": 1, "sha256": ""}}}, "got a file named ../model.onnx"),
+        ({"metadata": {}}, "got tokenizer none, expected"),
+        ({"files": {"../model.onnx": {"bytes": 1, "sha256": ""}}}, 'got a file named "../model.onnx"'),
         ({"files": {}}, "got no hash of model.onnx"),
+        ({"files": {"model.onnx\0": {"bytes": 1, "sha256": ""}}}, "expected a plain name"),
         ({"files": []}, "bundle.json: "),
         ({"model": 5}, "bundle.json: is damaged"),
     ],
@@ -226,6 +223,62 @@ def test_cpp_reads_positions_of_a_long_output(program: Path, bundle: Path, tmp_p
     output["positions"] = [3, 1 << 40]
     done = complete(program, with_golden(bundle, tmp_path / "far", golden), "a")
     assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_cpp_refuses_golden_pairs_that_compare_nothing(program: Path, bundle: Path, tmp_path: Path) -> None:
+    golden = json.loads((bundle / "golden.json").read_text())
+    golden["outputs"][0]["values"] = golden["outputs"][0]["values"][:3]
+    done = complete(program, with_golden(bundle, tmp_path / "few", golden), "a")
+    assert (done.returncode, "golden.json: output output: got 3 values" in done.stderr) == (1, True)
+    golden["outputs"][0]["values"] = []
+    done = complete(program, with_golden(bundle, tmp_path / "none", golden), "a")
+    assert (done.returncode, done.stderr) == (1, "Error: golden.json: got no values, expected outputs to compare\n")
+
+
+def test_cpp_names_a_vocabulary_that_does_not_fit(program: Path, bundle: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    (folder / "vocabulary.json").write_text('["a", "b"]')
+    rehash(folder)
+    assert "Error: vocabulary.json: got 2 words, expected those of " in complete(program, folder, "a").stderr
+    files = json.loads((folder / "bundle.json").read_text())["files"]
+    del files["vocabulary.json"]
+    edit(folder, files=files)
+    assert "bundle.json: got no hash of vocabulary.json" in complete(program, folder, "a").stderr
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "message"),
+    [
+        (["ids", 5], 0.0, "got another type or shape"),
+        ([1, "ids", 5], float("nan"), "got a score that is no number"),
+    ],
+)
+def test_cpp_refuses_outputs_of_another_model(
+    program: Path, bundle: Path, tmp_path: Path, shape: list[object], value: float, message: str
+) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    sizes = [helper.make_node("Shape", ["ids"], ["size"], start=1)]
+    parts = [["one", "size", "answers"], ["size", "answers"]][len(shape) == 2]
+    constants = [numpy_helper.from_array(np.array([size]), name) for name, size in (("one", 1), ("answers", 5))]
+    fill = numpy_helper.from_array(np.array([value], np.float32))
+    sizes += [
+        helper.make_node("Concat", parts, ["sizes"], axis=0),
+        helper.make_node("ConstantOfShape", ["sizes"], ["output"], value=fill),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "ids"])
+    output = helper.make_tensor_value_info("output", TensorProto.FLOAT, shape)
+    graph = helper.make_graph(sizes, "fill", [ids], [output], constants)
+    opsets = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "model.onnx")
+    count = [1, 1, 5] if len(shape) == 3 else [1, 5]
+    values = ["NaN" if np.isnan(value) else value] * 5
+    golden = {
+        "inputs": [{"name": "ids", "dtype": "int64", "shape": [1, 1], "values": [0]}],
+        "outputs": [{"name": "output", "dtype": "float32", "shape": count, "values": values}],
+    }
+    write_golden(folder, golden)
+    done = complete(program, folder, "a")
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(

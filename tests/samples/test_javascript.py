@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edge_embed.bundle.manifest import BundleFile
 from edge_embed.targets.web.browser import browser_lacks, open_page
 from edge_embed.validation.tokenizer_texts import HARD
-from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+from tests.samples.next_word_bundle import TEXTS, changed_byte, edit, rehash, write_bundle, write_golden
 
 from python.complete import Completer  # isort: skip
 
@@ -126,6 +125,10 @@ def test_node_names_the_changed_file(copied: Path, bundle: Path, tmp_path: Path,
         ({"format_version": 2}, "got format_version 2, expected 1"),
         ({"target": "tflite"}, "got target tflite, expected onnx"),
         ({"requires": {"onnxruntime": "99.1"}}, "expected 99.1 or newer"),
+        ({"requires": {"onnxruntime": "99.1"}}, "got onnxruntime-node "),
+        ({"files": {"../model.onnx": {"bytes": 1, "sha256": ""}}}, "got a file named ../model.onnx"),
+        ({"files": {}}, "got no hash of model.onnx"),
+        ({"model": "missing.onnx"}, "got no hash of missing.onnx"),
         ({"requires": {"onnxruntime_extensions": "0.15"}}, "contains a tokenizer"),
         ({"metadata": {}}, "got tokenizer undefined"),
     ],
@@ -134,8 +137,7 @@ def test_node_refuses_other_bundles(
     copied: Path, bundle: Path, tmp_path: Path, changed: dict[str, object], message: str
 ) -> None:
     folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
-    path = folder / "bundle.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    edit(folder, **changed)
     done = node(copied, "samples/node/complete.mjs", folder, "a")
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
@@ -146,15 +148,37 @@ def test_node_finds_other_outputs(copied: Path, bundle: Path, tmp_path: Path, er
     golden = json.loads((folder / "golden.json").read_text())
     values = golden["outputs"][0]["values"]
     values[5] = error if isinstance(error, str) else values[5] + error
-    (folder / "golden.json").write_text(json.dumps(golden))
-    content = json.loads((folder / "bundle.json").read_text())
-    found = BundleFile.of(folder / "golden.json")
-    content["files"]["golden.json"] = {"bytes": found.bytes, "sha256": found.sha256}
-    (folder / "bundle.json").write_text(json.dumps(content))
+    write_golden(folder, golden)
     done = node(copied, "samples/node/complete.mjs", folder, "a")
     assert done.returncode == 1
     assert "output output: got" in done.stderr
     assert "at position 5" in done.stderr
+
+
+def test_node_refuses_golden_pairs_that_compare_nothing(copied: Path, bundle: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    golden = json.loads((folder / "golden.json").read_text())
+    golden["outputs"][0]["values"] = golden["outputs"][0]["values"][:3]
+    write_golden(folder, golden)
+    assert "got 3 golden values, expected" in node(copied, "samples/node/complete.mjs", folder, "a").stderr
+    write_golden(folder, golden | {"outputs": []})
+    done = node(copied, "samples/node/complete.mjs", folder, "a")
+    assert (done.returncode, done.stderr) == (1, "Error: golden.json: got no values, expected outputs to compare\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [('["a", "b"]', "got 2 words, expected"), ("[1, null]", "expected a list of words")]
+)
+def test_node_names_a_vocabulary_that_does_not_fit(
+    copied: Path, bundle: Path, tmp_path: Path, words: str, message: str
+) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    (folder / "vocabulary.json").write_text(words)
+    rehash(folder)
+    done = node(copied, "samples/node/complete.mjs", folder, "a")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: vocabulary.json: ")
+    assert message in done.stderr
 
 
 def open_in_browser(page: Path, folder: Path) -> dict[str, object]:
@@ -194,12 +218,14 @@ def test_page_names_the_changed_file(copied: Path, tmp_path: Path) -> None:
 
 
 def test_page_is_not_written_over_another_folder(copied: Path, bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "app.js").write_text("mine")
     for arguments, message in (
         ([], "expected: node build.mjs BUNDLE OUTPUT"),
         ([tmp_path, tmp_path / "new"], "got no bundle.json"),
         ([bundle, tmp_path], "a folder of something else"),
+        ([bundle, bundle / "page"], "lies in the bundle"),
     ):
         done = node(copied, "samples/browser/build.mjs", *arguments)
         assert (done.returncode, message in done.stderr) == (1, True)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+    assert (tmp_path / "app.js").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["app.js"]

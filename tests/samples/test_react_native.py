@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from edge_embed.bundle.manifest import BundleFile
-from tests.samples.next_word_bundle import TEXTS, changed_byte, write_bundle
+from tests.samples.next_word_bundle import TEXTS, changed_byte, rehash, write_bundle
 
 from python.complete import Completer  # isort: skip
 
@@ -280,10 +280,15 @@ def test_hermes_reads_the_tokenizer_as_python(app: Path, tmp_path: Path) -> None
 def test_bundle_is_not_copied_unless_the_app_can_open_it(app: Path, bundle: Path, tmp_path: Path) -> None:
     outside = Path(shutil.copytree(bundle, tmp_path / "bundle"))
     (outside / "model.onnx.data").touch()
+    rehash(outside)
+    incomplete = Path(shutil.copytree(bundle, tmp_path / "incomplete"))
+    (incomplete / "model.onnx").unlink()
     before = sorted(path.name for path in (app / "assets" / "bundle").iterdir())
     commands: list[tuple[list[str | Path], str]] = [
         ([], "got no folder, expected: node copy_bundle.mjs BUNDLE"),
         ([tmp_path], "got no bundle.json, expected a folder of edge-embed export --bundle"),
+        ([incomplete], "model.onnx: got no bytes, expected"),
+        ([app / "assets" / "bundle"], "is the folder of the copy, expected another one"),
         ([outside], "got model.onnx.data, expected all weights in the model: export with --external-data never"),
     ]
     for arguments, message in commands:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from edge_embed.bundle.manifest import BundleFile, BundleManifest
-from tests.samples.next_word_bundle import changed_byte, write_bundle
+from edge_embed.bundle.manifest import BundleManifest
+from tests.samples.next_word_bundle import changed_byte, rehash, write_bundle
 
 from python.complete import Completer  # isort: skip
 from python.update import UpdateError, bundle_in_use, fetch_from, main, update  # isort: skip
@@ -44,16 +44,6 @@ def address(newer: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-def rehash(folder: Path) -> None:
-    """Give the manifest the hashes of changed files."""
-    path = folder / "bundle.json"
-    content = json.loads(path.read_text())
-    for name, file in content["files"].items():
-        found = BundleFile.of(folder / name)
-        file.update(bytes=found.bytes, sha256=found.sha256)
-    path.write_text(json.dumps(content))
 
 
 def test_newer_bundle_is_used_and_the_shipped_one_is_kept(

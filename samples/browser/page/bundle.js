@@ -35,6 +35,7 @@ const ARRAYS = {
 export async function openBundle(read, ort, { check = true, engine = webEngine(ort), sha256 = webSha256, path } = {}) {
   const manifest = parse(await read("bundle.json"), "bundle.json");
   requireFormat(manifest, engine);
+  requireFiles(manifest);
   const files = new Map();
   const isKept = (name) => !path || name.endsWith(".json");
   const names = Object.keys(manifest.files).filter((name) => !NOT_READ.has(name) && (check || isKept(name)));
@@ -89,6 +90,16 @@ function requireFormat(manifest, engine) {
   }
 }
 
+// A manifest may come from a server: its names stay in the folder, and nothing without a hash is used.
+function requireFiles({ model, files = {} }) {
+  for (const name of Object.keys(files)) {
+    if (!/^[^./\\:][^/\\:]*$/.test(name)) throw new Error(`bundle.json: got a file named ${name}, expected a plain name`);
+  }
+  for (const name of [model, "golden.json"]) {
+    if (!Object.hasOwn(files, name)) throw new Error(`bundle.json: got no hash of ${name}: copy or download the bundle again`);
+  }
+}
+
 // Whether a version is older than another, number by number.
 export function isOlder(version, needed) {
   const [got, least] = [version, needed].map((text) => text.split(/[-+]/)[0].split(".").map((part) => parseInt(part, 10) || 0));
@@ -116,6 +127,7 @@ export function hex(buffer) {
 
 async function compareGolden({ session, json }, ort) {
   const { inputs, outputs } = json("golden.json");
+  if (!outputs.some(({ values }) => values.length)) throw new Error("golden.json: got no values, expected outputs to compare");
   const feeds = Object.fromEntries(inputs.map((input) => [input.name, tensorOf(input, ort)]));
   const results = await session.run(feeds);
   for (const golden of outputs) {
@@ -127,7 +139,7 @@ async function compareGolden({ session, json }, ort) {
 }
 
 function tensorOf({ name, dtype, shape, values }, ort) {
-  const Type = ARRAYS[dtype];
+  const Type = Object.hasOwn(ARRAYS, dtype) && ARRAYS[dtype];
   if (!Type) throw new Error(`golden.json: input ${name}: got ${dtype}, expected one of ${Object.keys(ARRAYS).join(", ")}`);
   const isBig = Type === BigInt64Array || Type === BigUint64Array;
   return new ort.Tensor(dtype, Type.from(values, (value) => (isBig ? BigInt(value) : Number(SPECIAL[value] ?? value))), shape);
@@ -138,7 +150,9 @@ function differenceOf({ dtype, shape, values, positions, atol = 0, rtol = 0 }, t
   if (tensor.type !== dtype || tensor.dims.join() !== shape.join()) {
     return `got ${tensor.type} [${tensor.dims}], expected ${dtype} [${shape}]`;
   }
-  for (let i = 0; i < values.length; ++i) {
+  const count = positions ? positions.length : tensor.data.length;
+  if (values.length !== count) return `got ${values.length} golden values, expected ${count}`;
+  for (let i = 0; i < count; ++i) {
     const position = positions ? positions[i] : i;
     const expected = Number(SPECIAL[values[i]] ?? values[i]);
     const got = Number(tensor.data[position]);

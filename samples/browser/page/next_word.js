@@ -23,6 +23,9 @@ export class NextWord {
     this.#session = bundle.session;
     this.#ort = ort;
     this.#words = bundle.json("vocabulary.json");
+    if (!Array.isArray(this.#words) || this.#words.some((word) => typeof word !== "string")) {
+      throw new Error("vocabulary.json: is damaged: expected a list of words: copy or download the bundle again");
+    }
     this.#ids = new Map(this.#words.map((word, id) => [word, id]));
   }
 
@@ -37,6 +40,9 @@ export class NextWord {
     const shape = [1, ids.length];
     const { output } = await this.#session.run({ ids: new this.#ort.Tensor("int64", BigInt64Array.from(ids, BigInt), shape) });
     const answers = output.dims[2]; // output: [1, ids, answers]
+    if (answers > this.#words.length) {
+      throw new Error(`vocabulary.json: got ${this.#words.length} words, expected ${answers}: export the bundle again`);
+    }
     const logits = output.data.subarray((ids.length - 1) * answers);
     const largest = logits.reduce((a, b) => Math.max(a, b));
     const chances = Array.from(logits, (logit) => Math.exp(logit - largest));

@@ -17,6 +17,7 @@ final class Suggester: ObservableObject {
       let found = try await model.suggest(text)
       guard !Task.isCancelled else { return }  // a later text was typed meanwhile
       suggestions = found
+      hasFailed = false
       state = "Golden outputs agree. \(model.operators)"
     } catch {
       suggestions = []

@@ -11,6 +11,10 @@ public enum BundleError: LocalizedError {
   case size(file: String, got: Int, expected: Int)
   case hash(file: String, got: String, expected: String)
   case dtype(tensor: String, got: String)
+  case fileName(String)
+  case noHash(file: String)
+  case noGoldenValues
+  case words(got: Int, expected: Int)
   case output(name: String, difference: String)
   case tokenizer(String)
 
@@ -35,6 +39,14 @@ public enum BundleError: LocalizedError {
     case let .dtype(tensor, got):
       let names = ElementType.all.map { $0.name }.joined(separator: ", ")
       return "golden.json: \(tensor): got \(got), expected one of \(names)"
+    case let .fileName(name):
+      return "bundle.json: got a file named \(name), expected a plain name"
+    case let .noHash(file):
+      return "bundle.json: got no hash of \(file): copy or download the bundle again"
+    case .noGoldenValues:
+      return "golden.json: got no values, expected outputs to compare"
+    case let .words(got, expected):
+      return "vocabulary.json: got \(got) words, expected \(expected): export the bundle again"
     case let .output(name, difference):
       return "output \(name): \(difference): this engine computes something else than the trained model"
     case let .tokenizer(token):

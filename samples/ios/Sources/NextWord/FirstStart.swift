@@ -1,5 +1,4 @@
 import Foundation
-import OnnxRuntimeBindings
 
 extension ModelBundle {
   private static let key = "checked bundle"
@@ -8,7 +7,7 @@ extension ModelBundle {
   /// update of the app can bring others.
   static func open(_ folder: URL, defaults: UserDefaults = .standard) throws -> ModelBundle {
     let manifest = try Manifest.File(of: "bundle.json", in: folder)
-    let identity = [manifest.sha256, ORTVersion(), OperatorLibrary.version ?? "none"].joined(separator: " ")
+    let identity = [manifest.sha256, runtimeVersion, OperatorLibrary.version ?? "none"].joined(separator: " ")
     let isKnown = defaults.string(forKey: key) == identity
     let bundle = try ModelBundle(folder: folder, check: !isKnown)
     defaults.set(identity, forKey: key)

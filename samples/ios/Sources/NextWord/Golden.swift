@@ -8,6 +8,7 @@ struct Golden: Decodable {
 
   /// Runs the inputs, and compares the outputs.
   func compare(in session: ORTSession) throws {
+    guard outputs.contains(where: { !$0.values.isEmpty }) else { throw BundleError.noGoldenValues }
     var feeds: [String: ORTValue] = [:]
     for input in inputs {
       feeds[input.name] = try input.tensor()
@@ -65,7 +66,11 @@ struct GoldenTensor: Decodable {
       return "got \(got) \(sizes), expected \(type.name) \(shape)"
     }
     let numbers = try output.withBytes(type.unpack)
-    for (position, expected) in zip(positions ?? Array(values.indices), values) {
+    let places = positions ?? Array(numbers.indices)
+    guard values.count == places.count else {
+      return "got \(values.count) golden values, expected \(places.count)"
+    }
+    for (position, expected) in zip(places, values) {
       let got = numbers.indices.contains(position) ? numbers[position] : .nan
       if !agrees(got, expected) {
         return "got \(got) at position \(position), expected \(expected) (atol \(atol), rtol \(rtol))"

@@ -30,6 +30,16 @@ struct Manifest: Decodable {
     files = try content.decode([String: File].self, forKey: .files)
   }
 
+  /// A manifest may come from a server: its names stay in the folder, and nothing without a hash is used.
+  func requireFiles() throws {
+    for name in files.keys where name.hasPrefix(".") || name.contains(where: { "/\\:".contains($0) }) {
+      throw BundleError.fileName(name)
+    }
+    for name in [model, "golden.json"] where files[name] == nil {
+      throw BundleError.noHash(file: name)
+    }
+  }
+
   /// Refuses a model that this app cannot run. An old operator library is no reason: it is left out.
   func requireRuntime(_ version: String) throws {
     guard target == "onnx" else { throw BundleError.target(target) }

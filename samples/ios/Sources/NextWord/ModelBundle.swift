@@ -1,6 +1,9 @@
 import Foundation
 import OnnxRuntimeBindings
 
+/// The version of ONNX Runtime. Some of its releases declare it as optional.
+var runtimeVersion: String { (ORTVersion() as String?) ?? "0" }
+
 /// A bundle of `edge-embed export --bundle`, with its model in ONNX Runtime.
 struct ModelBundle {
   let folder: URL
@@ -12,7 +15,8 @@ struct ModelBundle {
   init(folder: URL, check: Bool = true) throws {
     self.folder = folder
     manifest = try readJSON(Manifest.self, from: "bundle.json", in: folder)
-    try manifest.requireRuntime(ORTVersion())
+    try manifest.requireRuntime(runtimeVersion)
+    try manifest.requireFiles()
     if check {
       for (name, file) in manifest.files.sorted(by: { $0.key < $1.key }) {
         try file.compare(name, in: folder)

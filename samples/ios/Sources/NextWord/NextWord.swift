@@ -39,6 +39,9 @@ public actor NextWord {
     guard let output = results["output"], let answers = try output.tensorTypeAndShapeInfo().shape.last else {
       throw BundleError.output(name: "output", difference: "got none")
     }
+    guard answers.intValue <= vocabulary.words.count else {
+      throw BundleError.words(got: vocabulary.words.count, expected: answers.intValue)
+    }
     // output: [1, ids, answers]
     let logits = try output.withBytes { Array($0.bindMemory(to: Float.self).suffix(answers.intValue)) }
     return best(logits, count)

@@ -18,6 +18,9 @@ private const val GOLDEN = "golden.json"
  */
 fun compareGolden(bundle: ModelBundle) = bundle.json(GOLDEN) { golden ->
     val (inputs, outputs) = listOf("inputs", "outputs").map { (golden as JSONObject).getJSONArray(it).objects() }
+    if (outputs.all { it.getJSONArray("values").length() == 0 }) {
+        throw BundleException("$GOLDEN: got no values, expected outputs to compare")
+    }
     val feeds = mutableMapOf<String, OnnxTensor>()
     try {
         inputs.forEach { feeds[it.getString("name")] = tensorOf(it, bundle.environment) }
@@ -48,9 +51,12 @@ private fun differenceOf(golden: JSONObject, got: Values): String? {
         return "got ${got.dtype} ${got.shape.contentToString()}, expected $dtype ${shape.contentToString()}"
     }
     val positions = golden.optJSONArray("positions")
+    val values = golden.getJSONArray("values").numbers()
+    val count = positions?.length() ?: shape.fold(1L, Long::times).toInt()
+    if (values.size != count) return "got ${values.size} golden values, expected $count"
     val atol = golden.optDouble("atol", 0.0)
     val rtol = golden.optDouble("rtol", 0.0)
-    golden.getJSONArray("values").numbers().forEachIndexed { at, expected ->
+    values.forEachIndexed { at, expected ->
         val position = positions?.getInt(at) ?: at
         if (!agree(got[position], expected, atol, rtol)) {
             return "got ${got[position]} at position $position, expected $expected (atol $atol, rtol $rtol)"

@@ -67,6 +67,11 @@ class NextWord(private val bundle: ModelBundle) {
             bundle.session.run(mapOf("ids" to input)).use { results ->
                 val output = results["output"].get() as OnnxTensor
                 val answers = output.info.shape[2].toInt() // output: [1, ids, answers]
+                if (answers > words.size) {
+                    throw BundleException(
+                        "vocabulary.json: got ${words.size} words, expected $answers: export the bundle again"
+                    )
+                }
                 val values = output.floatBuffer
                 values.position((ids.size - 1) * answers)
                 FloatArray(answers).also { values.get(it) }
