@@ -44,8 +44,8 @@ def _blocks(
 ) -> Iterator[str]:
     yield header(origin, manifest.target)
     yield f"# {text(manifest.name)}"
-    if task := manifest.metadata.get("task", ""):
-        yield text(task)
+    if origin.task:
+        yield text(origin.task)
     yield "## Files"
     yield file_table({name: file.bytes for name, file in manifest.files.items()})
     yield f"`{MANIFEST}` has the SHA-256 of each file, and the versions that the model requires."

@@ -3,27 +3,28 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from huggingface_hub import DryRunFileInfo, HfApi, constants
-from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RemoteEntryNotFoundError
+from huggingface_hub import DryRunFileInfo, HfApi, constants, try_to_load_from_cache
+from huggingface_hub.errors import RemoteEntryNotFoundError
 
 from edge_embed.bundle.manifest import MANIFEST, BundleFile, BundleManifest
 from edge_embed.bundle.opened import OpenedBundle, open_bundle
 from edge_embed.errors import BadInputError
 from edge_embed.files import StrPath, checked_path
-from edge_embed.hub.failures import checked_repo, checked_revision, hub_errors
+from edge_embed.hub.client import hub_client
+from edge_embed.hub.failures import check_revision, checked_repo, hub_errors
+from edge_embed.hub.saved_card import MODEL
 from edge_embed.report.views.markdown.card import CARD
-from edge_embed.runtime.library import package_version
 
 if TYPE_CHECKING:
     from edge_embed.lowering.layered_module import LoadedModel
 
-MODEL = "model.pt"
-_OTHER = "the repository was changed, choose another revision"
+_OTHER = "the repository was changed, give an earlier commit as revision"
 _MOST_SMALL = 16 << 20  # bytes of a manifest, and of a card, which no hash limits
 
 
@@ -63,13 +64,12 @@ def from_pretrained(
         if revision is not None:
             raise BadInputError(f"revision: got {revision!r:.80} for the folder {repo_id}: leave it out")
         return _from_folder(Path(repo_id), check)
-    checked_revision(revision)
+    check_revision(revision)
     cache = Path(constants.HF_HUB_CACHE if cache_dir is None else checked_path("cache_dir", cache_dir))
-    api = HfApi(token=token, library_name="edge-embed", library_version=package_version())
-    repo = _Repository(api, checked_repo(repo_id), revision, cache, local_files_only)
-    with hub_errors(repo.id, revision):
-        first = repo.download()
-    return _load(first) if first.name == MODEL else _open(repo.id, first.parent, check)
+    name = checked_repo(repo_id)
+    with hub_errors(name, revision):
+        first = _Repository(hub_client(token), name, revision, cache, local_files_only).download()
+    return _load(first) if first.name == MODEL else _open(name, first.parent, check)
 
 
 def _from_folder(folder: Path, check: bool) -> "OpenedBundle | LoadedModel":
@@ -123,20 +123,28 @@ class _Repository:
         return first
 
     def _first(self) -> Path:
-        """Return the path of the manifest, or of the model if there is no manifest."""
-        try:
-            return self._get_one(MANIFEST)
-        except EntryNotFoundError as error:
-            is_local = isinstance(error, LocalEntryNotFoundError)  # no answer, so the cache alone may have the other
-            try:
-                return replace(self, is_local=self.is_local or is_local)._get_one(MODEL)
-            except EntryNotFoundError:
-                if is_local:
-                    raise error from error.__cause__
+        """Return the path of the manifest, or of the model if there is no manifest.
+
+        If the cache has the model, the Hub is asked for the manifest only after a new commit. A Hub that is down would
+        be asked for half a minute.
+        """
+        if self._has_model(self.revision):
+            with suppress(RemoteEntryNotFoundError):
+                found = self._ask(MODEL)
+                if self._has_model(found.commit_hash):
+                    return self._fetch(MODEL)
+        for name in (MANIFEST, MODEL):
+            with suppress(RemoteEntryNotFoundError):
+                return self._get_one(name)
         raise BadInputError(
             f"{self.id}: got a repository without {MANIFEST} and {MODEL}, expected one of edge-embed push: choose "
             "another repository or revision"
         )
+
+    def _has_model(self, revision: str | None) -> bool:
+        """Return whether the cache has the model of a revision, and no manifest of it."""
+        model, manifest = (try_to_load_from_cache(self.id, name, self.cache, revision) for name in (MODEL, MANIFEST))
+        return isinstance(model, str) and not isinstance(manifest, str)
 
     def _get_one(self, name: str) -> Path:
         found = self._ask(name)

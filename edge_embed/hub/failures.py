@@ -20,7 +20,7 @@ from edge_embed.errors import BadInputError, EdgeEmbedError, OutputError
 from edge_embed.program.provenance import is_hub_id
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def checked_repo(value: object) -> str:
@@ -34,15 +34,28 @@ def checked_repo(value: object) -> str:
     raise BadInputError(f"repo_id: got {value!r:.120}, expected OWNER/NAME, of letters, digits, -, _ and single dots")
 
 
-def checked_revision(value: object) -> None:
+def check_revision(value: object) -> None:
     """Refuse what names neither a branch nor a tag nor a commit.
 
     Raises:
         BadInputError: it is neither None nor such a name.
     """
-    is_name = isinstance(value, str) and re.fullmatch(r"\w(?:[\w./-]{0,250}\w)?", value) and ".." not in value
-    if value is not None and not is_name:
-        raise BadInputError(f"revision: got {value!r:.120}, expected the name of a branch, tag or commit")
+    _check_name(value, "a branch, tag or commit", r"\.\.")
+
+
+def check_branch(value: object) -> None:
+    """Refuse what cannot become a branch: Git refuses some names, and the Hub reads others as a commit.
+
+    Raises:
+        BadInputError: it is neither None nor such a name.
+    """
+    _check_name(value, "a branch", r"\.\.|//|/\.|\.lock(/|$)|^(refs|main)/|^HEAD$|^[0-9a-f]{40}$")
+
+
+def _check_name(value: object, expected: str, never: str) -> None:
+    is_name = isinstance(value, str) and re.fullmatch(r"\w(?:[\w./-]{0,250}\w)?", value)
+    if value is not None and not (is_name and not re.search(never, str(value))):
+        raise BadInputError(f"revision: got {value!r:.120}, expected the name of {expected}, such as main")
 
 
 @contextmanager
@@ -77,7 +90,7 @@ def _not_cached(error: LocalEntryNotFoundError, repo_id: str, revision: str | No
             f"{missing} while outgoing traffic is off, expected one: call it once with a connection, without "
             "local_files_only and HF_HUB_OFFLINE"
         )
-    reason = _words(error.__cause__)
+    reason = words_of(error.__cause__)
     return BadInputError(f"{missing} and no answer from {constants.ENDPOINT} ({reason}): check the connection")
 
 
@@ -91,7 +104,7 @@ def _translated(error: Exception, repo_id: str, revision: str | None) -> EdgeEmb
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         remedy = "free some space" if error.errno in _FULL else "choose another cache folder"
         return OutputError(f"{error.filename}: {error.strerror}: {remedy}")
-    return EdgeEmbedError(f"{repo_id}: {constants.ENDPOINT} did not complete the request: {_words(error)}: try again")
+    return EdgeEmbedError(f"{repo_id}: {constants.ENDPOINT} did not complete the request: {words_of(error)}: try again")
 
 
 def _answered(error: HfHubHTTPError, repo_id: str, revision: str | None) -> EdgeEmbedError:
@@ -105,14 +118,14 @@ def _answered(error: HfHubHTTPError, repo_id: str, revision: str | None) -> Edge
     if isinstance(error, RepositoryNotFoundError):
         return BadInputError(
             f"{repo_id}: got neither a folder of this name nor a repository at {constants.ENDPOINT} that the token may "
-            f"read: check the name, or {_LOG_IN}"
+            f"read: check the name, or {LOG_IN}"
         )
     if status == 401:
-        return BadInputError(f"{repo_id}: got no valid token (answer 401), expected one: {_LOG_IN}")
+        return BadInputError(f"{repo_id}: got no valid token (answer 401), expected one: {LOG_IN}")
     if status == 403:
         return BadInputError(
             f"{repo_id}: the token has no right for this (answer 403), expected one that has it: make it in "
-            f"the settings of the account, and {_LOG_IN}"
+            f"the settings of the account, and {LOG_IN}"
         )
     said = " ".join((error.server_message or "").split())[:300] or "no reason"
     answer = f"{repo_id}: {constants.ENDPOINT} answers {status}: {said}"
@@ -121,5 +134,6 @@ def _answered(error: HfHubHTTPError, repo_id: str, revision: str | None) -> Edge
     return EdgeEmbedError(f"{answer}: try again later")
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """Return the type and the message of an error on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

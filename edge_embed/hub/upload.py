@@ -3,22 +3,21 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
+from huggingface_hub import CommitOperationAdd, HfApi
 
 from edge_embed.bundle.manifest import MANIFEST, BundleManifest
-from edge_embed.errors import BadInputError, located, one_line
+from edge_embed.errors import BadInputError, located
 from edge_embed.files import StrPath, checked_path
-from edge_embed.hub.download import MODEL
-from edge_embed.hub.failures import checked_repo, checked_revision, hub_errors
-from edge_embed.hub.saved_card import saved_card
-from edge_embed.input_file import read_whole
+from edge_embed.hub.client import hub_client
+from edge_embed.hub.failures import check_branch, checked_repo, hub_errors
+from edge_embed.hub.given_card import given_card
+from edge_embed.hub.header import check_card
+from edge_embed.hub.saved_card import MODEL, saved_card
 from edge_embed.inspection.inspect import inspect_file
 from edge_embed.report.results.pushed import PushReport
 from edge_embed.report.views.markdown.card import CARD
-from edge_embed.runtime.library import package_version
 
 _MAIN = "main"
-_MOST_CARD = 1 << 20
 Contents = Mapping[str, Path | bytes]  # by name in the repository
 
 
@@ -38,7 +37,8 @@ def push_to_hub(
         path: folder of a bundle, whose files are compared with their hashes first; or a saved model, which becomes
             ``model.pt``. Other files in the folder are left out.
         repo_id: ``OWNER/NAME``. The repository is created if it does not exist.
-        card: for a saved model: its model card, such as ``compress`` writes; by default one is made from the file.
+        card: for a saved model: its model card, such as ``compress`` writes; by default one is made from the file. If
+            it has the hash of a file, that must be this file. Calls of ``load`` become those of `from_pretrained`.
         private: create a private repository. A public repository of that name is refused.
         revision: branch, which is created if it does not exist; by default the main branch.
         token: access token; by default ``HF_TOKEN``, or the token of ``hf auth login``.
@@ -48,18 +48,20 @@ def push_to_hub(
         The report: the commit, the address and the files.
 
     Raises:
-        BadInputError: the files are no bundle or saved model, or differ from the manifest; then nothing is uploaded.
-            Or the token has no right to write.
+        BadInputError: the files are no bundle or saved model, or differ from the manifest, or the card is refused; then
+            no repository is created. Or the token has no right to write.
         EdgeEmbedError: the Hub failed; then there is no commit.
     """
     path, repo_id = checked_path("path", path), checked_repo(repo_id)
     if not (isinstance(message, str) and message.strip()):
         raise BadInputError(f"message: got {message!r:.80}, expected a text: leave it out")
-    checked_revision(revision)
-    files = _of_bundle(path, card) if path.is_dir() else _of_model(path, card, repo_id)
+    check_branch(revision)
+    files = _of_bundle(path, card) if path.is_dir() else _of_model(path, card, repo_id, revision)
     with hub_errors(repo_id, revision):
-        api = HfApi(token=token, library_name="edge-embed", library_version=package_version())
-        _prepare(api, repo_id, private, revision, files)
+        api = hub_client(token)
+        if CARD in files:
+            _check_by_hub(files[CARD], f"{card or CARD}")
+        before = _prepare(api, repo_id, private, revision, files)
         done = api.create_commit(
             repo_id,
             [CommitOperationAdd(name, content) for name, content in files.items()],
@@ -67,7 +69,8 @@ def push_to_hub(
             revision=revision,
         )
     sizes = {name: _size(content) for name, content in files.items()}
-    return PushReport(repo_id, revision or _MAIN, done.oid, f"{api.endpoint}/{repo_id}", sizes)
+    address = f"{api.endpoint}/{repo_id}"
+    return PushReport(repo_id, revision or _MAIN, done.oid, address, sizes, done.oid != before)
 
 
 def _of_bundle(folder: Path, card: StrPath | None) -> Contents:
@@ -79,7 +82,7 @@ def _of_bundle(folder: Path, card: StrPath | None) -> Contents:
     return {name: folder / name for name in (*manifest.files, MANIFEST)}
 
 
-def _of_model(path: Path, card: StrPath | None, repo_id: str) -> Contents:
+def _of_model(path: Path, card: StrPath | None, repo_id: str, revision: str | None) -> Contents:
     """Return a saved model, and a card that is given or made."""
     report = inspect_file(path)
     if report.kind != "program":
@@ -88,40 +91,46 @@ def _of_model(path: Path, card: StrPath | None, repo_id: str) -> Contents:
             "--bundle or compress writes them"
         )
     if card is None:
-        return {MODEL: path, CARD: saved_card(report, path, repo_id, MODEL).encode()}
+        return {MODEL: path, CARD: saved_card(report, path, repo_id, revision).encode()}
     place = checked_path("card", card)
     with located(str(place)):
-        return {
-            MODEL: path,
-            CARD: _checked_card(read_whole(place, _MOST_CARD, "a model card, as compress --card writes it")),
-        }
+        return {MODEL: path, CARD: given_card(place, path, repo_id, revision)}
 
 
-def _checked_card(content: bytes) -> bytes:
-    """Return a card whose header the client of the Hub can read."""
-    try:
-        ModelCard(content.decode("utf-8-sig"))
-    except Exception as error:  # those of its parser have no common base class
-        raise BadInputError(f"got no model card ({one_line(error)}), expected text with a header in YAML") from error
-    return content
-
-
-def _prepare(api: HfApi, repo_id: str, private: bool, revision: str | None, files: Contents) -> None:
-    """Create the repository and the branch if they do not exist.
+def _check_by_hub(content: Path | bytes, place: str) -> None:
+    """Refuse a card that the Hub refuses, before a repository is created.
 
     Raises:
-        BadInputError: the repository is public and not private, or holds a bundle beside which a model would not be
-            found, or the reverse.
+        BadInputError: its header has a wrong value.
+    """
+    with located(place):
+        check_card(content if isinstance(content, bytes) else content.read_bytes(), by_hub=True)
+
+
+def _prepare(api: HfApi, repo_id: str, private: bool, revision: str | None, files: Contents) -> str | None:
+    """Create the repository and the branch if they do not exist.
+
+    Returns:
+        The last commit of the branch; a new one begins as the main one.
+
+    Raises:
+        BadInputError: the repository is public and not private, has a tag in place of the branch, or holds a bundle
+            beside which a model would not be found, or the reverse.
     """
     api.create_repo(repo_id, private=private or None, exist_ok=True)
     if private and not api.model_info(repo_id).private:
         raise BadInputError(f"{repo_id}: is public, expected a private repository: choose another name")
-    exists = revision is None or api.revision_exists(repo_id, revision)  # a new branch begins as the main one
+    refs = api.list_repo_refs(repo_id)
+    if any(tag.name == revision for tag in refs.tags):
+        raise BadInputError(f"revision: got the tag {revision!r} of {repo_id}, expected a branch: choose another name")
+    commits = {branch.name: branch.target_commit for branch in refs.branches}
+    begin = revision if revision in commits else _MAIN
     kind, other = (MODEL, MANIFEST) if MODEL in files else (MANIFEST, MODEL)
-    if api.file_exists(repo_id, other, revision=revision if exists else None):
+    if api.file_exists(repo_id, other, revision=begin):
         raise BadInputError(f"{repo_id}: got {other} there, expected one of it and {kind}: choose another repository")
-    if revision is not None and not exists:
+    if revision is not None and revision not in commits:
         api.create_branch(repo_id, branch=revision, exist_ok=True)
+    return commits.get(begin)
 
 
 def _size(content: Path | bytes) -> int:

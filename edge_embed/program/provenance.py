@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from edge_embed.program.task import task_of
 from edge_embed.report.results.provenance import Provenance
 
 _LICENCE_KEYS = ("licence", "license")  # of metadata; both spellings are used
@@ -17,13 +18,14 @@ def provenance_of(source: Path | None, metadata: Mapping[str, str]) -> Provenanc
 
     Args:
         source: file or folder that it was read from; None for a module.
-        metadata: strings that were saved with it. ``licence`` and ``base_model`` are used.
+        metadata: strings that were saved with it. ``licence``, ``base_model`` and ``task`` are used.
     """
     stated = metadata.get("base_model", "")
     base = stated if is_hub_id(stated) else _cached_id(source)
+    licence, task = licence_of(metadata), metadata.get("task", "")
     if source is None:
-        return Provenance(base_model=base, licence=licence_of(metadata))
-    return Provenance(source.absolute().name, sha256_of(source), base, licence_of(metadata))
+        return Provenance(base_model=base, licence=licence, task=task)
+    return Provenance(source.absolute().name, sha256_of(source), base, licence, task or task_of(source))
 
 
 def is_hub_id(name: str) -> bool:

@@ -38,6 +38,17 @@ auto with_json(const fs::path& folder, const std::string& name, Use use) {
   }
 }
 
+// Calls `use`; an error of ONNX Runtime names the file.
+template <typename Use>
+auto with_runtime(const std::string& name, const std::string& problem, Use use) {
+  try {
+    return use();
+  } catch (const Ort::Exception& error) {
+    fail(name, "ONNX Runtime " + Ort::GetVersionString() + " " + problem + ": " + error.what() +
+                   ": export the bundle again");
+  }
+}
+
 std::vector<int> numbers_of(const std::string& version) {
   std::vector<int> numbers{0};
   for (char letter : version) {
@@ -65,6 +76,12 @@ void require_format(const nlohmann::json& manifest) {
   const std::string target = manifest.at("target");
   if (target != "onnx") fail(kManifest, "got target " + target + ", expected onnx: export it again");
   const auto& needs = manifest.at("requires");
+  for (const auto& [name, least] : needs.get<Texts>()) {
+    if (least.empty() || least.find_first_not_of("0123456789.") != std::string::npos) {
+      fail(kManifest, "requires: " + name + ": got " + nlohmann::json(least).dump() +
+                          ", expected a version such as 1.18" + kAgain);
+    }
+  }
   if (needs.contains("onnxruntime_extensions")) {
     fail(kManifest, "its model contains a tokenizer, which this app does not run: export without one");
   }
@@ -83,8 +100,12 @@ void compare_hash(const fs::path& folder, const std::string& name, const nlohman
   if (!is_plain) {
     fail(kManifest, "got a file named " + nlohmann::json(name).dump() + ", expected a plain name");
   }
+  const auto& size = expected.at("bytes");
+  if (!size.is_number_unsigned()) {
+    fail(kManifest, "files: " + name + ": bytes: got " + size.dump() + ", expected a whole number" + kAgain);
+  }
   std::error_code failed;
-  const auto bytes = fs::file_size(folder / name, failed), wanted = expected.at("bytes").get<uintmax_t>();
+  const auto bytes = fs::file_size(folder / name, failed), wanted = size.get<uintmax_t>();
   if (failed) fail(name, "no such file" + std::string(kAgain));
   if (bytes != wanted) {
     fail(name, "got " + std::to_string(bytes) + " bytes, expected " + std::to_string(wanted) + kAgain);
@@ -118,6 +139,12 @@ std::vector<std::string> Bundle::vocabulary() const {
                    [](const auto& words) { return words.template get<std::vector<std::string>>(); });
 }
 
+Ort::Value Bundle::run(const char* input_name, const Ort::Value& input, const char* output_name) {
+  return with_runtime(model, "cannot run it", [&] {
+    return std::move(session.Run(Ort::RunOptions{}, &input_name, &input, 1, &output_name, 1)[0]);
+  });
+}
+
 Bundle open_bundle(const Ort::Env& env, const fs::path& folder, Check check) {
   Bundle bundle = with_json(folder, kManifest, [&](nlohmann::json manifest) {
     require_format(manifest);
@@ -131,11 +158,17 @@ Bundle open_bundle(const Ort::Env& env, const fs::path& folder, Check check) {
     }
     Ort::SessionOptions options;
     std::string operators = register_operators(options, manifest);
-    return Bundle{folder, std::move(manifest), std::move(operators),
-                  Ort::Session(env, (folder / model).c_str(), options)};
+    auto session = with_runtime(model, "cannot open it",
+                                [&] { return Ort::Session(env, (folder / model).c_str(), options); });
+    auto metadata = manifest.at("metadata").get<Texts>();
+    return Bundle{folder, std::move(manifest),  std::move(metadata),
+                  model,  std::move(operators), std::move(session)};
   });
   if (check != Check::none) {
-    with_json(folder, "golden.json", [&](const auto& golden) { compare_golden(bundle.session, golden); });
+    with_json(folder, "golden.json", [&](const auto& golden) {
+      with_runtime("golden.json", "refuses its inputs or outputs",
+                   [&] { compare_golden(bundle.session, golden); });
+    });
   }
   return bundle;
 }

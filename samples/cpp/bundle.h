@@ -4,18 +4,26 @@
 #include <onnxruntime_cxx_api.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+using Texts = std::map<std::string, std::string>;
+
 struct Bundle {
   std::filesystem::path folder;
   nlohmann::json manifest;
+  Texts metadata;         // what was saved with the model
+  std::string model;      // name of its file
   std::string operators;  // what computes the tables, for people
   Ort::Session session;
 
   // Returns the token of every id.
   std::vector<std::string> vocabulary() const;
+
+  // Returns an output of the model for one input. Throws std::runtime_error if ONNX Runtime refuses it.
+  Ort::Value run(const char* input_name, const Ort::Value& input, const char* output_name);
 };
 
 enum class Check { none, hashes_and_golden_outputs };

@@ -15,6 +15,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr uint64_t kMostSize = uint64_t{1} << 31;
+constexpr double kMostTolerance = 1e30;
+
+[[noreturn]] void refuse(const Json& tensor, const std::string& problem) {
+  throw std::runtime_error("golden.json: " + tensor.at("name").get<std::string>() + ": " + problem +
+                           ": export the bundle again");
+}
+
 // Calls `visit` with a value of the C++ type of a dtype.
 template <typename Visit>
 auto with_type(const std::string& dtype, Visit visit) {
@@ -33,13 +41,34 @@ auto with_type(const std::string& dtype, Visit visit) {
 }
 
 template <typename T>
-T value_of(const Json& value) {
+T value_of(const Json& tensor, const Json& value) {
   if constexpr (std::is_floating_point_v<T>) {
     if (value == "NaN") return std::numeric_limits<T>::quiet_NaN();
     if (value == "Infinity") return std::numeric_limits<T>::infinity();
     if (value == "-Infinity") return -std::numeric_limits<T>::infinity();
+    if (value.is_number()) return value.get<T>();
+  } else if (std::is_same_v<T, bool> ? value.is_boolean() : value.is_number_integer()) {
+    const T number = value.get<T>();
+    if (Json(number).dump() == value.dump()) return number;  // else it is outside of the type
   }
-  return value.get<T>();
+  refuse(tensor, "values: got " + value.dump() + ", expected " + tensor.at("dtype").get<std::string>());
+}
+
+std::vector<int64_t> shape_of(const Json& tensor) {
+  const Json& shape = tensor.at("shape");
+  const bool has_sizes = std::all_of(shape.begin(), shape.end(), [](const Json& size) {
+    return size.is_number_unsigned() && size <= kMostSize;
+  });
+  if (!has_sizes) refuse(tensor, "shape: got " + shape.dump() + ", expected sizes");
+  return shape.get<std::vector<int64_t>>();
+}
+
+double tolerance_of(const Json& tensor, const std::string& key) {
+  const double value = tensor.value(key, 0.0);
+  if (!(value >= 0 && value < kMostTolerance)) {
+    refuse(tensor, key + ": got " + tensor.at(key).dump() + ", expected 0 <= " + key + " < 1e+30");
+  }
+  return value;
 }
 
 template <typename T>
@@ -56,21 +85,20 @@ bool agrees(T got, T expected, double atol, double rtol) {
 std::string text_of(const std::vector<int64_t>& shape) { return Json(shape).dump(); }
 
 Ort::Value tensor_of(const Json& input) {
-  const auto shape = input.at("shape").get<std::vector<int64_t>>();
+  const auto shape = shape_of(input);
   const Json& values = input.at("values");
   // In double: sizes of a damaged file may overflow.
   const double count = std::accumulate(shape.begin(), shape.end(), 1.0, std::multiplies<double>());
   if (count != static_cast<double>(values.size())) {
-    throw std::runtime_error("golden.json: input " + input.at("name").get<std::string>() + ": got " +
-                             std::to_string(values.size()) + " values, expected those of shape " +
-                             text_of(shape));
+    refuse(input,
+           "values: got " + std::to_string(values.size()) + ", expected those of shape " + text_of(shape));
   }
   return with_type(input.at("dtype"), [&](auto zero) {
     using T = decltype(zero);
     Ort::AllocatorWithDefaultOptions allocator;
     auto tensor = Ort::Value::CreateTensor<T>(allocator, shape.data(), shape.size());
     T* data = tensor.template GetTensorMutableData<T>();
-    for (const Json& value : values) *data++ = value_of<T>(value);
+    for (const Json& value : values) *data++ = value_of<T>(input, value);
     return tensor;
   });
 }
@@ -78,7 +106,7 @@ Ort::Value tensor_of(const Json& input) {
 template <typename T>
 std::string difference_of(const Json& golden, const Ort::Value& tensor) {
   const auto info = tensor.GetTensorTypeAndShapeInfo();
-  const auto shape = golden.at("shape").get<std::vector<int64_t>>();
+  const auto shape = shape_of(golden);
   if (info.GetElementType() != Ort::TypeToTensorType<T>::type || info.GetShape() != shape) {
     return "got another type, or shape " + text_of(info.GetShape()) + ", expected " +
            golden.at("dtype").get<std::string>() + " " + text_of(shape);
@@ -88,16 +116,18 @@ std::string difference_of(const Json& golden, const Ort::Value& tensor) {
   const size_t count = info.GetElementCount();
   const size_t wanted = has_positions ? golden.at("positions").size() : count;
   if (!values.is_array() || values.size() != wanted) {
-    throw std::runtime_error("golden.json: output " + golden.at("name").get<std::string>() + ": got " +
-                             std::to_string(values.size()) + " values, expected one for each of " +
-                             std::to_string(count) + " elements or for each position");
+    refuse(golden, "values: got " + std::to_string(values.size()) + ", expected " + std::to_string(wanted));
   }
-  const double atol = golden.value("atol", 0.0), rtol = golden.value("rtol", 0.0);
+  const double atol = tolerance_of(golden, "atol"), rtol = tolerance_of(golden, "rtol");
   const T* data = tensor.GetTensorData<T>();
   for (size_t i = 0; i < values.size(); ++i) {
-    const size_t position = has_positions ? golden.at("positions").at(i).get<size_t>() : i;
-    if (position >= count) throw std::runtime_error("golden.json: got a position outside of its output");
-    const T expected = value_of<T>(values[i]);
+    const Json place = has_positions ? golden.at("positions").at(i) : Json(i);
+    if (!place.is_number_unsigned() || place >= count) {
+      refuse(golden,
+             "positions: got " + place.dump() + ", expected 0 <= position < " + std::to_string(count));
+    }
+    const auto position = place.get<size_t>();
+    const T expected = value_of<T>(golden, values[i]);
     if (!agrees(data[position], expected, atol, rtol)) {
       std::ostringstream text;
       text.precision(std::numeric_limits<double>::max_digits10);

@@ -9,5 +9,6 @@
 
 // Runs the model on the golden inputs. `golden` is the content of golden.json.
 //
-// Throws std::runtime_error if an output differs, with its name, its values and the position.
+// Throws std::runtime_error if an output differs, with its name, its values and the position, or if `golden`
+// is damaged; Ort::Exception if the model has other inputs or outputs.
 void compare_golden(Ort::Session& session, const nlohmann::json& golden);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <clocale>
 #include <cmath>
 #include <cwctype>
 #include <stdexcept>
 #include <utility>
 
 namespace {
-
-using nlohmann::literals::operator""_json_pointer;
 
 constexpr int64_t kPadding = 0, kUnknown = 1;
 // A word, or a single sign: the expression that the model was trained with, and that tokens_of follows.
@@ -86,7 +85,12 @@ bool is_suggested(const std::string& word) {  // neither a sign nor <unk>
 }  // namespace
 
 NextWord::NextWord(Bundle bundle) : bundle_(std::move(bundle)), words_(bundle_.vocabulary()) {
-  const std::string token = bundle_.manifest.value("/metadata/tokenizer"_json_pointer, "none");
+  if (!is_word(U'\u00E9')) {
+    throw std::runtime_error(std::string("got locale ") + std::setlocale(LC_CTYPE, nullptr) +
+                             ", expected one of UTF-8: call std::setlocale, or set the variable LC_ALL");
+  }
+  const auto found = bundle_.metadata.find("tokenizer");
+  const std::string token = found == bundle_.metadata.end() ? "none" : found->second;
   if (token != kPythonToken) {
     throw std::runtime_error("bundle.json: got tokenizer " + token + ", expected " + kPythonToken +
                              ": export the model of samples/next_word");
@@ -110,9 +114,9 @@ size_t NextWord::answers_of(const Ort::Value& output, size_t ids) const {
   const bool is_float = info.GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   if (!is_float || shape.size() != 3 || shape[0] != 1 || shape[1] != static_cast<int64_t>(ids) ||
       shape[2] < 1) {
-    throw std::runtime_error(
-        "output: got another type or shape, expected float32 [1, ids, answers]: export the model of "
-        "samples/next_word");
+    throw std::runtime_error(bundle_.model +
+                             ": output: got another type or shape, expected float32 [1, ids, answers]: "
+                             "export the model of samples/next_word");
   }
   const auto answers = static_cast<size_t>(shape[2]);
   if (answers > words_.size()) {
@@ -129,15 +133,15 @@ std::vector<Suggestion> NextWord::suggest(std::string_view text, size_t count) {
   const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
   const auto input =
       Ort::Value::CreateTensor<int64_t>(memory, ids.data(), ids.size(), shape.data(), shape.size());
-  const char *input_name = "ids", *output_name = "output";
-  const auto outputs = bundle_.session.Run(Ort::RunOptions{}, &input_name, &input, 1, &output_name, 1);
+  const auto output = bundle_.run("ids", input, "output");
 
-  const size_t answers = answers_of(outputs[0], ids.size());
-  const float* logits = outputs[0].GetTensorData<float>() + (ids.size() - 1) * answers;  // of the last word
+  const size_t answers = answers_of(output, ids.size());
+  const float* logits = output.GetTensorData<float>() + (ids.size() - 1) * answers;  // of the last word
   const float largest = *std::max_element(logits, logits + answers);
   if (!std::all_of(logits, logits + answers, [](float logit) { return std::isfinite(logit); })) {
-    throw std::runtime_error(
-        "output: got a score that is no number, expected finite ones: export another model");
+    throw std::runtime_error(bundle_.model +
+                             ": output: got a score that is no number, expected finite ones: "
+                             "export another model");
   }
   double sum = 0;
   std::vector<Suggestion> found;

@@ -10,7 +10,7 @@ const [folder, ...texts] = process.argv.slice(2);
 try {
   if (!texts.length) throw new Error("got no texts, expected: node complete.mjs BUNDLE TEXT...");
   const engine = { name: "onnxruntime-node", version: ort.env.versions.node };
-  const bundle = await openBundle((name) => readFile(join(folder, name)), ort, { engine });
+  const bundle = await openBundle(read, ort, { engine });
   const model = new NextWord(bundle, ort);
   for (const text of texts) {
     const found = await model.suggest(text);
@@ -20,4 +20,10 @@ try {
 } catch (error) {
   console.error(`Error: ${error.message}`);
   process.exitCode = 1;
+}
+
+function read(name) {
+  return readFile(join(folder, name)).catch((error) => {
+    throw new Error(`${folder}: got no ${name} (${error.code}), expected a folder of edge-embed export --bundle: check the path`);
+  });
 }

@@ -3,6 +3,7 @@
 import { cp, mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { readManifest } from "../browser/page/bundle.js";
 
 const assets = join(dirname(fileURLToPath(import.meta.url)), "assets", "bundle");
 
@@ -27,10 +28,10 @@ try {
 
 // The manifest and the files that it names.
 async function filesOf(folder) {
-  const manifest = await readFile(join(folder, "bundle.json"), "utf8").catch(() => {
+  const manifest = await readFile(join(folder, "bundle.json")).catch(() => {
     throw new Error(`${folder}: got no bundle.json, expected a folder of edge-embed export --bundle`);
   });
-  const { files } = JSON.parse(manifest);
+  const { files } = readManifest(manifest);
   for (const [name, { bytes }] of Object.entries(files)) {
     const found = await stat(join(folder, name)).catch(() => undefined);
     if (found?.size !== bytes) throw new Error(`${join(folder, name)}: got ${found?.size ?? "no"} bytes, expected ${bytes}`);

@@ -23,11 +23,12 @@ LARGE = (".onnx", ".data", ".pt", ".tflite")
 
 @dataclass
 class Repo:
-    """Repository: files by commit, and the commit of each branch."""
+    """Repository: files by commit, and the commit of each branch and tag."""
 
     private: bool
     commits: dict[str, dict[str, bytes]] = field(default_factory=lambda: {"0" * 40: {}})
     branches: dict[str, str] = field(default_factory=lambda: {"main": "0" * 40})
+    tags: dict[str, str] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
     def commit(self, files: dict[str, bytes], branch: str = "main", message: str = "") -> str:
@@ -180,6 +181,15 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self._answer(200, {"id": repo, "private": found.private, "sha": commit, "siblings": []})
 
+    def _refs(self, body: bytes, token: str, repo: str) -> None:
+        if found := self._repo(repo, token):
+            kinds = {"branches": found.branches, "tags": found.tags, "converts": {}}
+            refs = {
+                kind: [{"name": name, "ref": name, "targetCommit": commit} for name, commit in commits.items()]
+                for kind, commits in kinds.items()
+            }
+            self._answer(200, refs)
+
     def _branch(self, body: bytes, token: str, repo: str, branch: str) -> None:
         if found := self._repo(repo, token, writes=True):
             exists = branch in found.branches
@@ -277,6 +287,7 @@ _ROUTES: list[tuple[str, Any]] = [
     (r"POST /api/repos/create", _Handler._create),
     (r"POST /api/validate-yaml", _Handler._yaml),
     (rf"GET /api/models/{_REPO}(/revision/(?P<revision>.+))?", _Handler._info),
+    (rf"GET /api/models/{_REPO}/refs", _Handler._refs),
     (rf"POST /api/models/{_REPO}/branch/(?P<branch>.+)", _Handler._branch),
     (rf"POST /api/models/{_REPO}/preupload/(?P<revision>.+)", _Handler._preupload),
     (rf"POST /api/models/{_REPO}/commit/(?P<revision>.+)", _Handler._commit),

@@ -38,7 +38,7 @@ class Words(nn.Module):
 def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Saved model with a dense table."""
     torch.manual_seed(0)
-    metadata = {"licence": "My own: licence", "base_model": "owner/base"}
+    metadata = {"licence": "My own: licence", "base_model": "owner/base", "task": "token-classification"}
     path = tmp_path_factory.mktemp("dense") / "dense.pt"
     return edge_embed.save(Words(), path, torch.tensor([[1, 2]]), metadata=metadata)
 
@@ -55,9 +55,11 @@ def test_card_of_compressed_model_has_its_figures(dense: Path, tmp_path: Path) -
         "library_name": "edge-embed",
         "license": "other",
         "license_name": "my-own-licence",
+        "pipeline_tag": "token-classification",
         "base_model": "owner/base",
         "tags": ["edge-embed", "pytorch"],
     }
+    assert "\n# small\n\ntoken-classification\n" in card
     fidelity = found.tables[0].fidelity
     assert f"| {found.dense_bytes:,} | {found.compressed_bytes:,} |" in card
     assert f"| words | {fidelity.mean_cosine:.4f} | {fidelity.relative_error:.4f} |" in card
@@ -143,6 +145,39 @@ def test_header_holds_any_licence(stated: str, expected: dict[str, str]) -> None
 )
 def test_base_model_is_an_id_of_the_hub(tmp_path: Path, place: str, stated: str, expected: str) -> None:
     assert provenance_of(tmp_path / place, {"base_model": stated}).base_model == expected
+
+
+CONFIGS: dict[str, tuple[Any, str]] = {
+    "class": ({"architectures": ["BertForSequenceClassification"]}, "text-classification"),
+    "two labels": (
+        {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b"}},
+        "text-classification",
+    ),
+    "one label": ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a"}}, ""),
+    "causal": ({"architectures": ["LlamaForCausalLM"]}, "text-generation"),
+    "images": ({"architectures": ["GitForCausalLM"], "vision_config": {}}, ""),
+    "hidden states": ({"architectures": ["BertModel"]}, ""),
+    "several tasks": ({"architectures": ["T5ForConditionalGeneration"]}, ""),
+    "no class": ({}, ""),
+    "wrong": ({"architectures": [3]}, ""),
+    "no object": ([], ""),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_task_is_that_of_the_class(tmp_path: Path, case: str) -> None:
+    config, expected = CONFIGS[case]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert provenance_of(tmp_path, {}).task == expected
+    assert provenance_of(tmp_path, {"task": "mine"}).task == "mine"
+    (tmp_path / "modules.json").write_text("[]")
+    assert provenance_of(tmp_path, {}).task == ""
+
+
+@pytest.mark.parametrize(("task", "tag"), [("fill-mask", "fill-mask"), ("next word", None), ("a\nb: c", None)])
+def test_header_has_only_tasks_of_the_hub(task: str, tag: str | None) -> None:
+    found = yaml.safe_load(header(Provenance(task=task), "onnx").removesuffix("---"))
+    assert found.get("pipeline_tag") == tag
 
 
 def test_bundle_of_hostile_metadata_has_a_plain_card(tmp_path: Path) -> None:

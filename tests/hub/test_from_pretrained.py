@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 
 import edge_embed
 from edge_embed.bundle.opened import OpenedBundle
@@ -216,6 +217,34 @@ def test_failing_hub_is_named_and_the_cache_replaces_it(hub: FakeHub, repo: Repo
     opened()
     hub.failing["resolve"] = 503
     opened()
+
+
+@pytest.mark.parametrize("kind", ["bundle", "saved model"])
+@pytest.mark.parametrize("problem", ["status", "token", "no answer", "no repository"])
+def test_complete_cache_replaces_the_hub_at_once(
+    hub: FakeHub, bundle: Path, saved: Path, monkeypatch: pytest.MonkeyPatch, kind: str, problem: str
+) -> None:
+    hub.add(NAME, files_of(bundle) if kind == "bundle" else {"model.pt": saved.read_bytes()})
+    expected = type(opened())
+    if problem == "status":
+        hub.failing["resolve"] = 503
+    elif problem == "no answer":
+        place = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(hub.url, "http://127.0.0.1:9")
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", place)
+    elif problem == "no repository":
+        hub.repos.clear()
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: pytest.fail("asked again"))
+    token = "hf_wrong" if problem == "token" else None
+    assert type(opened(token=token)) is expected
+
+
+def test_new_commit_with_a_bundle_replaces_a_model_in_the_cache(hub: FakeHub, bundle: Path, saved: Path) -> None:
+    repo = hub.add(NAME, {"model.pt": saved.read_bytes()})
+    assert not isinstance(opened(), OpenedBundle)
+    repo.commit(files_of(bundle))  # by another tool, which leaves the model there
+    assert isinstance(opened(), OpenedBundle)
+    hub.add(NAME, files_of(bundle))
+    assert isinstance(opened(), OpenedBundle)
 
 
 def test_cache_that_cannot_be_written_is_named(hub: FakeHub, repo: Repo, tmp_path: Path) -> None:

@@ -30,9 +30,11 @@ def test_command_prints_the_commit(hub: FakeHub, bundle: Path) -> None:
     assert report["commit"] == repo.branches["tiny"]
     assert (report["revision"], report["url"], repo.private) == ("tiny", f"{hub.url}/{NAME}", True)
     assert {file["name"] for file in report["files"]} == {path.name for path in bundle.iterdir()}
-    shown = run("push", str(bundle), NAME).stdout
-    assert f"Uploaded to {NAME}" in shown
-    assert repo.branches["main"] in shown
+    assert report["changed"] is True
+    for words in (f"Uploaded to {NAME}", f"Nothing changed: the same files are in {NAME}"):
+        shown = run("push", str(bundle), NAME).stdout
+        assert words in shown
+        assert repo.branches["main"] in shown
 
 
 @pytest.mark.parametrize("arguments", [["absent", NAME], ["{bundle}", "next-words"], ["{bundle}", "someone/else"]])

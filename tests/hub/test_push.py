@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import edge_embed
 from edge_embed.errors import BadInputError, EdgeEmbedError
@@ -36,6 +38,10 @@ def test_bundle_is_one_commit_with_files_of_its_manifest(hub: FakeHub, bundle: P
 def test_second_upload_of_the_same_files_makes_no_commit(hub: FakeHub, bundle: Path) -> None:
     first, second = push(bundle), push(bundle, message="again")
     assert first.commit == second.commit
+    assert (first.changed, second.changed) == (True, False)
+    assert "Uploaded" in str(first)
+    assert "Nothing changed" in str(second)
+    assert not push(bundle, revision="tiny").changed  # begins as the main branch
     assert len(hub.repos[NAME].messages) == 1
 
 
@@ -77,6 +83,41 @@ def test_saved_model_is_uploaded_with_the_given_card(hub: FakeHub, saved: Path, 
     (tmp_path / "card.md").write_text("---\nlicense: mit\n---\nmine\n")
     files = hub_files(hub, push(saved, card=tmp_path / "card.md"))
     assert files["README.md"] == b"---\nlicense: mit\n---\nmine\n"
+
+
+def test_given_card_has_commands_for_the_repository(hub: FakeHub, card: Path) -> None:
+    report = push(card.with_name("small.pt"), card=card, revision="tiny")
+    words = hub_files(hub, report)["README.md"].decode()
+    assert f'edge_embed.from_pretrained("{NAME}", revision="tiny")' in words
+    assert "| SHA-256 of `model.pt` |" in words
+    assert "small.pt" not in words
+    card.write_text(words)  # as a user who edits the card of the repository
+    assert not push(card.with_name("small.pt"), card=card, revision="tiny").changed
+
+
+def test_card_that_push_made_is_accepted_again(hub: FakeHub, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "card.md").write_bytes(hub_files(hub, push(saved))["README.md"])
+    assert not push(saved, card=tmp_path / "card.md").changed
+
+
+@pytest.mark.parametrize("kind", ["file", "bundle", "edited"])
+def test_card_of_another_model_is_refused(hub: FakeHub, card: Path, bundle: Path, saved: Path, kind: str) -> None:
+    if kind == "edited":
+        card.write_text(card.read_text().replace("library_name: edge-embed\n", ""))
+    sha256 = hashlib.sha256(saved.read_bytes()).hexdigest()
+    with pytest.raises(BadInputError, match=rf"README\.md: got the SHA-256 .*, expected {sha256} of .*: give the card"):
+        push(saved, card=bundle / "README.md" if kind == "bundle" else card)
+    assert hub.requests == []
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    """Card beside ``small.pt``, by ``compress``."""
+    torch.manual_seed(0)
+    dense = edge_embed.save(nn.Embedding(200, 16), tmp_path / "dense.pt", torch.tensor([1, 2]))
+    path = tmp_path / "README.md"
+    edge_embed.compress(dense, "rows", bits=8, output=tmp_path / "small.pt", card=path, progress=lambda *_: None)
+    return path
 
 
 def test_model_is_not_put_beside_a_bundle(hub: FakeHub, bundle: Path, saved: Path) -> None:
@@ -122,9 +163,23 @@ def test_files_of_no_bundle_or_saved_model_are_refused(hub: FakeHub, bundle: Pat
 @pytest.mark.parametrize("revision", ["", "..", " ", "a b", "-x", 3])
 def test_malformed_revisions_are_refused(hub: FakeHub, bundle: Path, revision: Any) -> None:
     for call in (push, lambda _, **options: edge_embed.from_pretrained(NAME, **options)):
-        with pytest.raises(BadInputError, match=r"revision: got .*, expected the name of a branch, tag or commit"):
+        with pytest.raises(BadInputError, match=r"revision: got .*, expected the name of a branch"):
             call(bundle, revision=revision)
     assert hub.requests == []
+
+
+@pytest.mark.parametrize("revision", ["a//b", "a/.b", "a.lock", "a.lock/b", "refs/pr/1", "main/x", "HEAD", "0a" * 20])
+def test_names_that_no_branch_can_have_are_refused(hub: FakeHub, bundle: Path, revision: str) -> None:
+    with pytest.raises(BadInputError, match=r"revision: got .*, expected the name of a branch, such as main"):
+        push(bundle, revision=revision)
+    assert hub.requests == []
+
+
+def test_tag_in_place_of_a_branch_is_refused(hub: FakeHub, bundle: Path) -> None:
+    hub.add(NAME, {}).tags["v1"] = "0" * 40
+    with pytest.raises(BadInputError, match=r"revision: got the tag 'v1' of .*, expected a branch"):
+        push(bundle, revision="v1")
+    assert hub.repos[NAME].branches.keys() == {"main"}
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfeab", b"---\n- a\n---\n", b"---\na: [\n---\n"])
@@ -140,11 +195,28 @@ def test_missing_card_is_named(hub: FakeHub, saved: Path) -> None:
         push(saved, card="absent.md")
 
 
-def test_card_that_the_hub_refuses_makes_no_commit(hub: FakeHub, saved: Path, tmp_path: Path) -> None:
+def test_card_that_the_hub_refuses_makes_no_repository(hub: FakeHub, saved: Path, tmp_path: Path) -> None:
     (tmp_path / "card.md").write_text("---\nlicense: [mit]\n---\n")
-    with pytest.raises(EdgeEmbedError, match=r"Invalid metadata in README\.md\. - license is wrong"):
+    with pytest.raises(BadInputError, match=r"card\.md: the Hub refuses the header .*license is wrong"):
         push(saved, card=tmp_path / "card.md")
-    assert hub.repos[NAME].messages == []
+    assert hub.repos == {}
+
+
+@pytest.mark.parametrize("token", ["hf_\u00e4bc", "hf_abc\n", "hf abc", ""])
+def test_token_that_cannot_be_sent_is_named(hub: FakeHub, bundle: Path, token: str) -> None:
+    for call in (push, lambda _, **options: edge_embed.from_pretrained(NAME, **options)):
+        with pytest.raises(BadInputError, match=rf"token: got {len(token)} characters, expected .*: copy it") as raised:
+            call(bundle, token=token)
+        assert not token or token not in str(raised.value)
+    assert hub.requests == []
+
+
+def test_token_of_the_environment_that_cannot_be_sent_is_named(
+    hub: FakeHub, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_\u00e4bc")
+    with pytest.raises(BadInputError, match="token: got 6 characters"):
+        push(bundle)
 
 
 @pytest.mark.parametrize(

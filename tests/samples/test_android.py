@@ -109,9 +109,58 @@ def test_damaged_manifest_is_named(app: App, bundle: Path, content: bytes) -> No
     assert app.ask("open", folder=bundle)["error"].startswith("bundle.json: is damaged: ")
 
 
+SUM = {"bytes": 1, "sha256": ""}
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        ({"format_version": "1"}, 'format_version: got "1", expected a whole number'),
+        ({"model": 1}, "model: got 1, expected a text"),
+        ({"requires": None}, "requires: got null, expected an object"),
+        ({"requires": {"onnxruntime": 1.18}}, "requires: onnxruntime: got 1.18, expected a text"),
+        ({"metadata": []}, "metadata: got [], expected an object"),
+        ({"files": [1, 2]}, "files: got [1,2], expected an object"),
+        ({"files": {"m": SUM | {"bytes": 5.9}}}, "files: m: bytes: got 5.9, expected a whole number"),
+        ({"files": {"m": SUM | {"bytes": "5"}}}, 'files: m: bytes: got "5", expected a whole number'),
+        ({"files": {"m": SUM | {"sha256": 5}}}, "files: m: sha256: got 5, expected a text"),
+    ],
+)
+def test_value_of_a_wrong_type_in_the_manifest_is_named(
+    app: App, bundle: Path, changed: dict[str, object], message: str
+) -> None:
+    edit(bundle, **changed)
+    expected = f"bundle.json: is damaged: {message}: copy or download the bundle again"
+    assert app.ask("open", folder=bundle)["error"] == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"shape": None}, "shape: got null, expected a list"),
+        ({"shape": [2.9, 2]}, "shape: 0: got 2.9, expected a whole number"),
+        ({"values": [[1], 2, 3, 4]}, "values: 0: got [1], expected a number"),
+        ({"values": ["1.5", 2, 3, 4]}, 'values: 0: got "1.5", expected a number'),
+        ({"positions": [0.5, 1, 2, 3]}, "positions: 0: got 0.5, expected a whole number"),
+        ({"atol": 1e300}, "atol: got 1.0E300, expected 0 <= number < 1e30"),
+        ({"rtol": -1}, "rtol: got -1, expected 0 <= number < 1e30"),
+        ({"rtol": "1"}, 'rtol: got "1", expected 0 <= number < 1e30'),
+    ],
+)
+def test_value_of_a_wrong_type_in_the_golden_pair_is_named(
+    app: App, tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    golden = write_types(tmp_path / "types")
+    golden["outputs"][0].update(changed)
+    write_golden(tmp_path / "types", golden)
+    expected = f"golden.json: is damaged: outputs: 0: {message}: copy or download the bundle again"
+    assert app.ask("open", folder=tmp_path / "types")["error"] == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model": "other"}, "bundle.json: got no hash of other: copy or download the bundle again"),
         ({"format_version": 2}, "bundle.json: got format_version 2, expected 1: update this app"),
         ({"target": "tflite"}, "bundle.json: got target tflite, expected onnx: export it again"),
         ({"requires": {"onnxruntime": "99.1"}}, "expected 99.1 or newer: update it"),
@@ -252,6 +301,7 @@ def test_tolerances_and_positions_are_those_of_the_golden_pair(app: App, tmp_pat
     ("changed", "message"),
     [
         ({"name": "other"}, "output other: got none"),
+        ({"positions": [9], "values": ["NaN"]}, "got 4 values, expected one at position 9: "),
         ({"shape": [4]}, "output float32_out: got float32 [2, 2], expected float32 [4]"),
         ({"dtype": "float64"}, "output float32_out: got float32 [2, 2], expected float64 [2, 2]"),
     ],
@@ -383,6 +433,28 @@ def test_resources_and_classes_that_xml_names_exist() -> None:
     assert len(classes) == 2
     assert all((MAIN / "kotlin" / "edgeembed" / "nextword" / f"{name}.kt").is_file() for name in classes)
     assert len(set(resources()["id"])) == len(resources()["id"])
+
+
+def test_page_scrolls_and_keeps_its_margins_beside_the_bars_of_the_system() -> None:
+    android = "{http://schemas.android.com/apk/res/android}"
+    root = ElementTree.parse(MAIN / "res" / "layout" / "activity_main.xml").getroot()
+    assert (root.tag, len(root)) == ("ScrollView", 1)
+    fitting = [element for element in root.iter() if f"{android}fitsSystemWindows" in element.attrib]
+    assert fitting == [root]
+    assert f"{android}padding" not in root.attrib  # fitsSystemWindows replaces it
+    assert f"{android}padding" in root[0].attrib
+
+
+def test_rules_keep_the_classes_of_the_native_code() -> None:
+    build = (SAMPLE / "app" / "build.gradle.kts").read_text()
+    (rules,) = re.findall(r'"(\S+\.pro)"', build)
+    assert "-keep class ai.onnxruntime.** { *; }" in (SAMPLE / "app" / rules).read_text().splitlines()
+
+
+def test_gradle_of_the_wrapper_is_that_of_the_readme() -> None:
+    wrapper = (SAMPLE / "gradle" / "wrapper" / "gradle-wrapper.properties").read_text()
+    (version,) = re.findall(r"^distributionUrl=.*/gradle-([\d.]+)-bin\.zip$", wrapper, re.M)
+    assert {*re.findall(r"Gradle (\d[\d.]*\d)", (SAMPLE / "README.md").read_text())} == {version}
 
 
 def test_gradle_files_have_no_syntax_errors(tmp_path: Path) -> None:

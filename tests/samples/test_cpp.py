@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import edge_embed
 from tests.debian_package import debian_package
+from tests.docs.pages import DOCS, Page
 from tests.onnxruntime_archive import lay_out_archive
 from tests.packages.windows_runs import windows_runtime
 from tests.samples.next_word_bundle import TEXTS, changed_byte, edit, rehash, write_bundle, write_golden
@@ -24,6 +26,7 @@ from python.complete import Completer  # isort: skip
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "samples" / "cpp"
+CONTROLS = "a\nb\x1b[2Jc\x7fd\x9be\u00e9"
 FILES = ["golden.json", "model.onnx", "vocabulary.json", "README.md", "bundle.json"]
 
 
@@ -132,17 +135,21 @@ def test_cpp_ids_are_those_of_python(copied: Path, program: Path, bundle: Path, 
     (tmp_path / "texts").write_bytes("\n".join(texts).encode() + b"\n")
     (tmp_path / "ids.cc").write_text(
         '#include <clocale>\n#include <fstream>\n#include <iostream>\n#include "next_word.h"\n'
-        'int main(int, char** arguments) {\n  std::setlocale(LC_CTYPE, "C.UTF-8");\n  const Ort::Env env;\n'
+        "int main(int, char** arguments) try {\n  std::setlocale(LC_CTYPE, arguments[3]);\n  const Ort::Env env;\n"
         "  const NextWord model(open_bundle(env, arguments[1]));\n  std::ifstream file(arguments[2]);\n"
         "  for (std::string line; std::getline(file, line);) {\n"
-        '    for (auto id : model.encode(line)) std::cout << id << " ";\n    std::cout << "\\n";\n  }\n}\n'
+        '    for (auto id : model.encode(line)) std::cout << id << " ";\n    std::cout << "\\n";\n  }\n'
+        '} catch (const std::exception& error) {\n  std::cerr << error.what() << "\\n";\n  return 1;\n}\n'
     )
     objects = [str(path) for path in program.parent.rglob("*.o") if path.name != "complete.cc.o"]
     include, library = copied / "onnxruntime" / "include", copied / "onnxruntime" / "lib"
     command = ["c++", "-std=c++17", str(tmp_path / "ids.cc"), *objects, f"-I{copied / 'samples/cpp'}", f"-I{include}"]
     command += [f"-L{library}", "-lonnxruntime", "-lcrypto", f"-Wl,-rpath,{library}", "-o", str(tmp_path / "ids")]
     subprocess.run(command, check=True)
-    done = complete(tmp_path / "ids", bundle, tmp_path / "texts")
+    refused = complete(tmp_path / "ids", bundle, tmp_path / "texts", "C")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("got locale C, expected one of UTF-8: ")
+    done = complete(tmp_path / "ids", bundle, tmp_path / "texts", "C.UTF-8")
     assert done.returncode == 0, done.stderr
     completer = Completer(bundle)
     got = [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
@@ -193,6 +200,13 @@ def test_cpp_names_the_changed_file(program: Path, bundle: Path, tmp_path: Path,
         ({"files": {"model.onnx\0": {"bytes": 1, "sha256": ""}}}, "expected a plain name"),
         ({"files": []}, "bundle.json: "),
         ({"model": 5}, "bundle.json: is damaged"),
+        ({"metadata": {"tokenizer": 5}}, "bundle.json: is damaged"),
+        ({"metadata": []}, "bundle.json: is damaged"),
+        ({"requires": {"onnxruntime": "x"}}, 'requires: onnxruntime: got "x", expected a version such as 1.18'),
+        ({"files": {"a": {"bytes": 5.9, "sha256": ""}}}, "files: a: bytes: got 5.9, expected a whole number"),
+        ({"files": {"a": {"bytes": -1, "sha256": ""}}}, "files: a: bytes: got -1, expected a whole number"),
+        ({"files": {"a": {"bytes": 1 << 64, "sha256": ""}}}, "expected a whole number"),
+        ({"files": {"a": {"bytes": True, "sha256": ""}}}, "files: a: bytes: got true, expected a whole number"),
     ],
 )
 def test_cpp_refuses_other_bundles(
@@ -200,6 +214,43 @@ def test_cpp_refuses_other_bundles(
 ) -> None:
     done = complete(program, with_manifest(bundle, tmp_path / "bundle", changed), "a")
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize("changed", [{"target": CONTROLS}, {"model": CONTROLS}, {"metadata": {"tokenizer": CONTROLS}}])
+def test_cpp_prints_no_control_characters(
+    program: Path, bundle: Path, tmp_path: Path, changed: dict[str, object]
+) -> None:
+    done = complete(program, with_manifest(bundle, tmp_path / "bundle", changed), "a")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "a?b?[2Jc?d\u00bfe\u00e9" in done.stderr
+
+
+def test_cpp_prints_no_control_characters_of_words(program: Path, bundle: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    words = json.loads((folder / "vocabulary.json").read_text())
+    (folder / "vocabulary.json").write_text(json.dumps([*words[:2], *[CONTROLS] * (len(words) - 2)]))
+    rehash(folder)
+    done = complete(program, folder, "x")
+    assert (done.returncode, done.stdout.count("a?b?[2Jc?d\u00bfe\u00e9 (")) == (0, 3)
+
+
+def test_cpp_names_a_model_that_does_not_open(program: Path, bundle: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
+    content = (folder / "model.onnx").read_bytes()
+    (folder / "model.onnx").write_bytes(content[: len(content) // 2])
+    rehash(folder)
+    done = complete(program, folder, "a")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert re.fullmatch(
+        r"Error: model\.onnx: ONNX Runtime \S+ cannot open it: .*: export the bundle again\n", done.stderr
+    )
+
+
+def test_cpp_refuses_a_full_device(program: Path, bundle: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([program, bundle, "a"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "Error: standard output: got a failed write, expected room for the suggestions: " in done.stderr
 
 
 @pytest.mark.parametrize("value", [0.01, "NaN", "-Infinity", 1e300])
@@ -220,16 +271,13 @@ def test_cpp_reads_positions_of_a_long_output(program: Path, bundle: Path, tmp_p
     assert complete(program, with_golden(bundle, tmp_path / "right", golden), "a").returncode == 0
     output["positions"] = [3, 7]
     assert "at position 3" in complete(program, with_golden(bundle, tmp_path / "wrong", golden), "a").stderr
-    output["positions"] = [3, 1 << 40]
-    done = complete(program, with_golden(bundle, tmp_path / "far", golden), "a")
-    assert (done.returncode, done.stdout) == (1, "")
 
 
 def test_cpp_refuses_golden_pairs_that_compare_nothing(program: Path, bundle: Path, tmp_path: Path) -> None:
     golden = json.loads((bundle / "golden.json").read_text())
     golden["outputs"][0]["values"] = golden["outputs"][0]["values"][:3]
     done = complete(program, with_golden(bundle, tmp_path / "few", golden), "a")
-    assert (done.returncode, "golden.json: output output: got 3 values" in done.stderr) == (1, True)
+    assert (done.returncode, "golden.json: output: values: got 3, expected " in done.stderr) == (1, True)
     golden["outputs"][0]["values"] = []
     done = complete(program, with_golden(bundle, tmp_path / "none", golden), "a")
     assert (done.returncode, done.stderr) == (1, "Error: golden.json: got no values, expected outputs to compare\n")
@@ -247,17 +295,18 @@ def test_cpp_names_a_vocabulary_that_does_not_fit(program: Path, bundle: Path, t
 
 
 @pytest.mark.parametrize(
-    ("shape", "value", "message"),
+    ("name", "shape", "value", "message"),
     [
-        (["ids", 5], 0.0, "got another type or shape"),
-        ([1, "ids", 5], float("nan"), "got a score that is no number"),
+        ("ids", ["ids", 5], 0.0, "output: got another type or shape"),
+        ("ids", [1, "ids", 5], float("nan"), "output: got a score that is no number"),
+        ("words", [1, "ids", 5], 0.0, "ONNX Runtime "),
     ],
 )
-def test_cpp_refuses_outputs_of_another_model(
-    program: Path, bundle: Path, tmp_path: Path, shape: list[object], value: float, message: str
+def test_cpp_refuses_another_model(
+    program: Path, bundle: Path, tmp_path: Path, name: str, shape: list[object], value: float, message: str
 ) -> None:
     folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
-    sizes = [helper.make_node("Shape", ["ids"], ["size"], start=1)]
+    sizes = [helper.make_node("Shape", [name], ["size"], start=1)]
     parts = [["one", "size", "answers"], ["size", "answers"]][len(shape) == 2]
     constants = [numpy_helper.from_array(np.array([size]), name) for name, size in (("one", 1), ("answers", 5))]
     fill = numpy_helper.from_array(np.array([value], np.float32))
@@ -265,7 +314,7 @@ def test_cpp_refuses_outputs_of_another_model(
         helper.make_node("Concat", parts, ["sizes"], axis=0),
         helper.make_node("ConstantOfShape", ["sizes"], ["output"], value=fill),
     ]
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "ids"])
+    ids = helper.make_tensor_value_info(name, TensorProto.INT64, [1, "ids"])
     output = helper.make_tensor_value_info("output", TensorProto.FLOAT, shape)
     graph = helper.make_graph(sizes, "fill", [ids], [output], constants)
     opsets = [helper.make_opsetid("", 18)]
@@ -273,26 +322,60 @@ def test_cpp_refuses_outputs_of_another_model(
     count = [1, 1, 5] if len(shape) == 3 else [1, 5]
     values = ["NaN" if np.isnan(value) else value] * 5
     golden = {
-        "inputs": [{"name": "ids", "dtype": "int64", "shape": [1, 1], "values": [0]}],
+        "inputs": [{"name": name, "dtype": "int64", "shape": [1, 1], "values": [0]}],
         "outputs": [{"name": "output", "dtype": "float32", "shape": count, "values": values}],
     }
     write_golden(folder, golden)
     done = complete(program, folder, "a")
-    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, f"Error: model.onnx: {message}" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{"shape": [1 << 40, 1 << 40]}, {"shape": [-1, -3]}, {"values": []}, {"dtype": "complex64"}, {"values": ["a"]}],
+    ("side", "changed", "message"),
+    [
+        ("inputs", {"name": "words"}, f"ONNX Runtime {onnxruntime.__version__} refuses its inputs or outputs: "),
+        ("inputs", {"shape": [1 << 31, 1 << 31]}, "ids: values: got "),
+        ("inputs", {"shape": [-1, -3]}, "ids: shape: got [-1,-3], expected sizes: "),
+        ("inputs", {"shape": [5.9]}, "ids: shape: got [5.9], expected sizes: "),
+        ("inputs", {"shape": [1 << 63]}, "ids: shape: got [9223372036854775808], expected sizes: "),
+        ("inputs", {"shape": [True]}, "ids: shape: got [true], expected sizes: "),
+        ("inputs", {"values": []}, "ids: values: got 0, expected those of shape "),
+        ("inputs", {"dtype": "complex64"}, "got dtype complex64, expected "),
+        ("inputs", {"values": ["a"], "shape": [1]}, 'ids: values: got "a", expected int64: '),
+        ("inputs", {"values": [5.9], "shape": [1]}, "ids: values: got 5.9, expected int64: "),
+        ("inputs", {"values": [-1], "shape": [1], "dtype": "uint64"}, "ids: values: got -1, expected uint64: "),
+        (
+            "inputs",
+            {"values": [(1 << 64) - 1], "shape": [1]},
+            "ids: values: got 18446744073709551615, expected int64: ",
+        ),
+        ("inputs", {"values": [True], "shape": [1], "dtype": "float32"}, "ids: values: got true, expected float32: "),
+        ("outputs", {"shape": [5.9]}, "output: shape: got [5.9], expected sizes: "),
+        ("outputs", {"atol": 1e300}, "output: atol: got 1e+300, expected 0 <= atol < 1e+30: "),
+        ("outputs", {"rtol": -0.1}, "output: rtol: got -0.1, expected 0 <= rtol < 1e+30: "),
+        ("outputs", {"atol": float("nan")}, "is damaged: "),
+        ("outputs", {"values": [0], "positions": [0.9]}, "output: positions: got 0.9, expected 0 <= position < "),
+        ("outputs", {"values": [0], "positions": [1 << 40]}, "output: positions: got 1099511627776, expected "),
+    ],
 )
 def test_cpp_refuses_damaged_golden_pairs(
-    program: Path, bundle: Path, tmp_path: Path, changed: dict[str, object]
+    program: Path, bundle: Path, tmp_path: Path, side: str, changed: dict[str, object], message: str
 ) -> None:
     golden = json.loads((bundle / "golden.json").read_text())
-    golden["inputs"][0] |= changed
+    golden[side][0] |= changed
     done = complete(program, with_golden(bundle, tmp_path / "bundle", golden), "a")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
-    assert done.stderr.startswith("Error: ")
+    assert done.stderr.startswith(f"Error: golden.json: {message}"), done.stderr
+
+
+def test_cpp_page_prints_errors(copied: Path, tmp_path: Path) -> None:
+    page = Page(DOCS / "deployment" / "cpp.md")
+    (tmp_path / "main.cc").write_text(page.only("cpp"))
+    (tmp_path / "onnxruntime").symlink_to(copied / "onnxruntime")
+    subprocess.run(["bash", "-euc", page.only("sh cpp").splitlines()[0]], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "main"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch("Error: .*libedge_embed_ops.so.*\n", done.stderr)
 
 
 @pytest.mark.long

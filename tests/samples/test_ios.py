@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from edge_embed.bundle.golden import GoldenTensor
+from edge_embed.bundle.golden import _MOST_TOLERANCE, GoldenTensor
 from edge_embed.bundle.manifest import EXTENSIONS, FORMAT_VERSION, LIBRARY, MANIFEST, ONNXRUNTIME
 from edge_embed.validation.tokenizer_texts import HARD
 from tests.samples.icu import find_all
@@ -210,17 +210,41 @@ def test_errors_have_the_texts_of_the_browser_sample(parser: "Parser") -> None:
                 "".join(text_of(part) if part.type == "line_str_text" else "{}" for part in parts if part.is_named)
             )
     page = ROOT / "samples" / "browser" / "page"
-    scripts = "".join((page / name).read_text(encoding="utf-8") for name in ("bundle.js", "next_word.js"))
+    scripts = "".join((page / name).read_text(encoding="utf-8") for name in ("bundle.js", "json.js", "next_word.js"))
     scripts = scripts.replace("${engine.name}", "onnxruntime")
     found = re.findall(r'(?:Error\(\s*|return )(?:`([^`]*)`|"([^"]+)")', scripts)
     theirs = {re.sub(r"\[?\$\{[^}]*\}\]?", "{}", template or text) for template, text in found}
     theirs -= {
         "hashes need a secure page: serve it over HTTPS or from localhost",
-        "vocabulary.json: is damaged: expected a list of words: copy or download the bundle again",  # a type in Swift
+        "{}got {}, expected {}",  # a wrong type, which JSONDecoder words in Swift
         "golden.json: input {}: got {}, expected one of {}",  # here of outputs too
     }
     assert len(theirs) >= 11
     assert theirs - mine == set()
+
+
+def test_values_of_wrong_types_are_refused_with_their_place(parser: "Parser") -> None:
+    """``localizedDescription`` of a DecodingError names no key, and an error of the decoder names no file."""
+    source = SOURCES["JSONFile.swift"].read_text(encoding="utf-8")
+    cases = {text_of(each) for each in nodes(parser.parse(source.encode()).root_node, "switch_pattern")}
+    for case in ("typeMismatch", "valueNotFound", "keyNotFound", "dataCorrupted"):
+        assert any(f".{case}(" in each for each in cases), case
+    assert "context.codingPath" in source
+    bounds = {
+        re.findall(r"0 <= number < (\w+)", (ROOT / "samples" / path).read_text(encoding="utf-8"))[0]
+        for path in (
+            "browser/page/bundle.js",
+            "android/app/src/main/kotlin/edgeembed/nextword/Json.kt",
+            "ios/Sources/NextWord/Golden.swift",
+        )
+    }
+    assert bounds == {f"{_MOST_TOLERANCE:g}".replace("+", "")}
+
+
+def test_typed_text_is_not_changed(parser: "Parser") -> None:
+    root = parser.parse(SOURCES["ContentView.swift"].read_bytes()).root_node
+    called = {text_of(each) for each in nodes(root, "navigation_suffix")}
+    assert {".autocorrectionDisabled", ".textInputAutocapitalization", ".keyboardType"} <= called
 
 
 def test_ids_are_those_of_python(expressions: dict[str, str], bundle: Path) -> None:

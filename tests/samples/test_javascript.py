@@ -142,6 +142,82 @@ def test_node_refuses_other_bundles(
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
 
+def test_node_names_the_folder_without_bundle(copied: Path, tmp_path: Path) -> None:
+    done = node(copied, "samples/node/complete.mjs", tmp_path / "nope", "a")
+    message = "got no bundle.json (ENOENT), expected a folder of edge-embed export --bundle: check the path"
+    assert (done.returncode, done.stderr) == (1, f"Error: {tmp_path / 'nope'}: {message}\n")
+
+
+SUM = {"bytes": 1, "sha256": ""}
+MANIFEST: dict[str, object] = {
+    "format_version": 1,
+    "target": "onnx",
+    "model": "m",
+    "files": {"m": SUM, "golden.json": SUM},
+}
+INPUT: dict[str, object] = {"name": "x", "dtype": "int64", "shape": [1], "values": [1]}
+OUTPUT: dict[str, object] = {"name": "y", "dtype": "float32", "shape": [1], "values": [0.5]}
+NUMBER = "got {}, expected 0 <= number < 1e30"
+WRONG: list[tuple[str, dict[str, object], str]] = [  # which part is changed, how, and the error
+    ("manifest", {"format_version": "1"}, 'bundle.json: is damaged: format_version: got "1", expected a whole number'),
+    ("manifest", {"model": 1}, "bundle.json: is damaged: model: got 1, expected a text"),
+    ("manifest", {"requires": None}, "bundle.json: is damaged: requires: got null, expected an object"),
+    ("manifest", {"requires": {"onnxruntime": 1.18}}, "requires: onnxruntime: got 1.18, expected a text"),
+    ("manifest", {"metadata": []}, "metadata: got [], expected an object"),
+    ("manifest", {"files": [1, 2]}, "bundle.json: is damaged: files: got [1,2], expected an object"),
+    ("manifest", {"files": {"m": 1}}, "files: m: got 1, expected an object"),
+    ("manifest", {"files": {"m": SUM | {"bytes": 5.9}}}, "files: m: bytes: got 5.9, expected a whole number"),
+    ("manifest", {"files": {"m": SUM | {"bytes": "5"}}}, 'files: m: bytes: got "5", expected a whole number'),
+    ("manifest", {"files": {"m": {"bytes": 5}}}, "files: m: sha256: got nothing, expected a text"),
+    ("input", {"values": [1.5]}, "golden.json: is damaged: input x: The number 1.5 cannot be converted"),
+    ("output", {"shape": None}, "golden.json: is damaged: outputs: 0: shape: got null, expected a list"),
+    ("output", {"values": [[1]]}, "outputs: 0: values: 0: got [1], expected a number"),
+    ("output", {"values": ["toString"]}, "golden.json: is damaged: values: got toString, expected a number"),
+    ("output", {"positions": [0.5]}, "outputs: 0: positions: 0: got 0.5, expected a whole number"),
+    ("output", {"positions": [9], "values": ["NaN"]}, "output y: got 1 values, expected one at position 9"),
+    ("output", {"atol": 1e300}, f"outputs: 0: atol: {NUMBER.format('1e+300')}"),
+    ("output", {"rtol": -1}, f"outputs: 0: rtol: {NUMBER.format('-1')}"),
+    ("output", {"rtol": None}, f"outputs: 0: rtol: {NUMBER.format('null')}"),
+    ("output", {"values": [1.5], "atol": 1}, "opened"),
+]
+# Opens bundles with an engine whose output is always 0.5.
+OPEN = """
+const {{ openBundle }} = await import({page});
+const ort = {{
+  Tensor: class {{}},
+  InferenceSession: {{ create: async () => ({{ run: async () => ({{ y: output }}) }}) }},
+}};
+const output = {{ type: "float32", dims: [1], data: Float32Array.of(0.5) }};
+for (const {{ manifest, golden }} of {bundles}) {{
+  const bytes = (content) => new TextEncoder().encode(JSON.stringify(content));
+  const sha256 = async () => new ArrayBuffer(0);
+  if (manifest.files["golden.json"]) manifest.files["golden.json"].bytes = bytes(golden).length;
+  const files = {{ "bundle.json": bytes(manifest), "golden.json": bytes(golden), m: new Uint8Array(1) }};
+  const read = async (name) => files[name];
+  const engine = {{ name: "engine", version: "1" }};
+  console.log(await openBundle(read, ort, {{ engine, sha256 }}).then(() => "opened", ({{ message }}) => message));
+}}
+"""
+
+
+def test_node_names_the_value_of_a_wrong_type() -> None:
+    right = {"manifest": MANIFEST, "input": INPUT, "output": OUTPUT}
+    bundles = []
+    for part, changed, _ in WRONG:
+        parts = right | {part: right[part] | changed}
+        golden = {"inputs": [parts["input"]], "outputs": [parts["output"]]}
+        bundles.append({"manifest": parts["manifest"], "golden": golden})
+    page = json.dumps((SAMPLES / "browser" / "page" / "bundle.js").as_uri())
+    script = OPEN.format(page=page, bundles=json.dumps(bundles))
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for line, (part, changed, message) in zip(done.stdout.splitlines(), WRONG, strict=True):
+        assert message in line, (part, changed)
+        assert "is damaged" not in line or line.endswith(": copy or download the bundle again")
+
+
 @pytest.mark.parametrize("error", [0.01, "NaN"])
 def test_node_finds_other_outputs(copied: Path, bundle: Path, tmp_path: Path, error: float | str) -> None:
     folder = Path(shutil.copytree(bundle, tmp_path / "bundle"))
@@ -167,7 +243,7 @@ def test_node_refuses_golden_pairs_that_compare_nothing(copied: Path, bundle: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), [('["a", "b"]', "got 2 words, expected"), ("[1, null]", "expected a list of words")]
+    ("words", "message"), [('["a", "b"]', "got 2 words, expected"), ("[1, null]", "0: got 1, expected a text")]
 )
 def test_node_names_a_vocabulary_that_does_not_fit(
     copied: Path, bundle: Path, tmp_path: Path, words: str, message: str

@@ -227,6 +227,15 @@ def test_passed_check_is_not_repeated_for_the_same_bundle(shown: dict[str, Any])
     assert shown["another"]["first"]["state"].startswith("golden.json: got SHA-256")
 
 
+def test_page_pins_the_engine_of_the_package(app: Path) -> None:
+    build = app / "node_modules" / "onnxruntime-react-native" / "android" / "build.gradle"
+    dependency = "com.microsoft.onnxruntime:onnxruntime-android:"
+    assert f'"{dependency}latest.integration@aar"' in build.read_text()  # else the page need not say how to pin it
+    page = (ROOT / "docs" / "deployment" / "react-native.md").read_text()
+    packages = json.loads((app / "package.json").read_text())["dependencies"]
+    assert re.findall(rf'force "{dependency}(.+)"', page) == [packages["onnxruntime-react-native"]]
+
+
 def test_types_are_those_of_the_packages(app: Path) -> None:
     output(["npx", "tsc"], app)
 
@@ -283,11 +292,14 @@ def test_bundle_is_not_copied_unless_the_app_can_open_it(app: Path, bundle: Path
     rehash(outside)
     incomplete = Path(shutil.copytree(bundle, tmp_path / "incomplete"))
     (incomplete / "model.onnx").unlink()
+    damaged = Path(shutil.copytree(bundle, tmp_path / "damaged"))
+    change(damaged / "bundle.json", {"files": [1]})
     before = sorted(path.name for path in (app / "assets" / "bundle").iterdir())
     commands: list[tuple[list[str | Path], str]] = [
         ([], "got no folder, expected: node copy_bundle.mjs BUNDLE"),
         ([tmp_path], "got no bundle.json, expected a folder of edge-embed export --bundle"),
         ([incomplete], "model.onnx: got no bytes, expected"),
+        ([damaged], "Error: bundle.json: is damaged: files: got [1], expected an object: copy or download"),
         ([app / "assets" / "bundle"], "is the folder of the copy, expected another one"),
         ([outside], "got model.onnx.data, expected all weights in the model: export with --external-data never"),
     ]

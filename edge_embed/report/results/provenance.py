@@ -12,9 +12,11 @@ class Provenance:
         sha256: hash of that file; empty for a module or a folder.
         base_model: id of the base model on the Hub; empty if it is unknown.
         licence: licence that was saved with the model; empty if none was.
+        task: what the model does, as was saved with it or as its class says; empty if it is unknown.
     """
 
     source: str = ""
     sha256: str = ""
     base_model: str = ""
     licence: str = ""
+    task: str = ""

@@ -19,6 +19,7 @@ class PushReport(Shown):
         commit: hash of the commit that has all files.
         url: address of the repository.
         files: bytes by name of the file.
+        changed: whether this upload made the commit; False if the branch had these files already.
     """
 
     repo_id: str
@@ -26,6 +27,7 @@ class PushReport(Shown):
     commit: str
     url: str
     files: Mapping[str, int]
+    changed: bool
 
     view = "edge_embed.report.views.pushed:render"
 
@@ -38,4 +40,5 @@ class PushReport(Shown):
             "commit": self.commit,
             "url": self.url,
             "files": [{"name": name, "bytes": size} for name, size in self.files.items()],
+            "changed": self.changed,
         }

@@ -9,7 +9,8 @@ from edge_embed.report.views.words import cell
 
 def render(report: PushReport) -> RenderableType:
     """Return the files, and the address and the commit that have them."""
-    files = FoldedTable("file", "bytes", title=f"Uploaded to {report.repo_id}", title_justify="left")
+    done = "Uploaded to" if report.changed else "Nothing changed: the same files are in"
+    files = FoldedTable("file", "bytes", title=f"{done} {report.repo_id}", title_justify="left")
     files.columns[1].justify = "right"
     for name, size in report.files.items():
         files.add_row(name, f"{size:,}")

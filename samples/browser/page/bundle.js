@@ -4,6 +4,8 @@
 //
 //   |y - g| <= atol + rtol |g|    for floats; other values are equal
 
+import { damaged, kind, listOf, mapOf, objectOf, optional, readJson, TEXT, WHOLE } from "./json.js";
+
 const FORMAT_VERSION = 1;
 const NOT_READ = new Set(["README.md", "NOTICE"]); // for people
 const SPECIAL = { NaN: NaN, Infinity: Infinity, "-Infinity": -Infinity };
@@ -20,6 +22,25 @@ const ARRAYS = {
   uint64: BigUint64Array,
   bool: Uint8Array,
 };
+const MANIFEST = objectOf({
+  target: TEXT,
+  model: TEXT,
+  requires: optional(mapOf(TEXT)),
+  metadata: optional(mapOf(TEXT)),
+  files: mapOf(objectOf({ bytes: WHOLE, sha256: TEXT })),
+});
+const VALUE = kind("a number", (value) => ["number", "boolean", "string"].includes(typeof value)); // see numberOf
+const TOLERANCE = kind("0 <= number < 1e30", (value) => typeof value === "number" && value >= 0 && value < 1e30);
+const TENSOR = objectOf({
+  name: TEXT,
+  dtype: TEXT,
+  shape: listOf(WHOLE),
+  values: listOf(VALUE),
+  positions: optional(listOf(WHOLE)),
+  atol: optional(TOLERANCE),
+  rtol: optional(TOLERANCE),
+});
+const GOLDEN = objectOf({ inputs: listOf(TENSOR), outputs: listOf(TENSOR) });
 
 /**
  * Opens a bundle. With `check: false`, hashes and golden outputs are not compared, as after the first start of an app.
@@ -33,9 +54,8 @@ const ARRAYS = {
  * @param {(name: string) => string} [options.path] path of a file, if the engine is to open the model by its path
  */
 export async function openBundle(read, ort, { check = true, engine = webEngine(ort), sha256 = webSha256, path } = {}) {
-  const manifest = parse(await read("bundle.json"), "bundle.json");
-  requireFormat(manifest, engine);
-  requireFiles(manifest);
+  const manifest = readManifest(await read("bundle.json"));
+  requireEngine(manifest, engine);
   const files = new Map();
   const isKept = (name) => !path || name.endsWith(".json");
   const names = Object.keys(manifest.files).filter((name) => !NOT_READ.has(name) && (check || isKept(name)));
@@ -47,7 +67,7 @@ export async function openBundle(read, ort, { check = true, engine = webEngine(o
     }),
   );
   const session = await (path ? ort.InferenceSession.create(path(manifest.model)) : sessionOf(files, manifest.model, ort));
-  const bundle = { manifest, session, json: (name) => parse(files.get(name), name) };
+  const bundle = { manifest, session, json: (name, check) => readJson(files.get(name), name, check) };
   if (check) await compareGolden(bundle, ort);
   return bundle;
 }
@@ -68,20 +88,22 @@ function sessionOf(files, model, ort) {
   return ort.InferenceSession.create(files.get(model), { externalData });
 }
 
-function parse(bytes, name) {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch (error) {
-    throw new Error(`${name}: is damaged: ${error.message}: copy or download the bundle again`);
-  }
-}
-
-function requireFormat(manifest, engine) {
-  const { format_version: version, target, requires = {} } = manifest;
+// The content of bundle.json, if it is a manifest that this file knows.
+export function readManifest(bytes) {
+  // First, because another format may lack the other keys.
+  const { format_version: version } = readJson(bytes, "bundle.json", objectOf({ format_version: WHOLE }));
   if (version !== FORMAT_VERSION) {
     throw new Error(`bundle.json: got format_version ${version}, expected ${FORMAT_VERSION}: update this app`);
   }
-  if (target !== "onnx") throw new Error(`bundle.json: got target ${target}, expected onnx: export it again`);
+  const manifest = { requires: {}, metadata: {}, ...readJson(bytes, "bundle.json", MANIFEST) };
+  if (manifest.target !== "onnx") {
+    throw new Error(`bundle.json: got target ${manifest.target}, expected onnx: export it again`);
+  }
+  requireFiles(manifest);
+  return manifest;
+}
+
+function requireEngine({ requires }, engine) {
   if (requires.onnxruntime_extensions) {
     throw new Error(`bundle.json: its model contains a tokenizer, which ${engine.name} cannot run: export without one`);
   }
@@ -91,7 +113,7 @@ function requireFormat(manifest, engine) {
 }
 
 // A manifest may come from a server: its names stay in the folder, and nothing without a hash is used.
-function requireFiles({ model, files = {} }) {
+function requireFiles({ model, files }) {
   for (const name of Object.keys(files)) {
     if (!/^[^./\\:][^/\\:]*$/.test(name)) throw new Error(`bundle.json: got a file named ${name}, expected a plain name`);
   }
@@ -126,7 +148,7 @@ export function hex(buffer) {
 }
 
 async function compareGolden({ session, json }, ort) {
-  const { inputs, outputs } = json("golden.json");
+  const { inputs, outputs } = json("golden.json", GOLDEN);
   if (!outputs.some(({ values }) => values.length)) throw new Error("golden.json: got no values, expected outputs to compare");
   const feeds = Object.fromEntries(inputs.map((input) => [input.name, tensorOf(input, ort)]));
   const results = await session.run(feeds);
@@ -142,7 +164,19 @@ function tensorOf({ name, dtype, shape, values }, ort) {
   const Type = Object.hasOwn(ARRAYS, dtype) && ARRAYS[dtype];
   if (!Type) throw new Error(`golden.json: input ${name}: got ${dtype}, expected one of ${Object.keys(ARRAYS).join(", ")}`);
   const isBig = Type === BigInt64Array || Type === BigUint64Array;
-  return new ort.Tensor(dtype, Type.from(values, (value) => (isBig ? BigInt(value) : Number(SPECIAL[value] ?? value))), shape);
+  const numbers = values.map(numberOf);
+  try {
+    return new ort.Tensor(dtype, Type.from(numbers, (number) => (isBig ? BigInt(number) : number)), shape);
+  } catch (error) {
+    throw damaged("golden.json", `input ${name}: ${error.message}`); // values that are not of its type or shape
+  }
+}
+
+// A golden value; numbers that JSON lacks are texts.
+function numberOf(value) {
+  if (typeof value !== "string") return Number(value);
+  if (!Object.hasOwn(SPECIAL, value)) throw damaged("golden.json", `values: got ${value}, expected a number`);
+  return SPECIAL[value];
 }
 
 function differenceOf({ dtype, shape, values, positions, atol = 0, rtol = 0 }, tensor) {
@@ -154,7 +188,8 @@ function differenceOf({ dtype, shape, values, positions, atol = 0, rtol = 0 }, t
   if (values.length !== count) return `got ${values.length} golden values, expected ${count}`;
   for (let i = 0; i < count; ++i) {
     const position = positions ? positions[i] : i;
-    const expected = Number(SPECIAL[values[i]] ?? values[i]);
+    if (position >= tensor.data.length) return `got ${tensor.data.length} values, expected one at position ${position}`;
+    const expected = numberOf(values[i]);
     const got = Number(tensor.data[position]);
     const isClose = Number.isFinite(expected) && Math.abs(got - expected) <= atol + rtol * Math.abs(expected);
     if (!Object.is(got, expected) && got !== expected && !isClose) {

@@ -1,5 +1,7 @@
 // Suggests the next word of a text with the bundle of samples/next_word.
 
+import { listOf, TEXT } from "./json.js";
+
 const [PADDING, UNKNOWN] = [0, 1];
 // A word, or a single sign. The model was trained on words of the Python expression, which has the same meaning.
 const PYTHON_TOKEN = "\\w+(?:[.'-]\\w+)*|[^\\w\\s]";
@@ -22,10 +24,7 @@ export class NextWord {
     }
     this.#session = bundle.session;
     this.#ort = ort;
-    this.#words = bundle.json("vocabulary.json");
-    if (!Array.isArray(this.#words) || this.#words.some((word) => typeof word !== "string")) {
-      throw new Error("vocabulary.json: is damaged: expected a list of words: copy or download the bundle again");
-    }
+    this.#words = bundle.json("vocabulary.json", listOf(TEXT));
     this.#ids = new Map(this.#words.map((word, id) => [word, id]));
   }
 

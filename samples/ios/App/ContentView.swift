@@ -13,6 +13,9 @@ struct ContentView: View {
         .frame(height: 120)
         .overlay(RoundedRectangle(cornerRadius: 6).stroke(Color.secondary))
         .accessibilityLabel("Text")
+        .autocorrectionDisabled()
+        .textInputAutocapitalization(.never)
+        .keyboardType(.asciiCapable)  // no curly quotes: the model was trained on straight ones
       HStack {
         ForEach(suggester.suggestions) { suggestion in
           Button(label(of: suggestion)) { add(suggestion.word) }

@@ -28,6 +28,14 @@ _LICENCES = frozenset(
     """.split()
 )
 
+# Tasks of the Hub, for its filter.
+_TASKS = frozenset(
+    """
+    feature-extraction fill-mask question-answering sentence-similarity summarization table-question-answering
+    text-classification text-generation text-ranking token-classification translation zero-shot-classification
+    """.split()
+)
+
 
 def header(origin: Provenance, kind: str) -> str:
     """Return the header of a card, in YAML.
@@ -37,6 +45,7 @@ def header(origin: Provenance, kind: str) -> str:
         kind: tag of the format: ``onnx``, ``tflite`` or ``pytorch``.
     """
     lines = _licence(origin.licence)
+    lines += [f"pipeline_tag: {origin.task}"] if origin.task in _TASKS else []
     lines += [f"base_model: {_quoted(origin.base_model)}"] if origin.base_model else []
     return _BEGIN + "\n".join([*lines, "tags:", "- edge-embed", f"- {kind}", "---"])
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.results.provenance import Provenance
@@ -44,7 +45,9 @@ def compressed_card(report: CompressReport, facts: CardFacts) -> str:
 def _blocks(report: CompressReport, facts: CardFacts) -> Iterator[str]:
     kind = next((kind for suffix, kind in _KINDS.items() if facts.model.endswith(suffix)), "pytorch")
     yield header(facts.origin, kind)
-    yield f"# {text(facts.name)}"
+    yield f"# {text(PurePath(facts.name).stem if kind == 'pytorch' else facts.name)}"
+    if facts.origin.task:
+        yield text(facts.origin.task)
     yield "## Size"
     ratio = report.dense_bytes / report.compressed_bytes
     sizes = f"{report.dense_bytes:,}", f"{report.compressed_bytes:,}", f"{ratio:.1f}x"

@@ -11,7 +11,12 @@ struct Golden: Decodable {
     guard outputs.contains(where: { !$0.values.isEmpty }) else { throw BundleError.noGoldenValues }
     var feeds: [String: ORTValue] = [:]
     for input in inputs {
-      feeds[input.name] = try input.tensor()
+      do {
+        feeds[input.name] = try input.tensor()
+      } catch {  // values that are not of its type or shape
+        let reason = "input \(input.name): \(error.localizedDescription)"
+        throw BundleError.damaged(file: "golden.json", reason: reason)
+      }
     }
     let names = try Set(session.outputNames())
     let results = try session.run(withInputs: feeds, outputNames: names, runOptions: nil)
@@ -47,8 +52,20 @@ struct GoldenTensor: Decodable {
     shape = try content.decode([Int].self, forKey: .shape)
     values = try content.decode([Double].self, forKey: .values)
     positions = try content.decodeIfPresent([Int].self, forKey: .positions)
-    atol = try content.decodeIfPresent(Double.self, forKey: .atol) ?? 0
-    rtol = try content.decodeIfPresent(Double.self, forKey: .rtol) ?? 0
+    atol = try Self.tolerance(.atol, in: content)
+    rtol = try Self.tolerance(.rtol, in: content)
+  }
+
+  private static func tolerance(
+    _ key: CodingKeys, in content: KeyedDecodingContainer<CodingKeys>
+  ) throws -> Double {
+    guard content.contains(key) else { return 0 }
+    let number = try content.decode(Double.self, forKey: key)
+    guard number >= 0, number < 1e30 else {
+      throw DecodingError.dataCorruptedError(
+        forKey: key, in: content, debugDescription: "got \(number), expected 0 <= number < 1e30")
+    }
+    return number
   }
 
   func tensor() throws -> ORTValue {
@@ -71,7 +88,10 @@ struct GoldenTensor: Decodable {
       return "got \(values.count) golden values, expected \(places.count)"
     }
     for (position, expected) in zip(places, values) {
-      let got = numbers.indices.contains(position) ? numbers[position] : .nan
+      guard numbers.indices.contains(position) else {
+        return "got \(numbers.count) values, expected one at position \(position)"
+      }
+      let got = numbers[position]
       if !agrees(got, expected) {
         return "got \(got) at position \(position), expected \(expected) (atol \(atol), rtol \(rtol))"
       }

@@ -2,13 +2,8 @@ package edgeembed.nextword
 
 import java.io.File
 import java.io.InputStream
-import java.nio.ByteBuffer
-import java.nio.charset.CharacterCodingException
 import java.security.MessageDigest
-import org.json.JSONException
-import org.json.JSONTokener
 
-private const val AGAIN = "copy or download the bundle again"
 private const val BLOCK = 1 shl 16
 
 /** Size and SHA-256 of a file. */
@@ -33,19 +28,3 @@ fun sha256Of(stream: InputStream): String {
     }
     return digest.digest().joinToString("") { "%02x".format(it) }
 }
-
-/** Reads a JSON file. Unlike org.json, this refuses wrong UTF-8 and anything after the value. */
-fun <T> parseJson(content: ByteArray, name: String, read: (Any) -> T): T = try {
-    val tokens = JSONTokener(Charsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(content)).toString())
-    val value = tokens.nextValue()
-    if (tokens.nextClean() != '\u0000') throw tokens.syntaxError("got more after the value")
-    read(value)
-} catch (error: CharacterCodingException) {
-    throw damaged(name, error)
-} catch (error: JSONException) {
-    throw damaged(name, error)
-} catch (error: ClassCastException) {
-    throw damaged(name, error)
-}
-
-private fun damaged(name: String, error: Exception) = BundleException("$name: is damaged: ${error.message}: $AGAIN")

@@ -18,7 +18,7 @@ class ModelBundle private constructor(
     private val options: SessionOptions,
     val notice: String?
 ) : AutoCloseable {
-    fun <T> json(name: String, read: (Any) -> T): T = parseJson(File(folder, name).readBytes(), name, read)
+    fun <T> json(name: String, read: (Json) -> T): T = Json.parse(File(folder, name).readBytes(), name, read)
 
     override fun close() {
         session.close()

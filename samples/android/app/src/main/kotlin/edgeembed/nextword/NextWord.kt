@@ -3,7 +3,6 @@ package edgeembed.nextword
 import ai.onnxruntime.OnnxTensor
 import java.nio.LongBuffer
 import kotlin.math.exp
-import org.json.JSONArray
 
 private const val PADDING = 0L
 private const val UNKNOWN = 1L
@@ -39,7 +38,7 @@ class NextWord(private val bundle: ModelBundle) {
                 "$MANIFEST: got tokenizer $tokenizer, expected $PYTHON_TOKEN: export the model of samples/next_word"
             )
         }
-        words = bundle.json("vocabulary.json") { json -> (json as JSONArray).run { List(length()) { getString(it) } } }
+        words = bundle.json("vocabulary.json") { json -> json.list.map { it.text } }
         ids = words.withIndex().associate { (id, word) -> word to id.toLong() }
         isWord = words.map(Regex("^[\\p{L}\\p{N}]")::containsMatchIn)
     }
