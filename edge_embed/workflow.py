@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
 from torch import nn
 
 from edge_embed.bundle.write import check_bundle_folder, write_bundle
+from edge_embed.calibration.calibrate import STEPS, calibrated
+from edge_embed.calibration.examples import Examples, read_examples
+from edge_embed.calibration.stored_values import Values, with_values
 from edge_embed.compression.card import card_of
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
@@ -54,6 +57,7 @@ from edge_embed.program.load import capture_program, load_program, rewrite_progr
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
 from edge_embed.report.interactive import BARS, interactive
+from edge_embed.report.results.calibration import Calibration
 from edge_embed.report.results.check import CheckReport
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.exported import ExportReport
@@ -74,10 +78,31 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup  # not in every build of torch
 
 Model = nn.Module | StrPath
-_Text = tuple[Path, Path | None]  # a text and its tokenizer
 _Written = TypeVar("_Written", CompressedProgram, CompressedFile)
 
 _LOG = logging.getLogger(__name__)
+
+
+class _Examples(NamedTuple):
+    """Files of examples for a compression.
+
+    Attributes:
+        texts: text that both models predict.
+        calibrate: examples that values are fitted to.
+        tokenizer: tokenizer of texts.
+        steps: steps of the fit.
+    """
+
+    texts: Path | None
+    calibrate: Path | None
+    tokenizer: Path | None
+    steps: int
+
+    @property
+    def files(self) -> list[Path]:
+        """Files that are read."""
+        return [each for each in (self.texts, self.calibrate, self.tokenizer) if each is not None]
+
 
 # The exporter of each target, which takes a lowered program, a path and options, and the options of `export` it has.
 TARGETS: dict[str, tuple[Callable[..., ExportedFile], tuple[str, ...]]] = {
@@ -205,6 +230,8 @@ class Wanted(TypedDict, total=False):
     library: bool
     texts: StrPath | None
     tokenizer: StrPath | None
+    calibrate: StrPath | None
+    calibration_steps: int
     card: StrPath | None
 
 
@@ -252,6 +279,8 @@ def compress(
     memory_megabytes: int | None = None,
     texts: StrPath | None = None,
     tokenizer: StrPath | None = None,
+    calibrate: StrPath | None = None,
+    calibration_steps: int = STEPS,
     card: StrPath | None = None,
 ) -> CompressedModule | CompressedProgram | CompressedFile:
     """Replace the dense tables of a trained model by compressed ones, without training.
@@ -314,7 +343,11 @@ def compress(
             `export`.
         texts: for a transformers folder or a saved model of a decoder: text that it and the compressed model predict
             token by token. The report has the difference.
-        tokenizer: the ``tokenizer.json`` for ``texts``; by default the one in the folder of the model.
+        tokenizer: the ``tokenizer.json`` for texts; by default the one in the folder of the model.
+        calibrate: for a transformers folder or a saved model: examples, to which the stored values of the tables are
+            fitted, so that the outputs of the model come closer to those before compression; codes and sizes stay. It
+            is a text for a decoder, or an ``.npz`` file of inputs, as ``validate`` saves and reads them.
+        calibration_steps: number of steps of this fit.
         card: path of a model card to write, such as ``README.md``; requires ``output``.
 
     Returns:
@@ -341,7 +374,7 @@ def compress(
         raise BadInputError(f"card: got {card!r:.80} without an output, expected the path of the compressed model too")
     if memory_megabytes is not None:
         _check_memory(model, memory_megabytes)
-    text = _text_of(model, texts, tokenizer)
+    examples = _examples_of(model, texts, calibrate, tokenizer, calibration_steps)
     if not (library or (isinstance(model, str | PathLike) and is_genai(Path(model)))):
         raise BadInputError("library: got False, expected a GenAI folder: other models hold no operator library")
     modules = (modules,) if isinstance(modules, str) else modules
@@ -375,9 +408,9 @@ def compress(
             with _card(card, model, Path(output), job, force) as describe:
                 return describe(in_place(Path(model), job, Path(output), force, open))
         if output is None:
-            return _compress_program(model, job, None, force, text)
+            return _compress_program(model, job, None, force, examples)
         with _card(card, model, Path(output), job, force) as describe:
-            return describe(_compress_program(model, job, Path(output), force, text))
+            return describe(_compress_program(model, job, Path(output), force, examples))
 
 
 @contextmanager
@@ -418,19 +451,23 @@ def _card_of_file(written: CompressedFile, job: Job, source: Path | None) -> str
 
 
 def _compress_program(
-    model: StrPath | Program, job: Job, output: Path | None, force: bool, text: _Text | None
+    model: StrPath | Program, job: Job, output: Path | None, force: bool, examples: _Examples
 ) -> CompressedProgram:
-    """Compress a program and compare the predictions on a text, then write the file if there is an output."""
-    first, read = job.processes.first, () if text is None else text
+    """Compress a program, fit its values to examples and compare predictions, then write the file if requested."""
+    first, read = job.processes.first, examples.files
     if output is not None:
         first(lambda: check_output([output], _paths(model, *read), force))
         check_name(output, ".pt")
     program = model if isinstance(model, Program) else load(model, tables=job.names)
     if output is not None:
         first(lambda: keep_inputs([output], [program.source, *read]))
-    predicted = None if text is None else first(lambda: program_texts(program, *text))
+    texts, calibrate, tokenizer, steps = examples
+    predicted = None if texts is None else first(lambda: program_texts(program, texts, tokenizer))
+    fitted_to = None if calibrate is None else first(lambda: read_examples(program, calibrate, tokenizer))
     compressed = compress_program(program, job)
-    if text is not None:
+    if calibrate is not None:
+        compressed = _calibrated(program, compressed, fitted_to, steps, job)
+    if texts is not None:
         compressed = compressed._replace(report=_with_texts(compressed, predicted, job))
     if output is None:
         return compressed
@@ -438,24 +475,48 @@ def _compress_program(
     return compressed if rewritten is None else compressed._replace(model=rewritten)
 
 
-def _text_of(model: Model | Program, texts: StrPath | None, tokenizer: StrPath | None) -> _Text | None:
-    """Return the text that a model and its compressed form predict, and the tokenizer if it is given.
+def _examples_of(
+    model: Model | Program, texts: StrPath | None, calibrate: StrPath | None, tokenizer: StrPath | None, steps: int
+) -> _Examples:
+    """Return the files of examples.
 
     Raises:
-        BadInputError: the model has another form, or there is a tokenizer without a text.
+        BadInputError: the model has another form, there is a tokenizer without a text, or steps without examples.
     """
-    if texts is None:
+    check_count("calibration_steps", steps)
+    given = {"texts": texts, "calibrate": calibrate, "tokenizer": tokenizer}
+    paths = {name: Path(checked_path(name, file)) for name, file in given.items() if file is not None}
+    if not paths.keys() - {"tokenizer"}:
         if tokenizer is not None:
             raise BadInputError(f"tokenizer: got {tokenizer} without texts: give them too, or leave it out")
-        return None
-    texts = checked_path("texts", texts)
+        return _Examples(None, None, None, steps)
+    name, file = next(iter(paths.items()))
+    expected = "expected a transformers folder or a saved model"
     if isinstance(model, nn.Module):
-        expected = "expected a transformers folder or a saved model: write the model and give the path"
-        raise BadInputError(f"texts: got {texts} for a module, {expected}")
+        raise BadInputError(f"{name}: got {file} for a module, {expected}: write the model and give the path")
     if isinstance(model, str | PathLike) and (is_genai(Path(model)) or is_runtime_file(Path(model))):
-        expected = "expected a transformers folder or a saved model: give them to validate, after the compression"
-        raise BadInputError(f"texts: got {texts} for {model}, {expected}")
-    return Path(texts), None if tokenizer is None else Path(checked_path("tokenizer", tokenizer))
+        remedy = {
+            "texts": "give them to validate, after the compression",
+            "calibrate": "compress the model that this one was exported from",
+        }
+        raise BadInputError(f"{name}: got {file} for {model}, {expected}: {remedy[name]}")
+    return _Examples(paths.get("texts"), paths.get("calibrate"), paths.get("tokenizer"), steps)
+
+
+def _calibrated(
+    dense: Program, compressed: CompressedProgram, examples: Examples | None, steps: int, job: Job
+) -> CompressedProgram:
+    """Return a compressed model with values fitted to examples, which the first process has and computes with."""
+    found = compressed.report.tables
+    errors = {table.name: table.fidelity.relative_error for table in found if table.fidelity}
+
+    def fit() -> tuple[Values, Calibration]:
+        assert examples is not None
+        return calibrated(dense, compressed.model, errors, examples, steps, job.plan.seed, job.progress)
+
+    values, calibration = job.processes.same(fit)
+    report = replace(compressed.report, calibration=calibration)
+    return CompressedProgram(with_values(compressed.model, values), report)
 
 
 def _with_texts(compressed: CompressedProgram, predicted: NextTokens | None, job: Job) -> CompressReport:

@@ -43,6 +43,7 @@ def _size_options(command: Command) -> Command:
         "Goal, one of": ["ratio", "budget", "min_cosine"],
         "Tables and method": ["method", "modules", "seed"],
         "Language models": ["texts"],
+        "Calibration": ["calibrate", "calibration_steps"],
         "Frequencies of rows": ["counted", "compared", "tokenizer", "objective"],
         "Sizes of a method, instead of a goal": [*_SIZES, "nonzeros", "value_type", "weight_type"],
         "Files": ["output", "card", "plot", "checkpoint", "memory_megabytes", "no_open", "no_library", "force"],
@@ -55,6 +56,7 @@ def _size_options(command: Command) -> Command:
         "compress model.pt -o small.pt --module words --method rows --bits 4",
         "compress model.pt -o small.pt --ratio 16 --method tiered --counts words=ids:train.npy",
         "compress chat -o chat.pt --ratio 8 --texts texts.txt --card README.md",
+        "compress chat -o chat.pt --ratio 16 --calibrate training.txt --texts texts.txt",
     ),
 )
 @click.argument("model", type=FILE)
@@ -80,12 +82,23 @@ def _size_options(command: Command) -> Command:
     metavar="NAME=SOURCE",
     help="tiered: occurrences in other data, to measure the table for them too.",
 )
-@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts:FILE and --texts.")
+@click.option("--tokenizer", type=FILE, metavar="FILE", help="tokenizer.json for texts.")
 @click.option(
     "--texts",
     type=FILE,
     metavar="FILE",
     help="Compare next tokens of this text with MODEL, for transformers folders and saved models.",
+)
+@click.option(
+    "--calibrate",
+    type=FILE,
+    metavar="FILE",
+    help="Fit stored values to the outputs of MODEL on these examples: a text for decoders, or inputs in FILE.npz.",
+)
+@click.option(
+    "--calibration-steps",
+    type=click.IntRange(min=1),
+    help="--calibrate: number of steps. [1000]",
 )
 @click.option(
     "--objective",
@@ -127,6 +140,7 @@ def compress(
     compared: tuple[str, ...],
     tokenizer: Path | None,
     texts: Path | None,
+    calibrate: Path | None,
     budget: str | None,
     plot: Path | None,
     no_open: bool,
@@ -161,8 +175,12 @@ def compress(
         _drawing(drawn, force, model) as draw,
     ):
         progress(f"reading {model}", 0, 1)
-        if tokenizer is not None and texts is None and not any("=texts:" in item for item in (*counted, *compared)):
-            expected = "expected --texts FILE or --counts NAME=texts:FILE beside it: leave it out"
+        has_text = texts is not None or calibrate is not None
+        if calibrate is None and "calibration_steps" in wanted:
+            got = f"got {wanted['calibration_steps']} without --calibrate, expected it too: leave it out"
+            raise click.BadParameter(got, param_hint="--calibration-steps")
+        if tokenizer is not None and not has_text and not any("=texts:" in item for item in (*counted, *compared)):
+            expected = "expected --texts FILE, --calibrate FILE or --counts NAME=texts:FILE beside it: leave it out"
             raise click.BadParameter(f"got {tokenizer} without texts, {expected}", param_hint="--tokenizer")
         counts = _counts(counted, "--counts", tokenizer)
         others = _counts(compared, "--other-counts", tokenizer)
@@ -170,7 +188,7 @@ def compress(
         wanted |= {"budget": most, "counts": counts, "other_counts": others}
         wanted |= {"open": not no_open, "force": force}
         wanted |= {"library": not no_library}
-        wanted |= {"texts": texts, "tokenizer": None if texts is None else tokenizer}
+        wanted |= {"texts": texts, "calibrate": calibrate, "tokenizer": tokenizer if has_text else None}
         wanted |= {"progress": progress, "group": group}
         _, report = workflow.compress(load.unless_runtime(model, wanted["modules"]), **wanted)
         draw(report)

@@ -80,21 +80,7 @@ def define(
         size: (*table) -> n and d.
         like: (*table) -> a tensor with dtype and device of the rows.
     """
-
-    def bag(ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, *arguments: Any) -> Tensor:
-        check_offsets(offsets, ids.shape[0])
-        found = rows(ids, *arguments)
-        wide = torch.promote_types(found.dtype, torch.float32)  # float16 would round after every term
-        weights = None if sample_weights is None else sample_weights.to(wide)
-        return reduce_bags(found.to(wide), ids, offsets, weights, mode, arguments[-1]).to(found.dtype)
-
-    def logits(hidden: Tensor, *arguments: Any) -> Tensor:
-        return block_logits(hidden, lambda ids: rows(ids, *arguments), *size(*arguments))
-
-    def topk(hidden: Tensor, bias: Tensor | None, k: int, *arguments: Any) -> TopK:
-        return block_topk(hidden, bias, k, lambda ids: rows(ids, *arguments), *size(*arguments))
-
-    plain: dict[Use, Callable[..., Any]] = {"rows": rows, "bag": bag, "logits": logits, "topk": topk}
+    plain = plain_uses(rows, size)
     fakes: dict[Use, Callable[..., Any]] = {
         "rows": lambda ids, *arguments: like(*arguments).new_empty(*ids.shape, size(*arguments)[1]),
         "bag": lambda ids, offsets, weights, mode, *arguments: like(*arguments).new_empty(
@@ -113,6 +99,25 @@ def define(
         operator.register_fake(fakes[use])
         operators[use] = getattr(torch.ops.edge_embed, f"{name}_{use}").default
     return TableOperators(name, **operators, plain=plain, size=size)
+
+
+def plain_uses(rows: Callable[..., Tensor], size: Callable[..., tuple[int, int]]) -> dict[Use, Callable[..., Any]]:
+    """Return the functions behind the operators of one form of table; see `define` for the arguments."""
+
+    def bag(ids: Tensor, offsets: Tensor, sample_weights: Tensor | None, mode: str, *arguments: Any) -> Tensor:
+        check_offsets(offsets, ids.shape[0])
+        found = rows(ids, *arguments)
+        wide = torch.promote_types(found.dtype, torch.float32)  # float16 would round after every term
+        weights = None if sample_weights is None else sample_weights.to(wide)
+        return reduce_bags(found.to(wide), ids, offsets, weights, mode, arguments[-1]).to(found.dtype)
+
+    def logits(hidden: Tensor, *arguments: Any) -> Tensor:
+        return block_logits(hidden, lambda ids: rows(ids, *arguments), *size(*arguments))
+
+    def topk(hidden: Tensor, bias: Tensor | None, k: int, *arguments: Any) -> TopK:
+        return block_topk(hidden, bias, k, lambda ids: rows(ids, *arguments), *size(*arguments))
+
+    return {"rows": rows, "bag": bag, "logits": logits, "topk": topk}
 
 
 def finish_rows(rows: Tensor, ids: Tensor, padding_idx: int | None) -> Tensor:

@@ -33,16 +33,17 @@ def program_decoder(program: Program) -> "Decoder":
     by_token = Decoder(wide, _run_of(wide))
     if not by_token.reads_tokens:
         return by_token
-    whole = with_all_positions(wide, by_token.logits_at, _tensors(wide, by_token.prompt(np.arange(_TRIED)[None])))
+    whole = with_all_positions(wide, by_token.logits_at, tensors_of(wide, by_token.prompt(np.arange(_TRIED)[None])))
     return by_token if whole is wide else Decoder(whole, _run_of(whole))
 
 
 def _run_of(program: Program) -> Run:
     """Return a function that runs a program as a runtime runs a file."""
-    return lambda feeds: [array(value) for value in program.run(*_tensors(program, feeds))]
+    return lambda feeds: [array(value) for value in program.run(*tensors_of(program, feeds))]
 
 
-def _tensors(program: Program, feeds: Feeds) -> tuple[Tensor, ...]:
+def tensors_of(program: Program, feeds: Feeds) -> tuple[Tensor, ...]:
+    """Return inputs of a runtime as inputs of a program."""
     return tuple(torch.from_numpy(np.array(feeds[each.name])).to(each.dtype) for each in program.inputs)
 
 
@@ -54,15 +55,18 @@ class Decoder:
         run: function that runs the model.
 
     Attributes:
+        program: the model.
         rows: number of ids.
         logits_at: position of the logits among the outputs.
         reads_tokens: whether it receives one token at a time.
+        has_batch: whether it accepts several pieces at a time.
 
     Raises:
         BadInputError: the model is no decoder, or returns no logits.
     """
 
     def __init__(self, program: Program, run: Run) -> None:
+        self.program = program
         self._inputs, self._sizes, self._outputs = program.inputs, program.example_sizes, program.output_names
         self._run = run
         bounds = id_bounds(program)
@@ -74,7 +78,7 @@ class Decoder:
         (ids,) = named
         self._ids, self.rows = ids.name, bounds[ids.name]
         self._states = [each.name for each in program.inputs if _is_state(each)]
-        self._has_batch = isinstance(ids.shape[0], str)
+        self.has_batch = isinstance(ids.shape[0], str)
         at = next((at for at, name in enumerate(self._outputs) if "logit" in name.lower()), None)
         self.logits_at = at or 0
         self._has_name = at is not None  # other outputs may be hidden states, and count only with one number an id
@@ -82,7 +86,7 @@ class Decoder:
 
     def pieces(self, tokens: int) -> int:
         """Return the number of pieces of some tokens for one call of `logits`."""
-        if not (self.reads_tokens and self._has_batch):
+        if not (self.reads_tokens and self.has_batch):
             return 1
         return max(1, min(_MOST_PIECES, _MOST_BYTES // (4 * tokens * self.rows)))
 

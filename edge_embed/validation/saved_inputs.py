@@ -20,6 +20,8 @@ from edge_embed.program.program import Program, array
 from edge_embed.text_arrays import as_texts, without_objects
 from edge_embed.validation.model_inputs import ModelCase, run_case
 
+Inputs = tuple[Any, ...]  # a tensor for each input of a program, or an array of texts
+
 _LARGEST = 1000  # cases; bounds the time for a file of another program
 
 
@@ -47,6 +49,18 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
     Raises:
         BadInputError: the file is missing or damaged, or its inputs do not fit the model.
     """
+    cases = [_run(program, name, inputs, path) for name, inputs in read_inputs(path, program)]
+    if not any(array(output).size for case in cases for output in case.outputs):
+        raise BadInputError(f"{path}: all outputs are empty on these inputs: give longer inputs")
+    return cases
+
+
+def read_inputs(path: Path, program: Program) -> list[tuple[str, Inputs]]:
+    """Read the name and the inputs of each case.
+
+    Raises:
+        BadInputError: the file is missing or damaged, or its arrays are not those of the model.
+    """
     try:
         with opened_archive(path) as archive:
             names, keys = _names(archive), set(archive.names)
@@ -55,10 +69,7 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
             arrays = [[archive.read(key) for key in case] for case in wanted]
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}: expected a file of --save-inputs") from error
-    cases = [_case(program, name, values, path) for name, values in zip(names, arrays, strict=True)]
-    if not any(array(output).size for case in cases for output in case.outputs):
-        raise BadInputError(f"{path}: all outputs are empty on these inputs: give longer inputs")
-    return cases
+    return [(name, _inputs(program, name, values, path)) for name, values in zip(names, arrays, strict=True)]
 
 
 def _names(archive: ArrayArchive) -> list[str]:
@@ -79,7 +90,7 @@ def _check_keys(got: set[str], wanted: set[str]) -> None:
         raise BadInputError(f"array {', '.join(unknown)[:200]} is not an input of a case: expected {expected}")
 
 
-def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> ModelCase:
+def _inputs(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> Inputs:
     inputs: list[Tensor | NDArray[Any]] = []
     for declared, value in zip(program.inputs, values, strict=True):
         given = as_texts(value)
@@ -87,7 +98,11 @@ def _case(program: Program, name: str, values: Sequence[NDArray[Any]], path: Pat
             wanted = "texts (numpy's str)" if declared.holds_texts else declared.array_type
             raise BadInputError(f"{path}: {name}: input {declared.name}: got {value.dtype}, expected {wanted}")
         inputs.append(given if declared.holds_texts else torch.from_numpy(given.copy()).to(declared.dtype))
+    return tuple(inputs)
+
+
+def _run(program: Program, name: str, inputs: Inputs, path: Path) -> ModelCase:
     try:
-        return run_case(program, name, tuple(inputs))
+        return run_case(program, name, inputs)
     except Exception as error:  # any exception of the model's operators
         raise BadInputError(f"{path}: {name}: the model fails on these inputs: {one_line(error)}") from error

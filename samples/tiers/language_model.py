@@ -33,17 +33,17 @@ def cases(options: Options) -> Iterator[Case]:
         model = load(folder / "ptb_rnnlm_100.npz")
         words = (folder / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").split()
         text = business_news(news / "test.csv", words, _QUICK_WORDS if options.quick else _WORDS)
-        counts = counts_of(_business(news / "train_20k.csv"), words)
+        counts = torch.tensor(training_words(news / "train_20k.csv", words)).bincount(minlength=len(words))
         others = counts_of((wiki / "wiki.valid.txt").read_text(encoding="utf-8").splitlines(), words)
     judge = judge_of(model, text)
     for name, layer in (("PTB output layer", "output"), ("PTB input table", "table")):
         yield Case(name, model, {layer: counts}, judge, other_counts={layer: others})
 
 
-def _business(path: Path) -> Iterator[str]:
-    """Yield the business texts among the training texts."""
+def training_words(path: Path, words: list[str]) -> list[int]:
+    """Return the ids of all words of the business texts among the training texts."""
     with path.open(newline="", encoding="utf-8") as file:
-        yield from (row["text"] for row in csv.DictReader(file) if row["label"] == _BUSINESS)
+        return word_ids([row["text"] for row in csv.DictReader(file) if row["label"] == _BUSINESS], words)
 
 
 def counts_of(texts: Iterable[str], words: list[str]) -> Tensor:

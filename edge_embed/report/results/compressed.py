@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from edge_embed.report.results.calibration import Calibration
 from edge_embed.report.results.exported import Opened
 from edge_embed.report.results.fidelity import Fidelity
 from edge_embed.report.results.model_source import NO_FACTS, SourceFacts
@@ -89,6 +90,7 @@ class CompressReport(Shown):
         source: decisions about the file of the model, and its parts that are not in the model.
         opened: runtime that opened the ONNX or TFLite file before it got its name.
         texts: predictions of the next token on texts; None if no texts were given.
+        calibration: fit of the values to examples; None without any. The figures of tables are those before it.
     """
 
     tables: tuple[CompressedTable, ...]
@@ -97,6 +99,7 @@ class CompressReport(Shown):
     source: SourceFacts = NO_FACTS
     opened: Opened = field(default_factory=Opened)
     texts: TextPredictions | None = None
+    calibration: Calibration | None = None
     view = "edge_embed.report.views.compressed:render"
 
     @property
@@ -120,4 +123,5 @@ class CompressReport(Shown):
             "source": asdict(self.source),
             "opened": asdict(self.opened),
             "texts": None if self.texts is None else asdict(self.texts),
+            "calibration": None if self.calibration is None else asdict(self.calibration),
         }

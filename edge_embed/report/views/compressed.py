@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 
 from edge_embed.report.results.compressed import CompressedTable, CompressReport, pareto_front
 from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.views.calibration import calibration_table
 from edge_embed.report.views.exported import opened_words
 from edge_embed.report.views.folded_table import FoldedTable
 from edge_embed.report.views.text_predictions import text_table
@@ -21,8 +22,9 @@ def render(report: CompressReport) -> RenderableType:
         tables.add_row(*_cells(table))
     details = (part for table in report.tables for part in _details(table))
     opened = [line] if (line := opened_words(report.opened)) else []
+    calibration = [calibration_table(report.calibration)] if report.calibration else []
     texts = [text_table(report.texts)] if report.texts else []
-    return Group(tables, *details, *texts, *map(cell, [*report.source.lines(), *opened]))
+    return Group(tables, *details, *calibration, *texts, *map(cell, [*report.source.lines(), *opened]))
 
 
 def _cells(table: CompressedTable) -> list[str]:

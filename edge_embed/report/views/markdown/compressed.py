@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from edge_embed.report.results.compressed import CompressedTable, CompressReport
 from edge_embed.report.results.provenance import Provenance
+from edge_embed.report.views.calibration import CALIBRATION_COLUMNS, OF_TABLES, calibration_cells
 from edge_embed.report.views.markdown.blocks import join, table, text
 from edge_embed.report.views.markdown.card import code, header, origin_table
 from edge_embed.report.views.text_predictions import TEXT_COLUMNS
@@ -56,6 +57,9 @@ def _blocks(report: CompressReport, facts: CardFacts) -> Iterator[str]:
     yield "## Fidelity"
     yield "Rows of the compressed tables beside those of the dense ones:"
     yield table(_FIDELITY, (_fidelity_cells(one) for one in report.tables if one.fidelity))
+    if report.calibration:
+        yield f"Calibration on {code(report.calibration.file)}. {OF_TABLES}"
+        yield table(CALIBRATION_COLUMNS, [calibration_cells(report.calibration)], texts=4)
     if report.texts:
         yield f"Next tokens of {code(report.texts.file)}, beside the original model:"
         yield table(TEXT_COLUMNS, [report.texts.figures()], texts=0)

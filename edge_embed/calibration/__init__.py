@@ -1,0 +1,1 @@
+"""Calibration: the stored values of compressed tables, fitted to the outputs of the dense model on examples."""

@@ -1,0 +1,169 @@
+"""Fits compressed language models to the outputs of the dense ones, and compares both on text that it has not seen.
+
+The models are that of the Penn Treebank, from other authors (both tables are compressed), and that of WikiText-2, which
+is trained here (one table, used twice). They are compressed to a ratio without data by ``auto``, and by tiers with the
+counts of the training text; then each is calibrated on training text from several seeds.
+
+Usage: python samples/calibration.py --data FOLDER --seeds 3
+"""
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import numpy as np
+import torch
+from claims import interval, shown
+from datasets import unpacked
+from divergence import divergence, same_choice
+from options import Options, data_option, make_folder
+from pretrained import language_model
+from tiers.language_model import training_words
+from torch import Tensor, nn
+from torch.nn import functional
+from training import train
+from wikitext2.data import read
+from wikitext2.sample import RECIPES, WordTask
+
+import edge_embed
+from edge_embed.calibration.calibrate import STEPS, calibrated
+from edge_embed.calibration.examples import read_examples
+from edge_embed.calibration.stored_values import with_values
+from edge_embed.files import new_file
+from edge_embed.program.program import Program
+from edge_embed.report.views.markdown.blocks import join, table
+from edge_embed.workflow import load
+
+_PIECE, _TOGETHER = 128, 2  # words, and pieces of a step
+_CONTEXT = 250
+_TEST, _QUICK_WORDS = 10_000, 6_000
+_METHODS = "auto, no data", "tiered, counts"
+_BUILD = Path(__file__).parents[1] / "build" / "calibration"
+_FIGURES = "KL", "top-1", "perplexity"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A dense language model, and its texts.
+
+    Attributes:
+        name: name in reports.
+        model: the dense model.
+        tables: layers whose tables are compressed.
+        training: words that counts and calibration see, ids int64 [words].
+        test: words that are only measured.
+    """
+
+    name: str
+    model: nn.Module
+    tables: Sequence[str]
+    training: Tensor
+    test: Tensor
+
+    @torch.no_grad()
+    def figures(self, tried: Program) -> dict[str, float]:
+        """Return the figures of a compressed model on the test words, in rows of 250."""
+        rows = self.test.unfold(0, _CONTEXT + 1, _CONTEXT)  # the last word of a row begins the next
+        expected, found = (run(rows[:, :-1]).flatten(0, 1) for run in (self.model, lambda ids: tried.run(ids)[0]))
+        loss = functional.cross_entropy(found, rows[:, 1:].flatten())
+        return dict(
+            zip(_FIGURES, (divergence(expected, found), same_choice(expected, found), float(loss.exp())), strict=True)
+        )
+
+
+@click.command()
+@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
+@click.option("--ratio", type=float, default=16, show_default=True, help="Compression ratio of the tables.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds.")
+@click.option("--quick", is_flag=True, help="Fewer words and steps.")
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_BUILD, help="Folder for results.")
+def main(data: Path, ratio: float, seeds: int, quick: bool, output: Path) -> None:
+    """Calibrate two language models, and write their figures to results.json and results.md."""
+    make_folder(output)
+    rows = list[dict[str, Any]]()
+    command = f"python samples/calibration.py --ratio {ratio:g} --seeds {seeds}" + " --quick" * quick
+    for case in _cases(Options(data, quick, 0, output)):
+        for method in _METHODS:
+            rows.append(_measured(case, method, ratio, seeds, quick))
+            click.echo(f"{case.name}, {method}: {rows[-1]}", err=True)
+            results = {"command": command, "machine": f"{platform.machine()}, torch {torch.__version__}", "rows": rows}
+            _write(output / "results.json", json.dumps(results, indent=1) + "\n")
+            _write(output / "results.md", markdown(results))
+
+
+def _cases(options: Options) -> Iterator[_Case]:
+    limit = _QUICK_WORDS if options.quick else None
+    with unpacked(options.data, "ptb-rnnlm") as folder, unpacked(options.data, "agnews20k") as news:
+        model = language_model.load(folder / "ptb_rnnlm_100.npz")
+        words = (folder / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").split()
+        training = torch.tensor(training_words(news / "train_20k.csv", words))[:limit]
+        test = language_model.business_news(news / "test.csv", words, limit or _TEST)
+    yield _Case("Penn Treebank", model, ["table", "output"], training, test)
+    with unpacked(options.data, "wikitext2-valtest") as folder:
+        text = read(folder, least=3)
+    text = text if limit is None else text.begin(limit)
+    torch.manual_seed(options.seed)
+    recipe = RECIPES["dense"]
+    trained = train(WordTask(text), recipe, "dense", recipe.quick_epochs if options.quick else recipe.epochs)
+    yield _Case("WikiText-2", trained, ["table"], text.training, text.test[:_TEST])
+
+
+def _measured(case: _Case, method: str, ratio: float, seeds: int, quick: bool) -> dict[str, Any]:
+    """Return the figures of one model and method, before and after the calibration."""
+    dense = load(case.model, (case.training[:32].view(2, -1),))
+    counts = case.training.bincount(minlength=len(case.model.get_submodule(case.tables[0]).get_parameter("weight")))
+    given: dict[str, Any] = {} if method == _METHODS[0] else {"counts": dict.fromkeys(case.tables, counts)}
+    small, report = edge_embed.compress(dense, method.partition(",")[0], modules=case.tables, ratio=ratio, **given)
+    errors = {each.name: each.fidelity.relative_error for each in report.tables if each.fidelity}
+    steps = 20 if quick else STEPS
+    with TemporaryDirectory() as folder:
+        examples = read_examples(dense, _examples(case.training, Path(folder)), None)
+    found = []
+    for seed in range(seeds):
+        values, _ = calibrated(dense, small, errors, examples, steps, seed, lambda name, done, total: None)
+        found.append(case.figures(with_values(small, values)))
+    return {
+        "model": case.name,
+        "method": method,
+        "setting": "; ".join(each.setting if each.plan is None else str(each.plan) for each in report.tables),
+        "bytes": sum(each.fidelity.packed_bytes for each in report.tables if each.fidelity),
+        "steps": steps,
+        "before": case.figures(small),
+        "after": {name: interval([each[name] for each in found]) for name in _FIGURES},
+    }
+
+
+def _examples(words: Tensor, folder: Path) -> Path:
+    """Write words in pieces, a few of which are a case."""
+    cases = words[: len(words) // _PIECE * _PIECE].view(-1, _PIECE).split(_TOGETHER)
+    path, step = folder / "examples.npz", -(-len(cases) // 1000)
+    given: dict[str, Any] = {f"{at}/ids": case.numpy() for at, case in enumerate(cases[::step])}
+    np.savez(path, **given)
+    return path
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the report."""
+    columns = ("model", "method", "bytes", *(f"{name}{which}" for name in _FIGURES for which in ("", ", calibrated")))
+    rows = [_cells(row) for row in results["rows"]]
+    note = "KL divergence and top-1 agreement are those to the dense model. Means over the seeds, with 95 % intervals."
+    return join(["# Calibration of language models", f"`{results['command']}`", note, table(columns, rows, texts=2)])
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    figures = (cell for name in _FIGURES for cell in (f"{row['before'][name]:.4g}", shown(row["after"][name], "")))
+    return [row["model"], f"{row['method']}: {row['setting']}", f"{row['bytes']:,}", *figures]
+
+
+def _write(path: Path, text: str) -> None:
+    with new_file(path, force=True) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""`compress --calibrate`: outputs come closer to those of the dense model, and wrong examples are refused."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from torch import Tensor, nn
+
+import edge_embed
+from edge_embed.calibration.distance import distance
+from edge_embed.cli import main
+from edge_embed.errors import BadInputError
+from edge_embed.program.program import Program
+from edge_embed.report.results.calibration import Calibration
+from edge_embed.workflow import load
+from tests.calibration.tagger import SETTINGS, Tagger, inputs, weights
+from tests.error_line import error_line
+
+STEPS = 25
+
+
+class Words(nn.Module):
+    """A small language model."""
+
+    def __init__(self, rows: int = 300) -> None:
+        super().__init__()
+        self.words = nn.Embedding(rows, 16)
+        self.encoder = nn.GRU(16, 16, batch_first=True)
+        self.head = nn.Linear(16, rows)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        states, _ = self.encoder(2 * self.words(ids))
+        logits: Tensor = self.head(4 * states)
+        return logits
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write models, and examples of each form."""
+    place = tmp_path_factory.mktemp("calibration")
+    torch.manual_seed(0)
+    edge_embed.save(Words().eval(), place / "model.pt", (torch.zeros(2, 5, dtype=torch.int64),))
+    edge_embed.save(Tagger().eval(), place / "tagger.pt", inputs())
+    given = {name: array for at in range(40) for name, array in _case(at).items()}
+    np.savez(place / "tagger.npz", **given)
+    np.savez(place / "one.npz", **_case(0))
+    words = {f"w{at}": at for at in range(300)}
+    _write_tokenizer(place / "tokenizer.json", words)
+    _write_tokenizer(place / "larger.json", words | {f"v{at}": 300 + at for at in range(9)})
+    ids = np.random.default_rng(1).zipf(1.3, 6000) % 300
+    (place / "text.txt").write_text(" ".join(f"w{at}" for at in ids))
+    (place / "short.txt").write_text("w1 w2 w3")
+    (place / "other.txt").write_text("Größe " * 3000)
+    (place / "larger.txt").write_text(" ".join(f"v{at % 9} w{at % 300}" for at in range(3000)))
+    return place
+
+
+def _case(at: int) -> dict[str, Any]:
+    return {f"{at}/{name}": value.numpy() for name, value in zip(("ids", "tags"), inputs(at), strict=True)}
+
+
+def _write_tokenizer(path: Path, words: dict[str, int]) -> None:
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "w0"}
+    path.write_text(json.dumps({"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}))
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def of_tagger(place: Path, setting: str, **given: Any) -> tuple[Program, Calibration]:
+    counts = {"words": torch.arange(300, 0, -1), "bag": torch.arange(200.0)} if setting == "tiered" else {}
+    given = {"modules": ["words", "bag"], "calibration_steps": STEPS, **SETTINGS[setting], **given}
+    method, examples = setting.partition(",")[0], place / "tagger.npz"
+    small, report = edge_embed.compress(load(place / "tagger.pt"), method, counts=counts, calibrate=examples, **given)
+    assert isinstance(small, Program)
+    assert report.calibration is not None
+    return small, report.calibration
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_outputs_come_closer_with_the_same_codes_and_bytes(setting: str, place: Path) -> None:
+    torch.manual_seed(0)
+    dense = load(place / "tagger.pt")
+    counts = {"words": torch.arange(300, 0, -1), "bag": torch.arange(200.0)} if setting == "tiered" else {}
+    given = {"modules": ["words", "bag"], "counts": counts, **SETTINGS[setting]}
+    plain, _ = edge_embed.compress(dense, setting.partition(",")[0], **given)
+    assert isinstance(plain, Program)
+    small, found = of_tagger(place, setting)
+    assert (found.count, found.unit, found.held_out) == (40, "cases", 0.1)
+    assert found.after < found.before
+    held_out = [inputs(at) for at in range(36, 40)]
+    distances = [
+        np.mean([float(distance(dense.run(*x), each.run(*x), [0])) for x in held_out]) for each in (plain, small)
+    ]
+    np.testing.assert_allclose([found.before, found.after], distances, rtol=0.02)  # bags round to float16
+    before, after = weights(plain), weights(small)
+    assert {name: (a.dtype, a.shape) for name, a in before.items()} == {n: (a.dtype, a.shape) for n, a in after.items()}
+    changed = {name for name, array in before.items() if not np.array_equal(array, after[name])}
+    assert changed
+    assert all(name.startswith(("words.", "bag.")) and before[name].dtype.kind == "f" for name in changed)
+
+
+def test_values_depend_on_the_seed_alone(place: Path) -> None:
+    first, again, other = (weights(of_tagger(place, "dpq", seed=seed)[0]) for seed in (1, 1, 2))
+    assert all(np.array_equal(array, again[name]) for name, array in first.items())
+    assert not all(np.array_equal(array, other[name]) for name, array in first.items())
+
+
+def test_values_stay_if_outputs_do_not_come_closer(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("edge_embed.calibration.calibrate._RATE_BY_ERROR", 1e4)
+    monkeypatch.setattr("edge_embed.calibration.calibrate._RATE", 50.0)
+    small, found = of_tagger(place, "dpq")
+    assert not found.is_kept
+    assert "give more examples" in caplog.text
+    plain, _ = edge_embed.compress(load(place / "tagger.pt"), "dpq", modules=["words", "bag"], **SETTINGS["dpq"])
+    assert isinstance(plain, Program)
+    assert all(np.array_equal(array, weights(small)[name]) for name, array in weights(plain).items())
+
+
+def test_dense_model_stays_as_it_is(place: Path) -> None:
+    dense = load(place / "tagger.pt")
+    before = weights(dense)
+    edge_embed.compress(dense, "dpq", calibrate=place / "tagger.npz", calibration_steps=2, **SETTINGS["dpq"])
+    assert all(np.array_equal(array, before[name]) for name, array in weights(dense).items())
+
+
+def test_text_calibrates_a_decoder_from_the_command_line_to_a_validated_file(place: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.pt"
+    sizes = "--method", "dpq", "--num-codes", 16, "--num-groups", 4, "--module", "words", "--module", "head"
+    given = "--calibrate", place / "text.txt", "--calibration-steps", STEPS, "--texts", place / "text.txt"
+    files = "--tokenizer", place / "tokenizer.json", "--card", tmp_path / "card.md"
+    result = run("compress", place / "model.pt", "-o", small, *sizes, *given, *files, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    found = report["calibration"]
+    assert (found["count"], found["unit"], found["measure"]) == (6000, "tokens", "KL divergence")
+    assert found["after"] < 0.9 * found["before"]
+    plain = run("compress", place / "model.pt", "-o", tmp_path / "plain.pt", *sizes, *given[4:], *files[:2], "--json")
+    assert report["texts"]["divergence"] < 0.9 * json.loads(plain.stdout)["texts"]["divergence"]
+    assert "Calibration on" in (tmp_path / "card.md").read_text()
+    edge_embed.export(small, "onnx", tmp_path / "small.onnx")
+    assert run("validate", small, tmp_path / "small.onnx", "--iterations", 2).exit_code == 0
+
+
+def test_terminal_shows_distances_and_that_figures_of_tables_are_older(place: Path, tmp_path: Path) -> None:
+    sizes = "--method", "dpq", "--num-codes", 16, "--num-groups", 4
+    given = "--calibrate", place / "text.txt", "--tokenizer", place / "tokenizer.json", "--calibration-steps", 3
+    result = run("compress", place / "model.pt", "-o", tmp_path / "small.pt", *sizes, *given)
+    assert result.exit_code == 0, result.output
+    assert "Calibration on" in result.output
+    assert "KL divergence" in result.output
+    assert "before the calibration" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "message"),
+    [
+        ("missing.txt", (), "missing.txt: no such file"),
+        ("missing.npz", (), "missing.npz"),
+        ("short.txt", (), "short.txt: got 3 tokens, expected at least 256: give a longer text"),
+        ("other.txt", (), "other.txt: got 1 different token(s) of tokenizer.json, expected at least 8"),
+        ("larger.txt", ("--tokenizer", "larger.json"), "larger.txt: got id 308 of larger.json, expected ids below 300"),
+        ("tagger.npz", (), "tagger.npz: array"),
+        ("text.txt", ("--calibration-steps", 0), "--calibration-steps"),
+    ],
+)
+def test_wrong_examples_are_refused_before_the_work(
+    examples: str, options: Sequence[object], message: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    output = tmp_path / "small.pt"
+    sizes = "--method", "dpq", "--num-codes", 16, "--num-groups", 4
+    tokenizer = () if "--tokenizer" in options else ("--tokenizer", "tokenizer.json")
+    result = run("compress", "model.pt", "-o", output, *sizes, "--calibrate", examples, *tokenizer, *options)
+    assert result.exit_code == 2, result.output
+    assert message in error_line(result)
+    assert not output.exists()
+
+
+def test_file_of_one_case_is_refused(place: Path, tmp_path: Path) -> None:
+    given = "--ratio", 4, "--calibrate", place / "one.npz"
+    result = run("compress", place / "tagger.pt", "-o", tmp_path / "small.pt", *given)
+    assert result.exit_code == 2
+    assert "one.npz: got 1 case, expected at least 2" in error_line(result)
+
+
+def test_steps_and_tokenizers_without_examples_are_refused(place: Path, tmp_path: Path) -> None:
+    for option in (("--calibration-steps", 5), ("--tokenizer", place / "tokenizer.json")):
+        result = run("compress", place / "model.pt", "-o", tmp_path / "small.pt", "--ratio", 4, *option)
+        assert result.exit_code == 2
+        assert "without" in error_line(result)
+
+
+def test_modules_and_exported_files_are_refused(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="for a module, expected a transformers folder or a saved model"):
+        edge_embed.compress(Words(), ratio=4, calibrate=place / "tagger.npz")
+    exported = tmp_path / "model.onnx"
+    edge_embed.export(of_tagger(place, "dpq", calibration_steps=1)[0], "onnx", exported)
+    with pytest.raises(BadInputError, match="compress the model that this one was exported from"):
+        edge_embed.compress(exported, ratio=4, calibrate=place / "tagger.npz", output=tmp_path / "small.onnx")
+
+
+class Constant(nn.Module):
+    """A model whose outputs are ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(300, 16)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        ids_out: Tensor = self.words(ids).argmax(-1)
+        return ids_out
+
+
+def test_outputs_without_a_gradient_are_refused(tmp_path: Path) -> None:
+    path = edge_embed.save(Constant(), tmp_path / "ids.pt", (torch.zeros(2, 5, dtype=torch.int64),))
+    given: dict[str, Any] = {f"{at}/ids": np.full((2, 5), at) for at in range(3)}
+    np.savez(tmp_path / "ids.npz", **given)
+    with pytest.raises(BadInputError, match="expected outputs of type float"):
+        edge_embed.compress(path, "dpq", num_codes=16, num_groups=4, calibrate=tmp_path / "ids.npz")
+
+
+def test_distance_is_that_of_its_formulas() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(2, 3, 5, generator=random) for _ in range(2))
+    p, q = (logits.double().softmax(-1) for logits in (x, y))
+    divergence = (p * (p / q).log()).sum(-1).mean()
+    relative = (y.double() - x.double()).square().sum() / x.double().square().sum()
+    ids = torch.zeros(2, dtype=torch.int64)
+    assert float(distance([x, ids, x], [y, ids, y], [2])) == pytest.approx(float(divergence + relative), rel=1e-5)
+    masked = x.clone()
+    masked[..., 0] = -torch.inf
+    assert float(distance([masked], [masked], [0])) == 0
