@@ -48,7 +48,7 @@ _FIGURES = "KL", "top-1", "perplexity"
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
     """A dense language model, and its texts.
 
     Attributes:
@@ -96,24 +96,24 @@ def main(data: Path, ratio: float, seeds: int, quick: bool, output: Path) -> Non
             _write(output / "results.md", markdown(results))
 
 
-def _cases(options: Options) -> Iterator[_Case]:
+def _cases(options: Options) -> Iterator[Case]:
     limit = _QUICK_WORDS if options.quick else None
     with unpacked(options.data, "ptb-rnnlm") as folder, unpacked(options.data, "agnews20k") as news:
         model = language_model.load(folder / "ptb_rnnlm_100.npz")
         words = (folder / "ptb_vocab_by_id.txt").read_text(encoding="utf-8").split()
         training = torch.tensor(training_words(news / "train_20k.csv", words))[:limit]
         test = language_model.business_news(news / "test.csv", words, limit or _TEST)
-    yield _Case("Penn Treebank", model, ["table", "output"], training, test)
+    yield Case("Penn Treebank", model, ["table", "output"], training, test)
     with unpacked(options.data, "wikitext2-valtest") as folder:
         text = read(folder, least=3)
     text = text if limit is None else text.begin(limit)
     torch.manual_seed(options.seed)
     recipe = RECIPES["dense"]
     trained = train(WordTask(text), recipe, "dense", recipe.quick_epochs if options.quick else recipe.epochs)
-    yield _Case("WikiText-2", trained, ["table"], text.training, text.test[:_TEST])
+    yield Case("WikiText-2", trained, ["table"], text.training, text.test[:_TEST])
 
 
-def _measured(case: _Case, method: str, ratio: float, seeds: int, quick: bool) -> dict[str, Any]:
+def _measured(case: Case, method: str, ratio: float, seeds: int, quick: bool) -> dict[str, Any]:
     """Return the figures of one model and method, before and after the calibration."""
     dense = load(case.model, (case.training[:32].view(2, -1),))
     counts = case.training.bincount(minlength=len(case.model.get_submodule(case.tables[0]).get_parameter("weight")))
@@ -122,7 +122,7 @@ def _measured(case: _Case, method: str, ratio: float, seeds: int, quick: bool) -
     errors = {each.name: each.fidelity.relative_error for each in report.tables if each.fidelity}
     steps = 20 if quick else STEPS
     with TemporaryDirectory() as folder:
-        examples = read_examples(dense, _examples(case.training, Path(folder)), None)
+        examples = read_examples(dense, write_examples(case.training, Path(folder)), None)
     found = []
     for seed in range(seeds):
         values, _ = calibrated(dense, small, errors, examples, steps, seed, lambda name, done, total: None)
@@ -138,7 +138,7 @@ def _measured(case: _Case, method: str, ratio: float, seeds: int, quick: bool) -
     }
 
 
-def _examples(words: Tensor, folder: Path) -> Path:
+def write_examples(words: Tensor, folder: Path) -> Path:
     """Write words in pieces, a few of which are a case."""
     cases = words[: len(words) // _PIECE * _PIECE].view(-1, _PIECE).split(_TOGETHER)
     path, step = folder / "examples.npz", -(-len(cases) // 1000)
