@@ -9,13 +9,14 @@ Source of the objective: "Distilling the Knowledge in a Neural Network" (Hinton,
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, count, islice
 
 import torch
 from torch import Tensor
 
 from edge_embed.calibration.distance import distance
-from edge_embed.calibration.examples import Batch, Examples
+from edge_embed.calibration.examples import OPTION, Example, Examples
 from edge_embed.calibration.stored_values import StoredTable, Values, stored_tables
 from edge_embed.calibration.student import Student
 from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
@@ -54,24 +55,25 @@ def calibrated(
         progress: called with (step, done, total).
 
     Raises:
-        BadInputError: the outputs have no gradient, or are not finite.
+        BadInputError: the model fails on an example, or its outputs have no gradient or are not finite.
     """
-    teacher, student = examples.differentiable(dense), examples.differentiable(small)
+    teacher, student = examples.program_of(dense), examples.program_of(small)
     tables = stored_tables(student)
     stored = {name: value for table in tables.values() for name, value in table.values}
-    fit = _Fit(teacher, student.module, tables, errors, examples.logits_at)
+    fit = _Fit(teacher, student.module, tables, errors, examples)
     before = fit.measured(examples.held_out)
-    for done, batch in enumerate(_order(examples.batches, steps, seed)):
+    for done, example in enumerate(_order(examples.fitted, steps, seed)):
         progress(_STEP, done, steps)
-        fit.step(batch, _share(done, steps))
+        fit.step(example, _share(done, steps))
     progress(_STEP, steps, steps)
     fit.values = {name: value.detach().to(stored[name].dtype) for name, value in fit.values.items()}  # as in the file
     after = fit.measured(examples.held_out)
     is_kept = after < before
     if not is_kept:
-        remedy = "the values stay as they were: give more examples"
-        _LOG.warning("calibration: the distance on held-out examples went from %.4g to %.4g; %s", before, after, remedy)
-    held_out = len(examples.held_out) / (len(examples.held_out) + len(examples.batches))
+        remedy = "give more examples" if before else "give examples on which the tables matter"
+        changed = f"the distance on held-out examples went from {before:.4g} to {after:.4g}"
+        _LOG.warning("calibration: %s; the values stay as they were: %s", changed, remedy)
+    held_out = len(examples.held_out) / (len(examples.held_out) + len(examples.fitted))
     measure = "KL divergence" if examples.logits_at else "relative squared error"
     counted = str(examples.file), examples.unit, examples.count
     report = Calibration(*counted, held_out, steps, measure, before, after, is_kept)
@@ -87,9 +89,10 @@ class _Fit:
         student: ProgramModule,
         tables: Mapping[str, StoredTable],
         errors: Mapping[str, float],
-        logits_at: frozenset[int],
+        examples: Examples,
     ) -> None:
-        self._teacher, self._student, self._tables, self._logits_at = teacher, student, tables, logits_at
+        self._teacher, self._student, self._tables = teacher, student, tables
+        self._file, self._logits_at = examples.file, examples.logits_at
         self.values = {
             name: value.to(torch.float32, copy=True) for table in tables.values() for name, value in table.values
         }
@@ -101,12 +104,16 @@ class _Fit:
         trained = [value.requires_grad_() for value in self.values.values()]
         self._adam = torch.optim.Adam([{"params": [value]} for value in trained], betas=_BETAS)
 
-    def step(self, batch: Batch, share: float) -> None:
-        """Improve the values on one batch, at a share of the full rate."""
+    def step(self, example: Example, share: float) -> None:
+        """Improve the values on one example, at a share of the full rate."""
         rows = self._rows()
         for dense in rows.values():
             dense.requires_grad_()
-        self._differentiate(batch, rows)
+        with self._named(example):
+            found = self._distance(example, rows)
+            if not found.requires_grad:
+                raise BadInputError("got outputs that do not depend on its tables, expected others: leave it out")
+            found.backward()
         self._adam.zero_grad()
         for name, table in self._tables.items():
             gradient = rows[name].grad
@@ -116,35 +123,35 @@ class _Fit:
             group["lr"] = share * rate
         self._adam.step()
 
-    def _differentiate(self, batch: Batch, rows: Mapping[str, Tensor]) -> None:
-        """Compute the gradients of the distance on one batch by the rows."""
-        try:
-            with torch.enable_grad():
-                found = self._distance(batch, rows)
-            if found.requires_grad and found.isfinite():
-                found.backward()
-                return
-        except EdgeEmbedError:
-            raise
-        except Exception as error:  # any exception of the model's operators
-            raise BadInputError(f"calibrate: the model has no gradient on an example: {one_line(error)}") from error
-        got = "outputs that do not depend on its tables" if found.isfinite() else f"a distance of {float(found)}"
-        raise BadInputError(f"calibrate: got {got}, expected finite outputs of type float: leave it out")
-
     @torch.no_grad()
-    def measured(self, batches: Sequence[Batch]) -> float:
-        """Return the mean distance over batches."""
-        rows = self._rows()
-        return sum(float(self._distance(batch, rows)) for batch in batches) / len(batches)
+    def measured(self, examples: Sequence[Example]) -> float:
+        """Return the mean distance over examples."""
+        rows, found = self._rows(), list[float]()
+        for example in examples:
+            with self._named(example):
+                found.append(float(self._distance(example, rows)))
+        return sum(found) / len(found)
 
     @torch.no_grad()
     def _rows(self) -> dict[str, Tensor]:
         return {name: table.rows(self.values) for name, table in self._tables.items()}
 
-    def _distance(self, batch: Batch, rows: Mapping[str, Tensor]) -> Tensor:
-        expected = self._teacher.run(*batch)
-        found = Student(self._student, rows).run(*batch)
-        return distance(expected, found, self._logits_at)
+    def _distance(self, example: Example, rows: Mapping[str, Tensor]) -> Tensor:
+        expected = self._teacher.run(*example.inputs)
+        found = distance(expected, Student(self._student, rows).run(*example.inputs), self._logits_at)
+        if not found.isfinite():
+            got = f"outputs at a distance of {float(found.detach())}"
+            raise BadInputError(f"got {got}, expected finite ones: leave out such examples")
+        return found
+
+    @contextmanager
+    def _named(self, example: Example) -> Iterator[None]:
+        """Name the file and the example in errors of the model."""
+        try:
+            yield
+        except Exception as error:  # any exception of the model's operators
+            reason = str(error) if isinstance(error, EdgeEmbedError) else f"the model fails: {one_line(error)}"
+            raise BadInputError(f"{OPTION}: {self._file}: {example.name}: {reason}") from error
 
 
 def _share(done: int, steps: int) -> float:
@@ -152,8 +159,8 @@ def _share(done: int, steps: int) -> float:
     return min(1.0, (done + 1) / _WARM) * (1 - done / steps)
 
 
-def _order(batches: Sequence[Batch], steps: int, seed: int) -> Iterator[Batch]:
-    """Yield so many batches, in a random order, again and again."""
+def _order(examples: Sequence[Example], steps: int, seed: int) -> Iterator[Example]:
+    """Yield so many examples, in a random order, again and again."""
     random = torch.Generator().manual_seed(seed)
-    passes = (torch.randperm(len(batches), generator=random).tolist() for _ in count())
-    return (batches[at] for at in islice(chain.from_iterable(passes), steps))
+    passes = (torch.randperm(len(examples), generator=random).tolist() for _ in count())
+    return (examples[at] for at in islice(chain.from_iterable(passes), steps))

@@ -12,30 +12,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edge_embed.errors import BadInputError
-
 _LEAST = -1e4  # log probability of masked logits, in place of minus infinity
 
 
 def distance(expected: Sequence[Tensor], found: Sequence[Tensor], logits_at: Collection[int]) -> Tensor:
-    """Return the distance of some outputs, a scalar.
+    """Return the distance of some outputs, a scalar of float64.
 
     Args:
-        expected: outputs of the dense model.
+        expected: outputs of the dense model, at least one of them of type float.
         found: outputs of the compressed model.
         logits_at: positions of the outputs that are logits.
-
-    Raises:
-        BadInputError: no output is a float.
     """
     parts = [
-        _divergence(before, after) if at in logits_at else _relative(before, after)
+        _divergence(_wide(before), _wide(after)) if at in logits_at else _relative(_wide(before), _wide(after))
         for at, (before, after) in enumerate(zip(expected, found, strict=True))
-        if before.is_floating_point() and before.numel()
+        if before.is_floating_point()
     ]
-    if not parts:
-        raise BadInputError("calibrate: the model returns no floats, expected outputs of type float: leave it out")
-    return torch.stack(parts).sum()
+    return torch.stack([part.double() for part in parts]).sum()
+
+
+def _wide(output: Tensor) -> Tensor:
+    """Return at least float32: float16 has no room for sums of squares."""
+    return output.to(torch.promote_types(output.dtype, torch.float32))
 
 
 def _divergence(expected: Tensor, found: Tensor) -> Tensor:

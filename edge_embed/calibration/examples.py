@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from edge_embed.errors import BadInputError
+from edge_embed.errors import BadInputError, located, one_line
 from edge_embed.importers.text_ids import text_ids
+from edge_embed.input_file import check_regular
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.program import Program
 from edge_embed.validation.decoder import Decoder, program_decoder, tensors_of
@@ -20,12 +22,18 @@ from edge_embed.validation.model_inputs import id_bounds
 from edge_embed.validation.next_tokens import found_tokenizer
 from edge_embed.validation.saved_inputs import read_inputs
 
-_PIECE = 128  # tokens
+OPTION = "calibrate"
+_PIECE, _SHORTEST = 128, 8  # tokens; pieces are halved until they fit into the context of the model
 _AT_ONCE = 2  # pieces; more take longer for the same result
 _HELD_OUT = 10
 _FEWEST = 8  # different tokens of a text
 
-Batch = tuple[Tensor, ...]  # inputs of a program
+
+class Example(NamedTuple):
+    """Inputs of one run of a model, and their name for messages."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,27 +44,27 @@ class Examples:
         file: file of the examples.
         unit: what is counted, ``tokens`` or ``cases``.
         count: their number.
-        batches: inputs of both models.
+        fitted: inputs that values are fitted to.
         held_out: inputs that are only measured.
         logits_at: positions of the outputs that are logits.
-        decoder: the dense model as a decoder of texts; None for other models.
+        is_text: whether the models are decoders that read a text.
     """
 
     file: Path
     unit: str
     count: int
-    batches: Sequence[Batch]
-    held_out: Sequence[Batch]
+    fitted: Sequence[Example]
+    held_out: Sequence[Example]
     logits_at: frozenset[int]
-    decoder: Decoder | None = None
+    is_text: bool = False
 
-    def differentiable(self, program: Program) -> Program:
-        """Return a model in the form that takes these inputs: in float32, with logits of all positions."""
-        return in_float32(program) if self.decoder is None else program_decoder(program).program
+    def program_of(self, program: Program) -> Program:
+        """Return a model in the form that takes these inputs: without bfloat16, and with logits of all positions."""
+        return program_decoder(program, OPTION).program if self.is_text else in_float32(program)
 
 
 def read_examples(program: Program, file: Path, tokenizer: Path | None) -> Examples:
-    """Read examples for a model.
+    """Read examples for a model, and run it on the first one.
 
     Args:
         program: the dense model.
@@ -67,36 +75,71 @@ def read_examples(program: Program, file: Path, tokenizer: Path | None) -> Examp
         BadInputError: the file is damaged, does not fit the model, or has too few examples.
     """
     if file.suffix.lower() == ".npz":
-        return _of_cases(program, file)
+        return _of_cases(in_float32(program), file)
+    with located(str(file)):
+        check_regular(file, "a text, or inputs in an .npz file")
     return _of_text(program, file, tokenizer)
 
 
 def _of_cases(program: Program, file: Path) -> Examples:
-    cases: list[Batch] = [inputs for _, inputs in read_inputs(file, program)]
+    cases = [Example(*case) for case in read_inputs(file, program)]
     if len(cases) < 2:
         raise BadInputError(f"{file}: got {len(cases)} case, expected at least 2: one of them is only measured")
-    cut = len(cases) - math.ceil(len(cases) / _HELD_OUT)
-    return Examples(file, "cases", len(cases), cases[:cut], cases[cut:], _logits_at(program, cases[0]))
+    for case in cases:
+        with located(f"{file}: {case.name}"):
+            _check(program, case)
+    try:
+        outputs = program.run(*cases[0].inputs)
+    except Exception as error:  # any exception of the model's operators
+        raise BadInputError(f"{file}: {cases[0].name}: the model fails on these inputs: {one_line(error)}") from error
+    if not any(output.is_floating_point() for output in outputs):
+        raise BadInputError(f"{OPTION}: got a model without outputs of type float, expected some: leave it out")
+    fitted, held_out = _split(cases)
+    logits_at = frozenset(_logits_at(program, cases[0], outputs))
+    return Examples(file, "cases", len(cases), fitted, held_out, logits_at)
 
 
-def _logits_at(program: Program, inputs: Batch) -> frozenset[int]:
-    """Return the positions of outputs that are named logits, or have a number for each id of a table."""
-    sizes = set(id_bounds(program).values())
-    outputs = zip(program.output_names, program.run(*inputs), strict=True)
-    found = (at for at, (name, value) in enumerate(outputs) if "logit" in name.lower() or {*value.shape[-1:]} & sizes)
-    return frozenset(found)
+def _check(program: Program, case: Example) -> None:
+    """Raise for inputs that are empty, of another shape, or ids beyond the tables; the message names no file."""
+    bounds = id_bounds(program)
+    for declared, value in zip(program.inputs, case.inputs, strict=True):
+        if problem := declared.mismatch(value):
+            raise BadInputError(f"input {declared.name}: got {problem}")
+        if 0 in value.shape:
+            raise BadInputError(f"input {declared.name}: got shape {[*value.shape]}, expected at least one number")
+        if declared.name in bounds and int(value.max()) >= bounds[declared.name]:
+            expected = f"expected ids below {bounds[declared.name]}"
+            raise BadInputError(f"input {declared.name}: got id {int(value.max())}, {expected}")
+
+
+def _logits_at(program: Program, case: Example, outputs: Sequence[Tensor]) -> Iterator[int]:
+    """Yield the positions of outputs that are logits by their names, or as those of a language model.
+
+    For ids [*, sequence] of a table of n rows, the latter are numbers [*, sequence, n] that are no probabilities.
+    """
+    bounds = id_bounds(program)
+    inputs = {declared.name: value for declared, value in zip(program.inputs, case.inputs, strict=True)}
+    ids = {name: inputs[name].shape for name in bounds if inputs[name].ndim > 1}
+    predicted = {(*shape, bounds[name]) for name, shape in ids.items()}
+    for at, (name, output) in enumerate(zip(program.output_names, outputs, strict=True)):
+        if not output.is_floating_point() or output.ndim < 2:
+            continue
+        if "logit" in name.lower() or (tuple(output.shape) in predicted and output.min() < 0):
+            yield at
 
 
 def _of_text(program: Program, file: Path, tokenizer: Path | None) -> Examples:
-    source, decoder = program.source, program_decoder(program)
+    source = program.source
+    try:
+        decoder = program_decoder(program, OPTION)
+    except BadInputError as error:
+        raise BadInputError(f"{error}; for other models, give their inputs in an .npz file") from error
     if decoder.reads_tokens:
         expected = "expected one with logits of all positions: save the model without keys and values"
-        raise BadInputError(f"calibrate: got a decoder that reads one token at a time, {expected}")
-    folder = None if source is None else source if source.is_dir() else source.parent
-    chosen = found_tokenizer(tokenizer, folder)
+        raise BadInputError(f"{OPTION}: got a decoder that reads one token at a time, {expected}")
+    chosen = found_tokenizer(tokenizer, None if source is None else source if source.is_dir() else source.parent)
     ids = torch.from_numpy(text_ids(file, chosen))
-    pieces = len(ids) // _PIECE
-    if pieces < 2:
+    if len(ids) < 2 * _PIECE:
         raise BadInputError(f"{file}: got {len(ids)} tokens, expected at least {2 * _PIECE}: give a longer text")
     if (different := len(ids.unique())) < _FEWEST:
         expected = f"expected at least {_FEWEST}: give a text in the language of the model"
@@ -104,13 +147,34 @@ def _of_text(program: Program, file: Path, tokenizer: Path | None) -> Examples:
     if int(ids.max()) >= decoder.rows:
         expected = f"expected ids below {decoder.rows}: use the tokenizer of this model"
         raise BadInputError(f"{file}: got id {int(ids.max())} of {chosen.name}, {expected}")
-    rows = ids[: pieces * _PIECE].view(pieces, _PIECE)
-    cut = pieces - math.ceil(pieces / _HELD_OUT)
-    at_once = _AT_ONCE if decoder.has_batch else 1
-    batches, held_out = (list(_prompts(decoder, part, at_once)) for part in (rows[:cut], rows[cut:]))
-    return Examples(file, "tokens", len(ids), batches, held_out, frozenset([decoder.logits_at]), decoder)
+    piece = _fitting_piece(decoder, ids)
+    pieces = ids[: len(ids) // piece * piece].view(-1, piece).split(_AT_ONCE if decoder.has_batch else 1)
+    examples = [
+        Example(f"pieces from token {at * pieces[0].numel()} on", _prompt(decoder, some))
+        for at, some in enumerate(pieces)
+    ]
+    return Examples(file, "tokens", len(ids), *_split(examples), frozenset([decoder.logits_at]), is_text=True)
 
 
-def _prompts(decoder: Decoder, pieces: Tensor, at_once: int) -> Iterator[Batch]:
-    for some in pieces.split(at_once):
-        yield tensors_of(decoder.program, decoder.prompt(some.numpy()))
+def _fitting_piece(decoder: Decoder, ids: Tensor) -> int:
+    """Return the number of tokens of a piece that the decoder accepts."""
+    piece = _PIECE
+    while True:
+        try:
+            next(iter(decoder.logits(ids[None, :piece].numpy())))
+        except BadInputError:
+            if piece == _SHORTEST:
+                raise
+            piece //= 2
+        else:
+            return piece
+
+
+def _prompt(decoder: Decoder, pieces: Tensor) -> tuple[Tensor, ...]:
+    return tensors_of(decoder.program, decoder.prompt(pieces.numpy()))
+
+
+def _split(examples: Sequence[Example]) -> tuple[Sequence[Example], Sequence[Example]]:
+    """Return the examples that are fitted, and those that are held out."""
+    cut = len(examples) - math.ceil(len(examples) / _HELD_OUT)
+    return examples[:cut], examples[cut:]

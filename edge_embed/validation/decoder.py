@@ -27,14 +27,14 @@ _MOST_BYTES = 1 << 29  # of their logits
 _TRIED = 3  # tokens of the prompt that shows which logits a decoder returns
 
 
-def program_decoder(program: Program) -> "Decoder":
+def program_decoder(program: Program, option: str = "texts") -> "Decoder":
     """Return a decoder that a program computes; errors are those of `Decoder`."""
     wide = in_float32(program)
-    by_token = Decoder(wide, _run_of(wide))
+    by_token = Decoder(wide, _run_of(wide), option)
     if not by_token.reads_tokens:
         return by_token
     whole = with_all_positions(wide, by_token.logits_at, tensors_of(wide, by_token.prompt(np.arange(_TRIED)[None])))
-    return by_token if whole is wide else Decoder(whole, _run_of(whole))
+    return by_token if whole is wide else Decoder(whole, _run_of(whole), option)
 
 
 def _run_of(program: Program) -> Run:
@@ -53,6 +53,7 @@ class Decoder:
     Args:
         program: inputs and outputs of the model.
         run: function that runs the model.
+        option: option that names the texts, for messages.
 
     Attributes:
         program: the model.
@@ -65,16 +66,16 @@ class Decoder:
         BadInputError: the model is no decoder, or returns no logits.
     """
 
-    def __init__(self, program: Program, run: Run) -> None:
-        self.program = program
+    def __init__(self, program: Program, run: Run, option: str = "texts") -> None:
+        self.program, self._option = program, option
         self._inputs, self._sizes, self._outputs = program.inputs, program.example_sizes, program.output_names
         self._run = run
         bounds = id_bounds(program)
         named = [declared for declared in program.inputs if declared.name in bounds]
         if len(named) != 1 or prompt_sizes(self._sizes, 1) is None:
             found = ", ".join(f"{each.name} {[*each.shape]}" for each in named) or "none"
-            expected = "expected a decoder with one, [batch, sequence]: leave texts out"
-            raise BadInputError(f"texts: got a model with the inputs of ids {found:.300}, {expected}")
+            expected = f"expected a decoder with one, [batch, sequence]: leave {option} out"
+            raise BadInputError(f"{option}: got a model with the inputs of ids {found:.300}, {expected}")
         (ids,) = named
         self._ids, self.rows = ids.name, bounds[ids.name]
         self._states = [each.name for each in program.inputs if _is_state(each)]
@@ -137,9 +138,9 @@ class Decoder:
             raise
         except Exception as error:  # any exception of the model or its runtime
             tokens = past + ids.shape[1]
-            expected = f"expected a decoder that accepts {tokens} token(s): leave texts out, or give a shorter one"
+            expected = f"expected a decoder that accepts {tokens} token(s): leave {self._option} out"
             raise BadInputError(
-                f"texts: the model fails on {tokens} token(s) ({one_line(error)}), {expected}"
+                f"{self._option}: the model fails on {tokens} token(s) ({one_line(error)}), {expected}"
             ) from error
 
     def _value(self, declared: ProgramInput, shape: Sequence[int], ids: Ids, past: int) -> NDArray[Any]:
@@ -152,7 +153,9 @@ class Decoder:
             return np.zeros(shape, kind)
         count = ids.shape[1]
         if not shape or shape[-1] != count:
-            raise BadInputError(f"texts: got the input {declared.name} {shape}, expected masks, positions and states")
+            raise BadInputError(
+                f"{self._option}: got the input {declared.name} {shape}, expected masks, positions and states"
+            )
         return np.broadcast_to(np.arange(past, past + count, dtype=kind), shape)
 
     def _check(self, logits: NDArray[Any], shape: tuple[int, ...], least: int = 1) -> None:
@@ -162,8 +165,8 @@ class Decoder:
         is_sound &= self._has_name or (found[-1:] == (self.rows,) and "hidden" not in name.lower())
         if not is_sound or not np.issubdtype(logits.dtype, np.floating):
             wanted = ", ".join(map(str, (*shape, self.rows)))
-            expected = f"expected logits of next tokens, [{wanted}]: give a language model, or leave texts out"
-            raise BadInputError(f"texts: output {name}: got {logits.dtype} {[*found]}, {expected}")
+            expected = f"expected logits of next tokens, [{wanted}]: give a language model, or leave {self._option} out"
+            raise BadInputError(f"{self._option}: output {name}: got {logits.dtype} {[*found]}, {expected}")
 
 
 def _is_state(declared: ProgramInput) -> bool:

@@ -68,17 +68,24 @@ def read_inputs(path: Path, program: Program) -> list[tuple[str, Inputs]]:
             _check_keys(keys, {key for case in wanted for key in case})
             arrays = [[archive.read(key) for key in case] for case in wanted]
     except BadInputError as error:
-        raise BadInputError(f"{path}: {error}: expected a file of --save-inputs") from error
+        raise BadInputError(f"{path}: {error}: expected a file of edge-embed validate --save-inputs") from error
     return [(name, _inputs(program, name, values, path)) for name, values in zip(names, arrays, strict=True)]
 
 
 def _names(archive: ArrayArchive) -> list[str]:
     """Return a name for each case, from the file, or made from the numbers of its arrays."""
     if "names" in archive.names:
-        names = archive.read("names").reshape(-1)[:_LARGEST]
+        names = archive.read("names").reshape(-1)
+        _check_number(len(names))
         return ["".join(letter if letter.isprintable() else "?" for letter in str(name)) for name in names]
     numbers = {key.partition("/")[0] for key in archive.names if "/" in key}
-    return [f"case {number}" for number in range(min(len(numbers), _LARGEST))]
+    _check_number(len(numbers))
+    return [f"case {number}" for number in range(len(numbers))]
+
+
+def _check_number(cases: int) -> None:
+    if cases > _LARGEST:
+        raise BadInputError(f"got {cases:,} cases, at most {_LARGEST:,} are read, put several examples into each")
 
 
 def _check_keys(got: set[str], wanted: set[str]) -> None:
@@ -94,7 +101,8 @@ def _inputs(program: Program, name: str, values: Sequence[NDArray[Any]], path: P
     inputs: list[Tensor | NDArray[Any]] = []
     for declared, value in zip(program.inputs, values, strict=True):
         given = as_texts(value)
-        if given.dtype != declared.array_type:
+        is_narrow = declared.holds_integers and given.dtype.kind in "iu" and np.can_cast(given.dtype, np.int64)
+        if given.dtype != declared.array_type and not is_narrow:
             wanted = "texts (numpy's str)" if declared.holds_texts else declared.array_type
             raise BadInputError(f"{path}: {name}: input {declared.name}: got {value.dtype}, expected {wanted}")
         inputs.append(given if declared.holds_texts else torch.from_numpy(given.copy()).to(declared.dtype))

@@ -48,7 +48,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edge_embed.save(Tagger().eval(), place / "tagger.pt", inputs())
     given = {name: array for at in range(40) for name, array in _case(at).items()}
     np.savez(place / "tagger.npz", **given)
-    np.savez(place / "one.npz", **_case(0))
     words = {f"w{at}": at for at in range(300)}
     _write_tokenizer(place / "tokenizer.json", words)
     _write_tokenizer(place / "larger.json", words | {f"v{at}": 300 + at for at in range(9)})
@@ -164,11 +163,11 @@ def test_terminal_shows_distances_and_that_figures_of_tables_are_older(place: Pa
     ("examples", "options", "message"),
     [
         ("missing.txt", (), "missing.txt: no such file"),
-        ("missing.npz", (), "missing.npz"),
+        ("missing.npz", (), "missing.npz: no such file"),
         ("short.txt", (), "short.txt: got 3 tokens, expected at least 256: give a longer text"),
         ("other.txt", (), "other.txt: got 1 different token(s) of tokenizer.json, expected at least 8"),
         ("larger.txt", ("--tokenizer", "larger.json"), "larger.txt: got id 308 of larger.json, expected ids below 300"),
-        ("tagger.npz", (), "tagger.npz: array"),
+        ("tagger.npz", (), "tagger.npz: array 0/tags"),
         ("text.txt", ("--calibration-steps", 0), "--calibration-steps"),
     ],
 )
@@ -185,11 +184,124 @@ def test_wrong_examples_are_refused_before_the_work(
     assert not output.exists()
 
 
-def test_file_of_one_case_is_refused(place: Path, tmp_path: Path) -> None:
-    given = "--ratio", 4, "--calibrate", place / "one.npz"
+def _wrong(**changed: Any) -> dict[str, Any]:
+    """Return twelve cases, of which the last, which is held out, has other arrays."""
+    cases = {name: array for at in range(12) for name, array in _case(at).items()}
+    return cases | {f"11/{name}": array for name, array in changed.items()}
+
+
+IDS, TAGS = (value.numpy() for value in inputs())
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (_case(0), "cases.npz: got 1 case, expected at least 2"),
+        (_wrong(ids=IDS + 300), "cases.npz: case 11: input ids: got id 599, expected ids below 300"),
+        (_wrong(ids=IDS[0]), "cases.npz: case 11: input ids: got int64[9], expected int64[batch,sequence]"),
+        (_wrong(ids=IDS[:0], tags=TAGS[:0]), "case 11: input ids: got shape [0, 9], expected at least one number"),
+        (_wrong(ids=IDS.astype(np.float32)), "case 11: input ids: got float32, expected int64"),
+        (_wrong(ids=-1 - IDS), "cases.npz: case 11: the model fails"),
+        (_wrong(other=IDS), "cases.npz: array 11/other is not an input"),
+        ({f"{at}/ids": at for at in range(1001)}, "cases.npz: got 1,001 cases, at most 1,000 are read"),
+    ],
+)
+def test_wrong_cases_are_named(arrays: dict[str, Any], message: str, place: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "cases.npz", **arrays)
+    given = "--method", "dpq", "--num-codes", 16, "--num-groups", 4, "--calibrate", tmp_path / "cases.npz"
+    result = run("compress", place / "tagger.pt", "-o", tmp_path / "small.pt", *given, "--calibration-steps", 2)
+    assert result.exit_code == 2, result.output
+    assert message in error_line(result)
+    assert not (tmp_path / "small.pt").exists()
+
+
+def test_narrow_integers_are_ids(place: Path, tmp_path: Path) -> None:
+    narrow: dict[str, Any] = {name: array.astype(np.int32) for at in range(3) for name, array in _case(at).items()}
+    np.savez(tmp_path / "cases.npz", **narrow)
+    given = {"num_codes": 16, "num_groups": 4, "calibration_steps": 2}
+    _, report = edge_embed.compress(load(place / "tagger.pt"), "dpq", calibrate=tmp_path / "cases.npz", **given)
+    assert report.calibration is not None
+    assert report.calibration.count == 3
+
+
+class Scores(nn.Module):
+    """Scores of any shape from the mean row of ids and further numbers."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(300, 16)
+        self.kinds = nn.Embedding(7, 16)
+        self.head = nn.Linear(16, numbers)
+
+    def forward(self, ids: Tensor, kinds: Tensor, dense: Tensor) -> Tensor:
+        found: Tensor = self.head(self.words(ids).mean(1) + self.kinds(kinds) + dense).squeeze(-1)
+        return found
+
+
+@pytest.mark.parametrize("numbers", [1, 7])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_outputs_that_are_no_logits_are_compared_by_squares(numbers: int, dtype: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, wide = (
+        Scores(numbers).to(getattr(torch, dtype)).eval(),
+        torch.float16 if dtype == "float16" else torch.float32,
+    )
+    random = torch.Generator().manual_seed(1)
+    cases = {}
+    for at in range(6):  # seven rows, as many as there are kinds
+        ids, kinds = torch.randint(300, (7, 5), generator=random), torch.randint(7, (7,), generator=random)
+        dense = 100 * torch.randn(7, 16, generator=random)  # squares of which float16 cannot add up
+        cases |= {f"{at}/ids": ids.numpy(), f"{at}/kinds": kinds.numpy(), f"{at}/dense": dense.to(wide).numpy()}
+    np.savez(tmp_path / "cases.npz", **cases)
+    example = ids[:2], kinds[:2], dense[:2].to(getattr(torch, dtype))
+    sizes = {"modules": ["words"], "num_codes": 16, "num_groups": 4, "calibration_steps": 3}
+    _, report = edge_embed.compress(load(model, example), "dpq", calibrate=tmp_path / "cases.npz", **sizes)
+    assert report.calibration is not None
+    assert report.calibration.measure == "relative squared error"
+    assert 0 < report.calibration.before < 1
+
+
+@pytest.mark.parametrize(("at", "name"), [(1, "case 1"), (5, "case 5")])
+def test_example_with_infinite_outputs_is_named(at: int, name: str, tmp_path: Path) -> None:
+    cases: dict[str, Any] = {}
+    for case in range(6):
+        dense = np.full((2, 16), np.nan if case == at else 1.0, np.float32)
+        cases |= {f"{case}/ids": np.full((2, 5), case), f"{case}/kinds": np.zeros(2, np.int64), f"{case}/dense": dense}
+    np.savez(tmp_path / "cases.npz", **cases)
+    program = load(Scores(1).eval(), (torch.zeros(2, 5).long(), torch.zeros(2).long(), torch.zeros(2, 16)))
+    given = {"modules": ["words"], "num_codes": 16, "num_groups": 4, "calibration_steps": 9}
+    with pytest.raises(BadInputError, match=f"{name}: got outputs at a distance of nan, expected finite ones"):
+        edge_embed.compress(program, "dpq", calibrate=tmp_path / "cases.npz", **given)
+
+
+class ShortContext(Words):
+    """A language model with at most 40 tokens of context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(40, 16))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        places = self.places.index_select(0, torch.arange(ids.shape[1]))
+        states, _ = self.encoder(self.words(ids) + places)
+        logits: Tensor = self.head(states)
+        return logits
+
+
+def test_pieces_fit_into_a_short_context(place: Path, tmp_path: Path) -> None:
+    path = edge_embed.save(ShortContext().eval(), tmp_path / "short.pt", (torch.zeros(2, 5, dtype=torch.int64),))
+    given = {"num_codes": 16, "num_groups": 4, "calibration_steps": 3, "tokenizer": place / "tokenizer.json"}
+    _, report = edge_embed.compress(path, "dpq", calibrate=place / "text.txt", modules=["words"], **given)
+    assert report.calibration is not None
+    assert report.calibration.measure == "KL divergence"
+
+
+def test_text_for_another_model_names_the_option_and_the_remedy(place: Path, tmp_path: Path) -> None:
+    given = "--ratio", 4, "--calibrate", place / "text.txt", "--tokenizer", place / "tokenizer.json"
     result = run("compress", place / "tagger.pt", "-o", tmp_path / "small.pt", *given)
     assert result.exit_code == 2
-    assert "one.npz: got 1 case, expected at least 2" in error_line(result)
+    assert "calibrate: got a model with the inputs of ids" in error_line(result)
+    assert "give their inputs in an .npz file" in error_line(result)
 
 
 def test_steps_and_tokenizers_without_examples_are_refused(place: Path, tmp_path: Path) -> None:
@@ -224,7 +336,7 @@ def test_outputs_without_a_gradient_are_refused(tmp_path: Path) -> None:
     path = edge_embed.save(Constant(), tmp_path / "ids.pt", (torch.zeros(2, 5, dtype=torch.int64),))
     given: dict[str, Any] = {f"{at}/ids": np.full((2, 5), at) for at in range(3)}
     np.savez(tmp_path / "ids.npz", **given)
-    with pytest.raises(BadInputError, match="expected outputs of type float"):
+    with pytest.raises(BadInputError, match="got a model without outputs of type float"):
         edge_embed.compress(path, "dpq", num_codes=16, num_groups=4, calibrate=tmp_path / "ids.npz")
 
 

@@ -74,7 +74,7 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"0/ids": np.array([[3, 1]], np.int32)}, "mine: input ids: got int32, expected int64"),
+        ({"0/ids": np.array([[3, 1]], np.uint64)}, "mine: input ids: got uint64, expected int64"),
         ({"0/ids": np.array([[3, 600]])}, "the model fails on these inputs"),
         ({"0/ids": np.array([3, 1])}, "the model fails on these inputs"),
         ({"0/ids": None}, "has no array 0/ids: expected an array for each input and case"),
