@@ -189,7 +189,7 @@ def test_doctor_finds_and_runs_library() -> None:
         (["validate", "{model}", "{onnx}", "--atol", "tiny"], "tiny"),
         (["validate", "{model}", "{onnx}", "--rtol", "nothing:1e-3"], "nothing"),
         (["validate", "{model}", "{onnx}", "--target", "phone"], "expected one of local"),
-        (["validate", "{model}", "{onnx}", "--load-inputs", "{text}"], "expected a file of edge-embed validate --save-inputs"),
+        (["validate", "{model}", "{onnx}", "--load-inputs", "{text}"], "of edge-embed validate --save-inputs"),
         (["validate", "{model}", "{onnx}", "--html", "missing/folder/report.html"], "not an existing directory"),
         (["inspect", "{text}"], "notes.txt"),
         (["frobnicate"], "No such command"),
