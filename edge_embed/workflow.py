@@ -481,7 +481,7 @@ def _examples_of(
     """Return the files of examples.
 
     Raises:
-        BadInputError: the model has another form, there is a tokenizer without a text, or steps without examples.
+        BadInputError: the model has another form, or there is a tokenizer without a text.
     """
     check_count("calibration_steps", steps)
     given = {"texts": texts, "calibrate": calibrate, "tokenizer": tokenizer}

@@ -3,7 +3,8 @@
     logits          mean of sum_j p_j (log p_j - log q_j)       p: of the dense model, q: of the compressed one
     other outputs   sum (y - x)^2 / sum x^2                     x: of the dense model, y: of the compressed one
 
-Outputs that are no floats do not count. The distance of a model is the sum over its outputs.
+If a model has logits, only these count, and not its states; otherwise all outputs of type float do. The distance of a
+model is the sum over the outputs that count.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,12 +24,13 @@ def distance(expected: Sequence[Tensor], found: Sequence[Tensor], logits_at: Col
         found: outputs of the compressed model.
         logits_at: positions of the outputs that are logits.
     """
-    parts = [
-        _divergence(_wide(before), _wide(after)) if at in logits_at else _relative(_wide(before), _wide(after))
-        for at, (before, after) in enumerate(zip(expected, found, strict=True))
-        if before.is_floating_point()
-    ]
+    measure, counted = (_divergence, logits_at) if logits_at else (_relative, _floats(expected))
+    parts = [measure(_wide(expected[at]), _wide(found[at])) for at in counted]
     return torch.stack([part.double() for part in parts]).sum()
+
+
+def _floats(outputs: Sequence[Tensor]) -> list[int]:
+    return [at for at, output in enumerate(outputs) if output.is_floating_point()]
 
 
 def _wide(output: Tensor) -> Tensor:

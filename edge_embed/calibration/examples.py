@@ -4,7 +4,7 @@ The last tenth of them is held out: it is only measured.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,15 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edge_embed.errors import BadInputError, located, one_line
-from edge_embed.importers.text_ids import text_ids
+from edge_embed.errors import BadInputError, located
 from edge_embed.input_file import check_regular
 from edge_embed.program.bfloat16 import in_float32
 from edge_embed.program.program import Program
 from edge_embed.validation.decoder import Decoder, program_decoder, tensors_of
 from edge_embed.validation.model_inputs import id_bounds
-from edge_embed.validation.next_tokens import found_tokenizer
-from edge_embed.validation.saved_inputs import read_inputs
+from edge_embed.validation.next_tokens import ids_of_text, tokenizer_of
+from edge_embed.validation.saved_inputs import read_inputs, run_inputs
 
 OPTION = "calibrate"
 _PIECE, _SHORTEST = 128, 8  # tokens; pieces are halved until they fit into the context of the model
@@ -85,23 +84,20 @@ def _of_cases(program: Program, file: Path) -> Examples:
     cases = [Example(*case) for case in read_inputs(file, program)]
     if len(cases) < 2:
         raise BadInputError(f"{file}: got {len(cases)} case, expected at least 2: one of them is only measured")
+    bounds = id_bounds(program)
     for case in cases:
         with located(f"{file}: {case.name}"):
-            _check(program, case)
-    try:
-        outputs = program.run(*cases[0].inputs)
-    except Exception as error:  # any exception of the model's operators
-        raise BadInputError(f"{file}: {cases[0].name}: the model fails on these inputs: {one_line(error)}") from error
+            _check(program, bounds, case)
+    outputs = run_inputs(program, *cases[0], file).outputs
     if not any(output.is_floating_point() for output in outputs):
         raise BadInputError(f"{OPTION}: got a model without outputs of type float, expected some: leave it out")
     fitted, held_out = _split(cases)
-    logits_at = frozenset(_logits_at(program, cases[0], outputs))
+    logits_at = frozenset(_logits_at(program, bounds, cases[0], outputs))
     return Examples(file, "cases", len(cases), fitted, held_out, logits_at)
 
 
-def _check(program: Program, case: Example) -> None:
+def _check(program: Program, bounds: Mapping[str, int], case: Example) -> None:
     """Raise for inputs that are empty, of another shape, or ids beyond the tables; the message names no file."""
-    bounds = id_bounds(program)
     for declared, value in zip(program.inputs, case.inputs, strict=True):
         if problem := declared.mismatch(value):
             raise BadInputError(f"input {declared.name}: got {problem}")
@@ -112,12 +108,11 @@ def _check(program: Program, case: Example) -> None:
             raise BadInputError(f"input {declared.name}: got id {int(value.max())}, {expected}")
 
 
-def _logits_at(program: Program, case: Example, outputs: Sequence[Tensor]) -> Iterator[int]:
+def _logits_at(program: Program, bounds: Mapping[str, int], case: Example, outputs: Sequence[Tensor]) -> Iterator[int]:
     """Yield the positions of outputs that are logits by their names, or as those of a language model.
 
     For ids [*, sequence] of a table of n rows, the latter are numbers [*, sequence, n] that are no probabilities.
     """
-    bounds = id_bounds(program)
     inputs = {declared.name: value for declared, value in zip(program.inputs, case.inputs, strict=True)}
     ids = {name: inputs[name].shape for name in bounds if inputs[name].ndim > 1}
     predicted = {(*shape, bounds[name]) for name, shape in ids.items()}
@@ -129,7 +124,6 @@ def _logits_at(program: Program, case: Example, outputs: Sequence[Tensor]) -> It
 
 
 def _of_text(program: Program, file: Path, tokenizer: Path | None) -> Examples:
-    source = program.source
     try:
         decoder = program_decoder(program, OPTION)
     except BadInputError as error:
@@ -137,16 +131,11 @@ def _of_text(program: Program, file: Path, tokenizer: Path | None) -> Examples:
     if decoder.reads_tokens:
         expected = "expected one with logits of all positions: save the model without keys and values"
         raise BadInputError(f"{OPTION}: got a decoder that reads one token at a time, {expected}")
-    chosen = found_tokenizer(tokenizer, None if source is None else source if source.is_dir() else source.parent)
-    ids = torch.from_numpy(text_ids(file, chosen))
-    if len(ids) < 2 * _PIECE:
-        raise BadInputError(f"{file}: got {len(ids)} tokens, expected at least {2 * _PIECE}: give a longer text")
+    chosen = tokenizer_of(program, tokenizer)
+    ids = torch.from_numpy(ids_of_text(decoder, file, chosen, least=2 * _PIECE))
     if (different := len(ids.unique())) < _FEWEST:
         expected = f"expected at least {_FEWEST}: give a text in the language of the model"
         raise BadInputError(f"{file}: got {different} different token(s) of {chosen.name}, {expected}")
-    if int(ids.max()) >= decoder.rows:
-        expected = f"expected ids below {decoder.rows}: use the tokenizer of this model"
-        raise BadInputError(f"{file}: got id {int(ids.max())} of {chosen.name}, {expected}")
     piece = _fitting_piece(decoder, ids)
     pieces = ids[: len(ids) // piece * piece].view(-1, piece).split(_AT_ONCE if decoder.has_batch else 1)
     examples = [

@@ -37,14 +37,7 @@ class NextTokens:
 
     def __init__(self, original: Decoder, texts: Path, tokenizer: Path) -> None:
         self._file, self._original = texts, original
-        self._ids = ids = text_ids(texts, tokenizer)
-        if len(ids) < 2:
-            raise BadInputError(f"{texts}: got {len(ids)} token(s), expected at least 2: give a longer text")
-        if ids.max() >= original.rows:
-            found = f"id {ids.max()} of {tokenizer.name}"
-            raise BadInputError(
-                f"{texts}: got {found}, expected ids below {original.rows}: use the tokenizer of this model"
-            )
+        self._ids = ids_of_text(original, texts, tokenizer, least=2)
 
     def check(self) -> None:
         """Run the original on the first piece of the text.
@@ -119,12 +112,30 @@ def program_texts(program: Program, texts: Path, tokenizer: Path | None) -> Next
     Raises:
         BadInputError: as `NextTokens`, or there is no tokenizer.
     """
-    source, decoder = program.source, program_decoder(program)
-    folder = None if source is None else source if source.is_dir() else source.parent
-    chosen = found_tokenizer(tokenizer, folder)
-    found = NextTokens(decoder, texts, chosen)
+    found = NextTokens(program_decoder(program), texts, tokenizer_of(program, tokenizer))
     found.check()
     return found
+
+
+def ids_of_text(decoder: Decoder, texts: Path, tokenizer: Path, least: int) -> Ids:
+    """Return the ids of the tokens of a text, [n].
+
+    Raises:
+        BadInputError: a file cannot be read, or the text has fewer tokens or ids without a row.
+    """
+    ids = text_ids(texts, tokenizer)
+    if len(ids) < least:
+        raise BadInputError(f"{texts}: got {len(ids)} token(s), expected at least {least}: give a longer text")
+    if ids.max() >= decoder.rows:
+        expected = f"expected ids below {decoder.rows}: use the tokenizer of this model"
+        raise BadInputError(f"{texts}: got id {ids.max()} of {tokenizer.name}, {expected}")
+    return ids
+
+
+def tokenizer_of(program: Program, given: Path | None) -> Path:
+    """Return the tokenizer that was given, or the one in the folder of a program; errors as of `found_tokenizer`."""
+    source = program.source
+    return found_tokenizer(given, None if source is None else source if source.is_dir() else source.parent)
 
 
 def found_tokenizer(given: Path | None, folder: Path | None) -> Path:

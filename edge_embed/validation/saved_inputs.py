@@ -49,7 +49,7 @@ def load_inputs(path: Path, program: Program) -> list[ModelCase]:
     Raises:
         BadInputError: the file is missing or damaged, or its inputs do not fit the model.
     """
-    cases = [_run(program, name, inputs, path) for name, inputs in read_inputs(path, program)]
+    cases = [run_inputs(program, name, inputs, path) for name, inputs in read_inputs(path, program)]
     if not any(array(output).size for case in cases for output in case.outputs):
         raise BadInputError(f"{path}: all outputs are empty on these inputs: give longer inputs")
     return cases
@@ -109,7 +109,12 @@ def _inputs(program: Program, name: str, values: Sequence[NDArray[Any]], path: P
     return tuple(inputs)
 
 
-def _run(program: Program, name: str, inputs: Inputs, path: Path) -> ModelCase:
+def run_inputs(program: Program, name: str, inputs: Inputs, path: Path) -> ModelCase:
+    """Return a case with the outputs of the training form.
+
+    Raises:
+        BadInputError: the model fails on its inputs.
+    """
     try:
         return run_case(program, name, inputs)
     except Exception as error:  # any exception of the model's operators

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from torch import Tensor, nn
 
 import edge_embed
+from edge_embed.calibration.calibrate import STEPS as STEPS_BY_DEFAULT
 from edge_embed.calibration.distance import distance
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
@@ -164,7 +165,7 @@ def test_terminal_shows_distances_and_that_figures_of_tables_are_older(place: Pa
     [
         ("missing.txt", (), "missing.txt: no such file"),
         ("missing.npz", (), "missing.npz: no such file"),
-        ("short.txt", (), "short.txt: got 3 tokens, expected at least 256: give a longer text"),
+        ("short.txt", (), "short.txt: got 3 token(s), expected at least 256: give a longer text"),
         ("other.txt", (), "other.txt: got 1 different token(s) of tokenizer.json, expected at least 8"),
         ("larger.txt", ("--tokenizer", "larger.json"), "larger.txt: got id 308 of larger.json, expected ids below 300"),
         ("tagger.npz", (), "tagger.npz: array 0/tags"),
@@ -296,6 +297,30 @@ def test_pieces_fit_into_a_short_context(place: Path, tmp_path: Path) -> None:
     assert report.calibration.measure == "KL divergence"
 
 
+class WithStates(Words):
+    """The same language model, which returns its states too."""
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        states, _ = self.encoder(2 * self.words(ids))
+        return self.head(4 * states), states
+
+
+def test_states_beside_logits_do_not_count(place: Path) -> None:
+    found = []
+    for kind in (Words, WithStates):
+        torch.manual_seed(0)
+        program = load(kind().eval(), (torch.zeros(2, 5, dtype=torch.int64),))
+        given = {"num_codes": 16, "num_groups": 4, "calibration_steps": 3, "tokenizer": place / "tokenizer.json"}
+        _, report = edge_embed.compress(program, "dpq", calibrate=place / "text.txt", modules=["words"], **given)
+        assert report.calibration is not None
+        found.append((report.calibration.before, report.calibration.after))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_help_states_the_number_of_steps() -> None:
+    assert f"[{STEPS_BY_DEFAULT}]" in run("compress", "--help").output
+
+
 def test_text_for_another_model_names_the_option_and_the_remedy(place: Path, tmp_path: Path) -> None:
     given = "--ratio", 4, "--calibrate", place / "text.txt", "--tokenizer", place / "tokenizer.json"
     result = run("compress", place / "tagger.pt", "-o", tmp_path / "small.pt", *given)
@@ -347,7 +372,8 @@ def test_distance_is_that_of_its_formulas() -> None:
     divergence = (p * (p / q).log()).sum(-1).mean()
     relative = (y.double() - x.double()).square().sum() / x.double().square().sum()
     ids = torch.zeros(2, dtype=torch.int64)
-    assert float(distance([x, ids, x], [y, ids, y], [2])) == pytest.approx(float(divergence + relative), rel=1e-5)
+    assert float(distance([x, ids, x], [y, ids, y], [2])) == pytest.approx(float(divergence), rel=1e-5)
+    assert float(distance([x, ids, x], [y, ids, y], [])) == pytest.approx(float(2 * relative), rel=1e-5)
     masked = x.clone()
     masked[..., 0] = -torch.inf
     assert float(distance([masked], [masked], [0])) == 0
