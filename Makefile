@@ -24,8 +24,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # the hundred commands that tests start would compile the package.
 export PYTHONDONTWRITEBYTECODE :=
 
-# One process a core; the tests of a file stay together, because they share what takes long to make.
-WORKERS := -n auto --dist loadfile
+# One process a core; the tests of a file stay together, because they share what takes long to make. The longest files
+# begin (tests/conftest.py).
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
 USABLE := $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))'
 BUILT_FROM := pyproject.toml .ci/constraints.txt $(shell find runtime_ops -type f)

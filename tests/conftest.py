@@ -50,6 +50,33 @@ def _translations_parsed_once() -> Iterator[None]:
         yield
 
 
+# Files that take the longest begin first: a process that begins one at the end would work alone for minutes.
+LONGEST = (
+    "runtime_ops/test_cpp.py",
+    "docs/test_blocks.py",
+    "samples/test_cpp.py",
+    "compression/test_search.py",
+    "fitting/test_processes.py",
+    "fitting/test_checkpoints.py",
+    "fuzz/test_fuzz_files.py",
+    "gate/test_false_alarms.py",
+    "runtime_ops/test_isa.py",
+    "targets/web/test_webgpu.py",
+    "test_compress.py",
+    "test_compress_memory.py",
+    "test_packaging.py",
+    "test_supervisor.py",
+    "test_torchrun.py",
+    "validation/test_next_tokens.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; pytest-xdist keeps this order (--no-loadscope-reorder)."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
 def pytest_collection_finish() -> None:
     """Exclude imported objects from garbage collection, which took a fifth of the time of tests that export."""
     gc.collect()

@@ -232,7 +232,9 @@ class TestLibrary:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the source distribution, and the wheel from it; return their folder."""
+    """Build the source distribution, and the wheel from it, unless that is done; return their folder."""
+    if "EDGE_EMBED_DISTRIBUTIONS" in os.environ:
+        return Path(os.environ["EDGE_EMBED_DISTRIBUTIONS"])
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
     return folder
@@ -285,7 +287,7 @@ class TestDistributions:
         version = f"-DSKBUILD_PROJECT_VERSION={edge_embed.__version__}"
         sources, build = tmp_path / "edge_embed" / "runtime_ops", tmp_path / "build"
         subprocess.run([*cmake, "-S", sources, "-B", build, version], check=True)
-        subprocess.run([*cmake, "--build", build], check=True)
+        subprocess.run([*cmake, "--build", build, "--target", "edge_embed_ops"], check=True)
         path = build / library._file_name("edge_embed_ops")
         monkeypatch.setenv(library.ENVIRONMENT_NAME, str(path))
         assert edge_embed.get_library_path() == path

@@ -100,8 +100,12 @@ class Errors:
 
 def best_plan(errors: Errors, nbytes: int, has_map: bool) -> Plan | None:
     """Return the plan of the least error within some bytes; None if all are larger."""
-    plans = (plan for plan in _plans(errors, nbytes, has_map) if plan.shape(has_map).nbytes <= nbytes)
-    best = min(plans, key=lambda plan: plan.error, default=smallest_plan(errors.formats, errors.num_rows))
+    best = None
+    for plan in _plans(errors, nbytes, has_map):
+        better = best is None or plan.error < best.error
+        if better and plan.shape(has_map).nbytes <= nbytes:  # sizes are counted for few of thousands of plans
+            best = plan
+    best = best or smallest_plan(errors.formats, errors.num_rows)
     if best is None or best.shape(has_map).nbytes > nbytes:
         return None
     return _extended(errors, best, nbytes, has_map)
@@ -141,26 +145,43 @@ def _moved(plan: Plan, tier: int, rows: int) -> Plan:
 def _plans(errors: Errors, nbytes: int, has_map: bool) -> Iterator[Plan]:
     """Yield the best sizes for each choice of formats."""
     ordered = sorted(errors.formats, key=lambda form: -form.row_bytes)
+    first = _places(errors.num_rows)
+    until_first = {form: errors.until(form, first) for form in ordered}
     for chosen in itertools.combinations_with_replacement(ordered, NUM_TIERS):
-        if chosen[1].row_bytes > chosen[2].row_bytes and (plan := _sized(errors, chosen, nbytes, has_map)):
-            yield plan
+        if chosen[1].row_bytes > chosen[2].row_bytes:
+            plan = _sized(errors, chosen, first, until_first, nbytes - map_bytes(errors.num_rows) * has_map)
+            if plan is not None:
+                yield plan
 
 
-def _sized(errors: Errors, chosen: Sequence[Format], nbytes: int, has_map: bool) -> Plan | None:
-    """Return the best sizes of tiers of these formats; the last but one takes what the bytes allow."""
+def _sized(
+    errors: Errors,
+    chosen: Sequence[Format],
+    first: NDArray[np.float64],
+    until_first: Mapping[Format, NDArray[np.float64]],
+    nbytes: int,
+) -> Plan | None:
+    """Return the best sizes of tiers of these formats; the last but one takes what the bytes allow.
+
+    Args:
+        errors: errors of the rows.
+        chosen: formats of the tiers.
+        first: ends of the first tier that are tried, [p].
+        until_first: errors of the rows before these ends by format, [p].
+        nbytes: bytes of the tiers without the map.
+    """
     n = errors.num_rows
-    per_row = np.array([form.row_bytes for form in chosen], np.float64)
-    others = sum(form.fixed_bytes for form in chosen) + (map_bytes(n) if has_map else 0)
-    left = nbytes - others - n * per_row[2]  # bytes for rows of the first formats
-    first = _places(n)
-    second = np.floor((left - first * (per_row[0] - per_row[2])) / (per_row[1] - per_row[2]))
-    most = np.array([form.most_rows for form in chosen])
+    row_bytes = [form.row_bytes for form in chosen]
+    left = nbytes - sum(form.fixed_bytes for form in chosen) - n * row_bytes[2]  # bytes for rows of the first formats
+    if left < row_bytes[1] - row_bytes[2]:
+        return None
+    second = np.floor((left - first * (row_bytes[0] - row_bytes[2])) / (row_bytes[1] - row_bytes[2]))
+    most = [form.most_rows for form in chosen]
     ends = np.minimum(first + np.minimum(second, most[1]), n - 1)
     serves = (second >= 1) & (first <= most[0]) & (ends > first) & (n - ends <= most[2])
     if not serves.any():
         return None
-    error = errors.until(chosen[0], first)
-    error += errors.until(chosen[1], ends) - errors.until(chosen[1], first)
+    error = until_first[chosen[0]] + (errors.until(chosen[1], ends) - until_first[chosen[1]])
     error += errors.total(chosen[2]) - errors.until(chosen[2], ends)
     best = int(np.where(serves, error, np.inf).argmin())
     begin = int(ends[best]) // 2 if chosen[0] is chosen[1] else int(first[best])  # two codebooks of one format

@@ -29,6 +29,11 @@ def made(plan: Plan, **options: object) -> tuple[Fitted, CompressedTable]:
     return found["words"], tables[0]
 
 
+def only(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
+    """Let `auto` choose among some methods: to try them all takes most of a test's time."""
+    monkeypatch.setattr(search, "METHODS", {name: METHODS[name] for name in methods})
+
+
 @pytest.mark.parametrize("method", [*METHODS, "auto"])
 @pytest.mark.parametrize("ratio", [4, 8])
 def test_ratio_is_reached_by_each_method(method: str, ratio: float) -> None:
@@ -136,6 +141,7 @@ def test_long_table_is_tried_on_sample_of_rows(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_auto_leaves_out_anchors_whose_draft_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "ant", "rows")
     monkeypatch.setattr(ant, "_SLOW", 600 * 6 * (32 + 6 * 16))  # A = 32, 3 weights a row
     settings = [trial.setting for trial in made(Plan(ratio=6))[1].trials if trial.method == "ant"]
     assert settings
@@ -195,8 +201,9 @@ def test_long_row_does_not_set_weight_step_of_all_rows(length: float) -> None:
     _, (report,) = compress_tables([table], {}, Plan("ant", ratio=4))
     assert "weights float16" in report.setting
     assert report.fidelity.mean_cosine > 0.95
-    _, (report,) = compress_tables([table], {}, Plan(ratio=4))
-    assert {trial.method for trial in report.trials} == set(METHODS) - {"opq"}
+    if length == 3000:  # no method is left out for it
+        _, (report,) = compress_tables([table], {}, Plan(ratio=4))
+        assert {trial.method for trial in report.trials} == set(METHODS) - {"opq"}
 
 
 def test_bytes_are_kept_if_sample_estimates_nonzeros(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,9 +338,9 @@ def test_trainable_layers_exclude_integer_rows() -> None:
         assert ("rows" in {trial.method for trial in report.trials}) != trainable
 
 
-@pytest.mark.slow
-def test_tables_of_one_model_have_one_number_of_cores() -> None:
+def test_tables_of_one_model_have_one_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exported file requires one number of cores, so the choice for the first table limits the second."""
+    only(monkeypatch, "low_rank", "tt", "tr")
     random = torch.Generator().manual_seed(0)
     flat = torch.randn(512, 2, generator=random) @ torch.randn(2, 64, generator=random)
     factors = [torch.randn(8, 4, generator=random) for _ in range(3)]

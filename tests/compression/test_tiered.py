@@ -154,7 +154,7 @@ def test_counts_of_every_kind_are_read(method: str) -> None:
     )
     rows = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
     found = []
-    for counts in kinds:
+    for counts in kinds[::3] if method == "auto" else kinds:  # each search takes seconds
         table = FoundTable("words", rows, None, 1, looks_up=True)
         made, _ = compress_tables([table], {"words": counts}, Plan(method, ratio=4))
         found.append(made["words"].layer.to_packed().rows(np.arange(300)))

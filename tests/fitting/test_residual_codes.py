@@ -9,7 +9,7 @@ from edge_embed.fitting import opq
 
 faiss = pytest.importorskip("faiss", reason="faiss is not installed (extra edge-embed[bench])")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 NUM_CODES = 16
 
 

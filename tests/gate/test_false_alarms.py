@@ -24,7 +24,7 @@ from edge_embed.runtime.library import ENVIRONMENT_NAME
 pytestmark = pytest.mark.slow
 
 SOURCES = Path(__file__).parents[2] / "runtime_ops"
-REPETITIONS = int(os.environ.get("EDGE_EMBED_REPETITIONS", "6"))
+REPETITIONS = int(os.environ.get("EDGE_EMBED_REPETITIONS", "4"))
 # From the caches, looking 18 % of the ids up again takes 15 % longer.
 AGAIN = 18 if "EDGE_EMBED_REPETITIONS" in os.environ else 100
 CALL = "const ee_status status = kernel.run(table, ids, begin, end, rows, scratch, &bad);"

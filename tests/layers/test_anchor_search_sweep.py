@@ -54,7 +54,10 @@ def train(
 @pytest.mark.slow  # 12 or 13 runs of 3,000 steps
 @pytest.mark.parametrize(
     ("rows", "penalties", "sizes"),
-    [(made_rows, (0.3, 0.002), range(2, 9)), (digits, (0.1, 5e-4), range(4, 15, 2))],
+    [
+        pytest.param(made_rows, (0.3, 0.002), range(2, 9), marks=pytest.mark.long),
+        (digits, (0.1, 5e-4), range(4, 15, 2)),
+    ],
     ids=["made", "digits"],
 )
 def test_search_ends_within_5_percent_of_best_of_sweep(rows, penalties, sizes):

@@ -25,10 +25,6 @@ METHODS = {
     "sentence_encoder": {"dense", "dpq", "opq", "dpq_distilled"},
     "wikitext2": _LEARNED,
 }
-NAMES = tuple(METHODS)
-# Each takes minutes of a processor. The news train in every run of CI, and take the same steps as the other samples.
-LONG = tuple(name for name in METHODS if name != "ag_news")
-QUICK = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in NAMES]
 
 Rows = dict[str, dict[str, Any]]
 
@@ -49,13 +45,14 @@ def scores(rows: Rows, metric: str) -> dict[str, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # minutes of a processor each
 @pytest.mark.skipif(DATA is None, reason="EDGE_EMBED_DATA names no folder with the samples' data (samples/*/README.md)")
 class TestQuickRuns:
-    @pytest.mark.parametrize("name", QUICK)
+    @pytest.mark.parametrize("name", METHODS)
     def test_validation_of_every_export_passes(self, name: str) -> None:
         assert {row["validation"] for row in quick(name).values() if row["times"]} == {"passed"}
 
-    @pytest.mark.parametrize("name", QUICK)
+    @pytest.mark.parametrize("name", METHODS)
     def test_methods_are_complete_and_smaller_than_dense(self, name: str) -> None:
         rows = quick(name)
         assert {method.split()[-1] for method in rows} == METHODS[name]
@@ -75,7 +72,6 @@ class TestQuickRuns:
         assert rows["ant"]["ratio"] > 15
         assert rows["tt"]["ratio"] > 50
 
-    @pytest.mark.long
     def test_words_are_predicted_with_tied_table(self) -> None:
         rows = quick("wikitext2")
         perplexity = scores(rows, "perplexity")
@@ -86,7 +82,6 @@ class TestQuickRuns:
         assert rows["ant"]["ratio"] > 10
         assert rows["tt"]["ratio"] > 20
 
-    @pytest.mark.long
     def test_items_are_recommended_better_than_by_popularity(self) -> None:
         rows = quick("amazon_video")
         hits = scores(rows, "hits in 10")
@@ -96,13 +91,11 @@ class TestQuickRuns:
         assert rows["ant"]["ratio"] > 4
         assert rows["tt"]["ratio"] > 10
 
-    @pytest.mark.long
     @pytest.mark.parametrize("name", ["amazon_video", "wikitext2"])
     def test_output_layer_is_compressed_too(self, name: str) -> None:
         rows = quick(name)
         assert all({"rows", "logits"} <= row["times"].keys() for method, row in rows.items() if method != "dense")
 
-    @pytest.mark.long
     def test_pretrained_tables_are_replaced(self) -> None:
         rows = quick("pretrained")
         perplexity, same = scores(rows, "perplexity"), scores(rows, "same decisions")
@@ -124,7 +117,6 @@ class TestQuickRuns:
         assert films["films dpq"] > max(films["films ant"], films["films low_rank"])
         assert rows["films dpq"]["ratio"] > 9
 
-    @pytest.mark.long
     def test_sentence_similarity_is_kept(self) -> None:
         rows = quick("sentence_encoder")
         alike = scores(rows, "rank correlation")
@@ -195,7 +187,7 @@ class TestCommand:
 
 
 class TestReadmes:
-    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("name", METHODS)
     def test_readme_gives_command_and_table(self, name: str) -> None:
         text = (ROOT / "samples" / name / "README.md").read_text(encoding="utf-8")
         assert f"python samples/compare.py {name}" in text

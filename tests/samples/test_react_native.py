@@ -22,7 +22,7 @@ from tests.samples.next_word_bundle import TEXTS, changed_byte, rehash, write_bu
 
 from python.complete import Completer  # isort: skip
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # 700 packages of npm are installed
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
 NAMES = ("browser", "node", "react_native")
@@ -240,7 +240,6 @@ def test_types_are_those_of_the_packages(app: Path) -> None:
     output(["npx", "tsc"], app)
 
 
-@pytest.mark.long
 def test_metro_packs_the_app_and_hermes_compiles_it(app: Path, bundle: Path, tmp_path: Path) -> None:
     output(["npx", "expo", "export", "--platform", "android", "--output-dir", tmp_path], app)
     (code,) = tmp_path.rglob("*.hbc")
@@ -249,7 +248,6 @@ def test_metro_packs_the_app_and_hermes_compiles_it(app: Path, bundle: Path, tmp
     assert files == {BundleFile.of(path).sha256 for path in bundle.iterdir()}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("platform", ["android", "ios"])
 def test_engine_is_linked(app: Path, platform: str) -> None:
     command: list[str | Path] = ["npx", "expo-modules-autolinking", "react-native-config", "--json"]
@@ -267,7 +265,6 @@ def members(ranges: str) -> set[int]:
     return found
 
 
-@pytest.mark.long
 def test_hermes_reads_the_tokenizer_as_python(app: Path, tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("the compiler of Hermes has another path: run this test under Linux")

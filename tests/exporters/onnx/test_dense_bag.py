@@ -71,7 +71,7 @@ class _Bags(nn.Module):
 def test_dense_bag_export_gives_same_bytes_in_each_process(tmp_path: Path) -> None:
     edge_embed.save(_Bags().eval(), tmp_path / "m.pt", (_IDS, _OFFSETS, torch.ones(8)))
     written = set()
-    for seed in ("1", "2", "3"):
+    for seed in ("1", "2"):
         main = [sys.executable, "-c", "from edge_embed.cli import main; main()"]
         command = [*main, "export", str(tmp_path / "m.pt"), "--target", "onnx", "--force", "--no-open", "-q"]
         environment = os.environ | {"PYTHONHASHSEED": seed}

@@ -86,7 +86,7 @@ def test_row_bodies_match_packed_form(method, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", DRAW)
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.data())
 def test_row_bodies_match_packed_form_in_many_examples(method, data):
     test_row_bodies_match_packed_form.hypothesis.inner_test(method, data)
