@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
-from torch import nn
+from torch import Tensor, nn
 
 from edge_embed.bundle.write import check_bundle_folder, write_bundle
 from edge_embed.calibration.calibrate import STEPS, calibrated
@@ -88,7 +88,7 @@ class _Examples(NamedTuple):
 
     Attributes:
         texts: text that both models predict.
-        calibrate: examples that values are fitted to.
+        calibrate: examples that tables are fitted to.
         tokenizer: tokenizer of texts.
         steps: steps of the fit.
     """
@@ -344,10 +344,10 @@ def compress(
         texts: for a transformers folder or a saved model of a decoder: text that it and the compressed model predict
             token by token. The report has the difference.
         tokenizer: the ``tokenizer.json`` for texts; by default the one in the folder of the model.
-        calibrate: for a transformers folder or a saved model: examples, to which the stored values of the tables are
-            fitted, so that the outputs of the model come closer to those before compression; codes and sizes stay. It
-            is a text for a decoder, or an ``.npz`` file of inputs, as ``validate`` saves and reads them.
-        calibration_steps: number of steps of this fit.
+        calibrate: for a transformers folder or a saved model: examples, to which codes and stored values of the tables
+            are fitted, so that the outputs of the model come closer to those before compression; sizes stay. It is a
+            text for a decoder, or an ``.npz`` file of inputs, as ``validate`` saves and reads them.
+        calibration_steps: number of steps of the fit of values.
         card: path of a model card to write, such as ``README.md``; requires ``output``.
 
     Returns:
@@ -464,9 +464,9 @@ def _compress_program(
     texts, calibrate, tokenizer, steps = examples
     predicted = None if texts is None else first(lambda: program_texts(program, texts, tokenizer))
     fitted_to = None if calibrate is None else first(lambda: read_examples(program, calibrate, tokenizer))
-    compressed = compress_program(program, job)
+    compressed, rows = compress_program(program, job)
     if calibrate is not None:
-        compressed = _calibrated(program, compressed, fitted_to, steps, job)
+        compressed = _calibrated(program, compressed, rows, fitted_to, steps, job)
     if texts is not None:
         compressed = compressed._replace(report=_with_texts(compressed, predicted, job))
     if output is None:
@@ -504,15 +504,20 @@ def _examples_of(
 
 
 def _calibrated(
-    dense: Program, compressed: CompressedProgram, examples: Examples | None, steps: int, job: Job
+    dense: Program,
+    compressed: CompressedProgram,
+    rows: Callable[[], Mapping[str, Tensor]],
+    examples: Examples | None,
+    steps: int,
+    job: Job,
 ) -> CompressedProgram:
-    """Return a compressed model with values fitted to examples, which the first process has and computes with."""
+    """Return a compressed model that is fitted to examples, which the first process has and computes with."""
     found = compressed.report.tables
     errors = {table.name: table.fidelity.relative_error for table in found if table.fidelity}
 
     def fit() -> tuple[Values, Calibration]:
         assert examples is not None
-        return calibrated(dense, compressed.model, errors, examples, steps, job.plan.seed, job.progress)
+        return calibrated(dense, compressed.model, rows(), errors, examples, steps, job.plan.seed, job.progress)
 
     values, calibration = job.processes.same(fit)
     report = replace(compressed.report, calibration=calibration)

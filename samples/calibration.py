@@ -7,8 +7,6 @@ counts of the training text; then each is calibrated on training text from sever
 Usage: python samples/calibration.py --data FOLDER --seeds 3
 """
 
-import json
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +16,12 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from claims import interval, shown
+from claims import interval
 from datasets import unpacked
 from divergence import divergence, same_choice
 from options import Options, data_option, make_folder
 from pretrained import language_model
+from results import before_and_after, write_results
 from tiers.language_model import training_words
 from torch import Tensor, nn
 from torch.nn import functional
@@ -34,9 +33,9 @@ import edge_embed
 from edge_embed.calibration.calibrate import STEPS, calibrated
 from edge_embed.calibration.examples import read_examples
 from edge_embed.calibration.stored_values import with_values
-from edge_embed.files import new_file
 from edge_embed.program.program import Program
-from edge_embed.report.views.markdown.blocks import join, table
+from edge_embed.report.results.compressed import CompressedTable
+from edge_embed.report.views.markdown.blocks import join
 from edge_embed.workflow import load
 
 _PIECE, _TOGETHER = 128, 2  # words, and pieces of a step
@@ -91,9 +90,7 @@ def main(data: Path, ratio: float, seeds: int, quick: bool, output: Path) -> Non
         for method in _METHODS:
             rows.append(_measured(case, method, ratio, seeds, quick))
             click.echo(f"{case.name}, {method}: {rows[-1]}", err=True)
-            results = {"command": command, "machine": f"{platform.machine()}, torch {torch.__version__}", "rows": rows}
-            _write(output / "results.json", json.dumps(results, indent=1) + "\n")
-            _write(output / "results.md", markdown(results))
+            write_results(output, command, rows, markdown)
 
 
 def _cases(options: Options) -> Iterator[Case]:
@@ -123,19 +120,23 @@ def _measured(case: Case, method: str, ratio: float, seeds: int, quick: bool) ->
     steps = 20 if quick else STEPS
     with TemporaryDirectory() as folder:
         examples = read_examples(dense, write_examples(case.training, Path(folder)), None)
+    rows = {name: case.model.get_submodule(name).get_parameter("weight").detach() for name in case.tables}
     found = []
     for seed in range(seeds):
-        values, _ = calibrated(dense, small, errors, examples, steps, seed, lambda name, done, total: None)
+        values, _ = calibrated(dense, small, rows, errors, examples, steps, seed, lambda name, done, total: None)
         found.append(case.figures(with_values(small, values)))
     return {
         "model": case.name,
-        "method": method,
-        "setting": "; ".join(each.setting if each.plan is None else str(each.plan) for each in report.tables),
+        "method": f"{method}: {_setting(report.tables)}",
         "bytes": sum(each.fidelity.packed_bytes for each in report.tables if each.fidelity),
         "steps": steps,
         "before": case.figures(small),
         "after": {name: interval([each[name] for each in found]) for name in _FIGURES},
     }
+
+
+def _setting(tables: Sequence[CompressedTable]) -> str:
+    return "; ".join(each.setting if each.plan is None else str(each.plan) for each in tables)
 
 
 def write_examples(words: Tensor, folder: Path) -> Path:
@@ -149,20 +150,9 @@ def write_examples(words: Tensor, folder: Path) -> Path:
 
 def markdown(results: Mapping[str, Any]) -> str:
     """Return the report."""
-    columns = ("model", "method", "bytes", *(f"{name}{which}" for name in _FIGURES for which in ("", ", calibrated")))
-    rows = [_cells(row) for row in results["rows"]]
     note = "KL divergence and top-1 agreement are those to the dense model. Means over the seeds, with 95 % intervals."
-    return join(["# Calibration of language models", f"`{results['command']}`", note, table(columns, rows, texts=2)])
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    figures = (cell for name in _FIGURES for cell in (f"{row['before'][name]:.4g}", shown(row["after"][name], "")))
-    return [row["model"], f"{row['method']}: {row['setting']}", f"{row['bytes']:,}", *figures]
-
-
-def _write(path: Path, text: str) -> None:
-    with new_file(path, force=True) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    figures = before_and_after(results["rows"], _FIGURES, "calibrated")
+    return join(["# Calibration of language models", f"`{results['command']}`", note, figures])
 
 
 if __name__ == "__main__":

@@ -53,14 +53,14 @@ class StoredTable:
             block.backward(gradient[begin:end])
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        return row_blocks(*self.form.size(*self._given({})))
+        return row_blocks(*self.form.size(*self.given({})))
 
     def _block(self, begin: int, end: int, values: Values) -> Tensor:
-        rows: Tensor = self.form.plain["rows"](torch.arange(begin, end), *self._given(values))
+        rows: Tensor = self.form.plain["rows"](torch.arange(begin, end), *self.given(values))
         return rows.float()
 
-    def _given(self, values: Values) -> tuple[Any, ...]:
-        """Return the arguments, with values in place of the arrays that they replace."""
+    def given(self, values: Values) -> tuple[Any, ...]:
+        """Return the arguments of the form, with values in place of the arrays that they replace."""
 
         def array(node: fx.Node) -> Tensor:
             name = str(node.target)

@@ -93,7 +93,7 @@ def _size_options(command: Command) -> Command:
     "--calibrate",
     type=FILE,
     metavar="FILE",
-    help="Fit stored values to the outputs of MODEL on these examples: a text for decoders, or inputs in FILE.npz.",
+    help="Fit tables to the outputs of MODEL on these examples: a text for decoders, or inputs in FILE.npz.",
 )
 @click.option(
     "--calibration-steps",

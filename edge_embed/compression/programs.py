@@ -1,12 +1,12 @@
 """A model with compressed tables in place of dense ones: a module, or a saved program."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.modules import model_tables, replaced
@@ -74,8 +74,8 @@ def _let_transformers_save(model: nn.Module) -> None:
             attach_quantizer(model)
 
 
-def compress_program(program: Program, job: Job) -> CompressedProgram:
-    """Replace nodes in a copy of a program."""
+def compress_program(program: Program, job: Job) -> tuple[CompressedProgram, Callable[[], dict[str, Tensor]]]:
+    """Replace nodes in a copy of a program; a function returns the rows that its tables approximate, by name."""
     tables = program_tables(program, job.names)
     _check_left(program, tables, job)
     words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
@@ -91,7 +91,11 @@ def compress_program(program: Program, job: Job) -> CompressedProgram:
             f"{', '.join(stored)}: the compressed model requires {after:,} bytes, expected fewer than the {before:,} "
             f"of the model: {remedy}"
         )
-    return CompressedProgram(small, CompressReport(reports, before, after, source=program.facts))
+    report = CompressReport(reports, before, after, source=program.facts)
+    weights = {table.name: table.weight for table in tables if table.name in found}
+    return CompressedProgram(small, report), lambda: {
+        name: found[name].approximated(weight) for name, weight in weights.items()
+    }
 
 
 def _without_lookups(tables: Iterable[FoundTable]) -> str:

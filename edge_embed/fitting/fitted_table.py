@@ -34,6 +34,10 @@ class Fitted:
             return Fitted(layer, self.rotation)
         return Fitted(layer, self.rotation.half())
 
+    def approximated(self, weight: Tensor) -> Tensor:
+        """Return the rows that the layer approximates, those of E or of E R^T, from E [n, d]."""
+        return weight if self.rotation is None else weight.float() @ self.rotation.float().t()
+
     def rows(self, ids: Tensor) -> Tensor:
         """Return rows that approximate those of E: integers [m] -> float64 [m, d]."""
         rows: Tensor = self.layer(ids).double()

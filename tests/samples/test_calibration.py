@@ -41,6 +41,6 @@ def test_examples_hold_all_words_in_pieces(tmp_path: Path) -> None:
 def test_report_shows_figures_before_and_after() -> None:
     figures = {"KL": 0.25, "top-1": 0.5, "perplexity": 90.0}
     after = {name: {"mean": value / 2, "half": 0.01} for name, value in figures.items()}
-    row = {"model": "m", "method": "auto", "setting": "K=2", "bytes": 1234, "before": figures, "after": after}
+    row = {"model": "m", "method": "auto: K=2", "bytes": 1234, "before": figures, "after": after}
     text = calibration.markdown({"command": "python x", "rows": [row]})
     assert "| m | auto: K=2 | 1,234 | 0.25 | 0.125 ± 0.01 | 0.5 | 0.25 ± 0.01 | 90 | 45 ± 0.01 |" in text

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Calibration:
-    """Distance of the compressed model from the dense one, before and after its values were fitted to examples.
+    """Distance of the compressed model from the dense one, before and after its tables were fitted to examples.
 
     Attributes:
         file: file of the examples.
@@ -16,7 +16,7 @@ class Calibration:
         measure: ``KL divergence`` or ``relative squared error`` of the outputs.
         before: distance on the examples that were held out, before the fit.
         after: the same after the fit.
-        is_kept: whether the fitted values are in the model; not if the distance did not fall.
+        is_kept: whether the fitted tables are in the model; not if the distance did not fall.
     """
 
     file: str

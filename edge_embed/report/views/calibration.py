@@ -5,7 +5,7 @@ from edge_embed.report.views.folded_table import FoldedTable
 
 CALIBRATION_COLUMNS = ("examples", "held out", "steps", "measure on those", "before", "after")
 OF_TABLES = "Figures of the tables are those before the calibration, which brings outputs closer, not rows."
-_NOT_KEPT = "not closer, so the values stay as they were"
+_NOT_KEPT = "not closer, so the tables stay as they were"
 
 
 def calibration_cells(found: Calibration) -> tuple[str, ...]:
