@@ -65,7 +65,7 @@ class _Part:
         codes: name of the array of codes.
         values: name of the array of centroids.
         packed: the codes and their values.
-        ids: places of the rows in the table, ascending, without the padding row.
+        ids: places of the rows in the table, ascending.
     """
 
     codes: str

@@ -142,7 +142,7 @@ def test_folder_of_others_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_command_resumes_in_next_run(tmp_path: Path) -> None:
-    rows = torch.randn(300_000, 32, generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(100_000, 32, generator=torch.Generator().manual_seed(0))
     saved = edge_embed.save(nn.Sequential(nn.Embedding.from_pretrained(rows)), tmp_path / "model.pt", torch.tensor([1]))
     sizes = ("--method", "dpq", "--num-codes", "64", "--num-groups", "8", "--checkpoint", str(tmp_path / "kept"))
 
