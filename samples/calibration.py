@@ -82,7 +82,7 @@ class Case:
 @click.option("--quick", is_flag=True, help="Fewer words and steps.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_BUILD, help="Folder for results.")
 def main(data: Path, ratio: float, seeds: int, quick: bool, output: Path) -> None:
-    """Calibrate two language models, and write their figures to results.json and results.md."""
+    """Calibrate two language models, and write their figures to figures.json and results.md."""
     make_folder(output)
     rows = list[dict[str, Any]]()
     command = f"python samples/calibration.py --ratio {ratio:g} --seeds {seeds}" + " --quick" * quick

@@ -88,7 +88,7 @@ class Case:
 @click.option("--quick", is_flag=True, help="Less data, one epoch of the dense models.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_BUILD, help="Folder for results.")
 def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
-    """Fine-tune two compressed models, and write their figures to results.json and results.md."""
+    """Fine-tune two compressed models, and write their figures to figures.json and results.md."""
     make_folder(output)
     rows = list[dict[str, Any]]()
     command = f"python samples/fine_tune.py --seeds {seeds}" + " --quick" * quick

@@ -1,4 +1,4 @@
-"""Results of models before and after a treatment: results.json and results.md in one folder."""
+"""Results of models before and after a treatment: figures.json and results.md in one folder."""
 
 import json
 import platform
@@ -25,7 +25,7 @@ def write_results(
         markdown: function that returns the report of all results.
     """
     results = {"command": command, "machine": f"{platform.machine()}, torch {torch.__version__}", "rows": rows}
-    _write(folder / "results.json", json.dumps(results, indent=1) + "\n")
+    _write(folder / "figures.json", json.dumps(results, indent=1) + "\n")
     _write(folder / "results.md", markdown(results))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from .pages import DOCS, ROOT, Page
 
+CALIBRATE = Page(DOCS / "guides" / "calibrate.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
@@ -80,6 +81,19 @@ def test_scores_of_sparse_attention_are_those_of_samples() -> None:
             score, density = (row[column] for column in columns)
             assert is_interval(tuple(score.split(" ± ")), further[metric]["score"]), row
             assert is_rounded(density.removesuffix(" %"), further["density"]["score"]["mean"]), row
+
+
+def test_figures_of_calibration_are_those_of_the_sample() -> None:
+    measured = json.loads((ROOT / "samples" / "calibrated" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    header = "| model | tables by | KL divergence to the dense model | calibrated | top-1 agreement | calibrated |"
+    rows = list(CALIBRATE.table_rows(header))
+    assert len(rows) == 3
+    for model, tables, *written in rows:
+        counts = "without counts" not in tables
+        row = next(row for row in measured if row["model"] == model and ("tiered, counts" in row["method"]) == counts)
+        for metric, before, after in (("KL", *written[:2]), ("top-1", *written[2:])):
+            assert is_rounded(before, row["before"][metric]), row
+            assert is_rounded(after, row["after"][metric]["mean"]), row
 
 
 def mean_of(row: dict[str, Any], metric: str) -> float:
