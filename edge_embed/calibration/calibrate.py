@@ -15,7 +15,7 @@ from itertools import chain, count, islice
 import torch
 from torch import Tensor
 
-from edge_embed.calibration.codes import nearest_codes
+from edge_embed.calibration.codes import has_codes, nearest_codes
 from edge_embed.calibration.examples import Example, Examples
 from edge_embed.calibration.models import Models, Rows
 from edge_embed.calibration.stored_values import Values, stored_tables
@@ -63,8 +63,10 @@ def calibrated(
     stored = {name: value for table in models.tables.values() for name, value in table.values}
     arrays = {name: value.to(torch.float32, copy=True) for name, value in stored.items()}
     before = models.measured(arrays)
-    coded = arrays | _nearest_codes(models, arrays, rows, seed, progress)
-    fit = _Fit(models, coded if models.measured(coded) < before else arrays, errors)
+    chosen = _nearest_codes(models, arrays, rows, seed, progress)
+    if chosen and models.measured(arrays | chosen) < before:
+        arrays |= chosen
+    fit = _Fit(models, arrays, errors)
     for done, example in enumerate(_order(examples.fitted, steps, seed)):
         progress(_STEP, done, steps)
         fit.step(example, _share(done, steps))
@@ -84,7 +86,9 @@ def calibrated(
 
 
 def _nearest_codes(models: Models, arrays: Values, rows: Rows, seed: int, progress: Progress) -> dict[str, Tensor]:
-    dense = {name: table.float() for name, table in rows.items()}
+    dense = {name: table.float() for name, table in rows.items() if has_codes(models.tables[name])}
+    if not dense:
+        return {}
     curvatures = models.curvatures(dense, seed, progress)
     found = dict[str, Tensor]()
     for name, table in dense.items():

@@ -33,11 +33,16 @@ _PACKERS: Mapping[TableOperators, Callable[..., PackedDPQ]] = {dpq.FROZEN: dpq.p
 _CODES, _VALUES = 2, 3  # places among the arguments of tiers
 
 
+def has_codes(table: StoredTable) -> bool:
+    """Return whether rows of the table are chosen by codes."""
+    return table.form in _PACKERS or table.form is tiered.TIERED
+
+
 def nearest_codes(table: StoredTable, values: Values, rows: Tensor, curvature: Curvature) -> dict[str, Tensor]:
-    """Return arrays of codes and centroids by name; none for a method without codes.
+    """Return arrays of codes and centroids by name.
 
     Args:
-        table: the table.
+        table: a table with codes.
         values: its stored numbers of type float.
         rows: dense rows, float32 [n, d].
         curvature: curvature of the outputs by these rows.
@@ -81,7 +86,7 @@ def _parts(table: StoredTable, values: Values) -> Iterator[_Part]:
         packed = _PACKERS[table.form](*arguments)
         codes, centroids = table.arguments[:2]
         parts = [_Part(str(codes.target), str(centroids.target), packed, np.arange(packed.num_embeddings))]
-    elif table.form is tiered.TIERED:
+    else:
         whole = tiered.pack(*arguments)
         tier_of, _ = whole.places(np.arange(whole.num_embeddings))
         names = zip(table.arguments[_CODES], table.arguments[_VALUES], strict=True)
@@ -89,8 +94,6 @@ def _parts(table: StoredTable, values: Values) -> Iterator[_Part]:
             _Part(str(codes.target), str(centroids.target), whole.tiers[number], np.flatnonzero(tier_of == number))
             for number, (codes, centroids) in enumerate(names)
         ]
-    else:
-        parts = []
     return (part for part in parts if part.packed.num_codes < part.packed.num_embeddings)
 
 

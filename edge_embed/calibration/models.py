@@ -71,7 +71,8 @@ class Models:
         """
         trained = {name: table.clone().requires_grad_() for name, table in dense.items()}
         found = {name: Curvature(*table.shape) for name, table in dense.items()}
-        rows, random = self.rows({}) | trained, torch.Generator().manual_seed(seed)
+        others = {name: table.rows({}) for name, table in self.tables.items() if name not in dense}
+        rows, random = others | trained, torch.Generator().manual_seed(seed)
         some = self.examples.fitted[:_MOST_CURVED]
         for done, example in enumerate(some):
             progress(_STEP, done, len(some))
