@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, overload
 
-from torch import Tensor, nn
+from torch import nn
 
 from edge_embed.bundle.write import check_bundle_folder, write_bundle
-from edge_embed.calibration.calibrate import STEPS, calibrated
-from edge_embed.calibration.examples import Examples, read_examples
-from edge_embed.calibration.stored_values import Values, with_values
+from edge_embed.calibration.calibrate import STEPS
+from edge_embed.calibration.compress import compress_by_examples
+from edge_embed.calibration.examples import read_examples
 from edge_embed.compression.card import card_of
 from edge_embed.compression.job import Job
 from edge_embed.compression.onnx.compress import compress_onnx
@@ -26,6 +26,7 @@ from edge_embed.compression.programs import (
     CompressedProgram,
     compress_module,
     compress_program,
+    tables_of,
 )
 from edge_embed.compression.tflite.compress import compress_tflite
 from edge_embed.errors import BadInputError, located, suggested
@@ -57,7 +58,6 @@ from edge_embed.program.load import capture_program, load_program, rewrite_progr
 from edge_embed.program.program import Program, ProgramInput
 from edge_embed.program.state_dict import Factory
 from edge_embed.report.interactive import BARS, interactive
-from edge_embed.report.results.calibration import Calibration
 from edge_embed.report.results.check import CheckReport
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.exported import ExportReport
@@ -301,7 +301,8 @@ def compress(
             - ``tt`` and ``tr``: singular value decompositions;
             - ``low_rank``: one such decomposition, stored as a tensor train of two cores;
             - ``rows``: integers with a scale for each row, which cannot be trained further;
-            - ``tiered``: frequent rows get more bytes than rare ones, which requires ``counts``; cannot be trained;
+            - ``tiered``: frequent rows get more bytes than rare ones, which requires ``counts`` or ``calibrate``;
+              cannot be trained;
             - ``auto``: all of them; ``opq`` only if the next layer can absorb the rotation.
         ratio: smallest compression ratio of each table: its bytes in the model over those of its packed form.
         budget: largest size of all packed tables together: bytes, or text such as ``"3 MB"``.
@@ -315,7 +316,8 @@ def compress(
         other_counts: the same for other data, under which the report measures a tiered table too.
         objective: of ``tiered``: ``rows`` weights rows by (count + 1/2)^(1/2), ``bags`` by count + 1/2 for sums and
             means of rows, ``logits`` by (count + 1/2)^(3/4) for output layers whose first choice matters. By default
-            ``bags`` for a table that only bags of mode sum or mean use, and ``rows`` for others.
+            ``logits`` if ``calibrate`` stands for counts, otherwise ``bags`` for a table that only bags of mode sum or
+            mean use, and ``rows`` for others.
         trainable: for a module: leave the layers trainable, for fine-tuning.
         seed: random seed.
         checkpoint: folder that stores finished parts until the result is complete. After an interruption the same call
@@ -344,9 +346,10 @@ def compress(
         texts: for a transformers folder or a saved model of a decoder: text that it and the compressed model predict
             token by token. The report has the difference.
         tokenizer: the ``tokenizer.json`` for texts; by default the one in the folder of the model.
-        calibrate: for a transformers folder or a saved model: examples, to which codes and stored values of the tables
-            are fitted, so that the outputs of the model come closer to those before compression; sizes stay. It is a
-            text for a decoder, or an ``.npz`` file of inputs, as ``validate`` saves and reads them.
+        calibrate: for a transformers folder or a saved model: examples, on which the outputs of the model stay closer
+            to those before compression. They weigh rows without counts, unless the goal is a cosine. Codes and stored
+            values are then fitted to the outputs. It is a text for a decoder, or an ``.npz`` file of inputs, as
+            ``validate`` saves and reads them.
         calibration_steps: number of steps of the fit of values.
         card: path of a model card to write, such as ``README.md``; requires ``output``.
 
@@ -464,9 +467,11 @@ def _compress_program(
     texts, calibrate, tokenizer, steps = examples
     predicted = None if texts is None else first(lambda: program_texts(program, texts, tokenizer))
     fitted_to = None if calibrate is None else first(lambda: read_examples(program, calibrate, tokenizer))
-    compressed, rows = compress_program(program, job)
-    if calibrate is not None:
-        compressed = _calibrated(program, compressed, rows, fitted_to, steps, job)
+    tables = tables_of(program, job)
+    if calibrate is None:
+        compressed, _ = compress_program(program, tables, job)
+    else:
+        compressed = compress_by_examples(program, tables, fitted_to, steps, job)
     if texts is not None:
         compressed = compressed._replace(report=_with_texts(compressed, predicted, job))
     if output is None:
@@ -501,27 +506,6 @@ def _examples_of(
         }
         raise BadInputError(f"{name}: got {file} for {model}, {expected}: {remedy[name]}")
     return _Examples(paths.get("texts"), paths.get("calibrate"), paths.get("tokenizer"), steps)
-
-
-def _calibrated(
-    dense: Program,
-    compressed: CompressedProgram,
-    rows: Callable[[], Mapping[str, Tensor]],
-    examples: Examples | None,
-    steps: int,
-    job: Job,
-) -> CompressedProgram:
-    """Return a compressed model that is fitted to examples, which the first process has and computes with."""
-    found = compressed.report.tables
-    errors = {table.name: table.fidelity.relative_error for table in found if table.fidelity}
-
-    def fit() -> tuple[Values, Calibration]:
-        assert examples is not None
-        return calibrated(dense, compressed.model, rows(), errors, examples, steps, job.plan.seed, job.progress)
-
-    values, calibration = job.processes.same(fit)
-    report = replace(compressed.report, calibration=calibration)
-    return CompressedProgram(with_values(compressed.model, values), report)
 
 
 def _with_texts(compressed: CompressedProgram, predicted: NextTokens | None, job: Job) -> CompressReport:

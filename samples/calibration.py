@@ -2,7 +2,7 @@
 
 The models are that of the Penn Treebank, from other authors (both tables are compressed), and that of WikiText-2, which
 is trained here (one table, used twice). They are compressed to a ratio without data by ``auto``, and by tiers with the
-counts of the training text; then each is calibrated on training text from several seeds.
+counts of the training text; then both once more by examples of that text, with several seeds of the fit.
 
 Usage: python samples/calibration.py --data FOLDER --seeds 3
 """
@@ -31,8 +31,12 @@ from wikitext2.sample import RECIPES, WordTask
 
 import edge_embed
 from edge_embed.calibration.calibrate import STEPS, calibrated
+from edge_embed.calibration.compress import weighed
 from edge_embed.calibration.examples import read_examples
 from edge_embed.calibration.stored_values import with_values
+from edge_embed.compression.job import Job
+from edge_embed.compression.plan import Plan
+from edge_embed.compression.programs import tables_of
 from edge_embed.program.program import Program
 from edge_embed.report.results.compressed import CompressedTable
 from edge_embed.report.views.markdown.blocks import join
@@ -115,24 +119,31 @@ def _measured(case: Case, method: str, ratio: float, seeds: int, quick: bool) ->
     dense = load(case.model, (case.training[:32].view(2, -1),))
     counts = case.training.bincount(minlength=len(case.model.get_submodule(case.tables[0]).get_parameter("weight")))
     given: dict[str, Any] = {} if method == _METHODS[0] else {"counts": dict.fromkeys(case.tables, counts)}
-    small, report = edge_embed.compress(dense, method.partition(",")[0], modules=case.tables, ratio=ratio, **given)
-    errors = {each.name: each.fidelity.relative_error for each in report.tables if each.fidelity}
+    name = method.partition(",")[0]
+    plain, report = edge_embed.compress(dense, name, modules=case.tables, ratio=ratio, **given)
     steps = 20 if quick else STEPS
     with TemporaryDirectory() as folder:
         examples = read_examples(dense, write_examples(case.training, Path(folder)), None)
-    rows = {name: case.model.get_submodule(name).get_parameter("weight").detach() for name in case.tables}
+    job = Job(Plan(name, ratio), case.tables, **given)
+    small, targets = weighed(dense, tables_of(dense, job), examples, job)
     found = []
     for seed in range(seeds):
-        values, _ = calibrated(dense, small, rows, errors, examples, steps, seed, lambda name, done, total: None)
-        found.append(case.figures(with_values(small, values)))
+        values, _ = calibrated(dense, small, targets, examples, steps, seed, job.progress)
+        found.append(case.figures(with_values(small.model, values)))
     return {
         "model": case.name,
-        "method": f"{method}: {_setting(report.tables)}",
-        "bytes": sum(each.fidelity.packed_bytes for each in report.tables if each.fidelity),
+        "method": f"{method}: {_setting(report.tables)}; by examples: {_setting(small.report.tables)}",
+        "bytes": _packed_bytes(small.report.tables),
+        "bytes before": _packed_bytes(report.tables),
         "steps": steps,
-        "before": case.figures(small),
+        "before": case.figures(plain),
+        "by examples, before the fit": case.figures(small.model),
         "after": {name: interval([each[name] for each in found]) for name in _FIGURES},
     }
+
+
+def _packed_bytes(tables: Sequence[CompressedTable]) -> int:
+    return sum(each.fidelity.packed_bytes for each in tables if each.fidelity)
 
 
 def _setting(tables: Sequence[CompressedTable]) -> str:

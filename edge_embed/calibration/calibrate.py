@@ -2,23 +2,27 @@
 
     minimise over c, v:  sum over examples of distance(f(x; E), f(x; C(c, v)))    `edge_embed.calibration.distance`
 
-f is the model, E its dense tables, C(c, v) the compressed ones with codes c and stored values v. Sizes stay. Codes and
-their centroids are chosen by the curvature of the distance (`edge_embed.calibration.codes`). Then Adam fits all values
-(Kingma and Ba 2015), with a rate in proportion to the size of each array, which falls to 0.
+f is the model, E its dense tables, C(c, v) the compressed ones with codes c and stored values v. The curvature of the
+distance by E is measured before the compression, which weighs rows by it. Sizes stay from there on. Codes and their
+centroids are chosen by the curvature again (`edge_embed.calibration.codes`). Then Adam fits all values (Kingma and Ba
+2015), with a rate in proportion to the size of each array, which falls to 0.
 Source of the objective: "Distilling the Knowledge in a Neural Network" (Hinton, Vinyals and Dean 2015).
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count, islice
 
 import torch
 from torch import Tensor
 
 from edge_embed.calibration.codes import has_codes, nearest_codes
+from edge_embed.calibration.curvature import Curvature
 from edge_embed.calibration.examples import Example, Examples
 from edge_embed.calibration.models import Models, Rows
-from edge_embed.calibration.stored_values import Values, stored_tables
+from edge_embed.calibration.stored_values import StoredTable, Values, stored_tables
+from edge_embed.compression.programs import CompressedProgram
 from edge_embed.lowering.graph import Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results.calibration import Calibration
@@ -33,11 +37,40 @@ _STEP = "calibration: values"
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Goal of the codes of a compressed table.
+
+    Attributes:
+        rows: dense rows that it approximates, [n, d].
+        curvature: curvature of the outputs by these rows.
+    """
+
+    rows: Tensor
+    curvature: Curvature
+
+
+def curvatures(program: Program, rows: Rows, examples: Examples, seed: int, progress: Progress) -> dict[str, Curvature]:
+    """Return the curvature of the outputs of a dense model by the rows of its tables, by name.
+
+    Args:
+        program: the model with operators of compressed tables, whatever these hold.
+        rows: its dense rows.
+        examples: inputs.
+        seed: random seed.
+        progress: called with (step, done, total).
+
+    Raises:
+        BadInputError: the model fails on an example, or its outputs have no gradient.
+    """
+    student = examples.program_of(program)
+    return Models(student, student.module, stored_tables(student), examples).curvatures(rows, seed, progress)
+
+
 def calibrated(
     dense: Program,
-    small: Program,
-    rows: Rows,
-    errors: Mapping[str, float],
+    compressed: CompressedProgram,
+    targets: Mapping[str, Target],
     examples: Examples,
     steps: int,
     seed: int,
@@ -47,23 +80,23 @@ def calibrated(
 
     Args:
         dense: the model before compression.
-        small: the compressed model, which stays unchanged.
-        rows: rows that each compressed table approximates; the codes of other tables stay.
-        errors: relative error of the rows of each compressed table by name; that of other tables counts as 1.
+        compressed: the compressed model, which stays unchanged, and its report.
+        targets: goals of the codes of compressed tables by name; the codes of other tables stay.
         examples: inputs of both.
         steps: number of steps of the fit of values.
-        seed: random seed of the order of examples, and of the curvature.
+        seed: random seed of the order of examples.
         progress: called with (step, done, total).
 
     Raises:
         BadInputError: the model fails on an example, or its outputs have no gradient or are not finite.
     """
-    student = examples.program_of(small)
+    student = examples.program_of(compressed.model)
+    errors = {table.name: table.fidelity.relative_error for table in compressed.report.tables if table.fidelity}
     models = Models(examples.program_of(dense), student.module, stored_tables(student), examples)
     stored = {name: value for table in models.tables.values() for name, value in table.values}
     arrays = {name: value.to(torch.float32, copy=True) for name, value in stored.items()}
     before = models.measured(arrays)
-    chosen = _nearest_codes(models, arrays, rows, seed, progress)
+    chosen = _nearest_codes(models.tables, arrays, targets)
     if chosen and models.measured(arrays | chosen) < before:
         arrays |= chosen
     fit = _Fit(models, arrays, errors)
@@ -85,14 +118,13 @@ def calibrated(
     return (found if is_kept else {}), report
 
 
-def _nearest_codes(models: Models, arrays: Values, rows: Rows, seed: int, progress: Progress) -> dict[str, Tensor]:
-    dense = {name: table.float() for name, table in rows.items() if has_codes(models.tables[name])}
-    if not dense:
-        return {}
-    curvatures = models.curvatures(dense, seed, progress)
+def _nearest_codes(
+    tables: Mapping[str, StoredTable], arrays: Values, targets: Mapping[str, Target]
+) -> dict[str, Tensor]:
     found = dict[str, Tensor]()
-    for name, table in dense.items():
-        found |= nearest_codes(models.tables[name], arrays, table, curvatures[name])
+    for name, target in targets.items():
+        if has_codes(tables[name]):
+            found |= nearest_codes(tables[name], arrays, target.rows.float(), target.curvature)
     return found
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 _OF_ROWS = 0.1  # of the mean factor, added to each: a row that is rare in the examples has a noisy one
 _OF_COLUMNS = 0.1  # share of the identity in H
+_SCALE = 1000  # of weights, to which a fit of tiers adds 1/2
 
 
 class Curvature:
@@ -40,6 +41,18 @@ class Curvature:
     def of_rows(self) -> Tensor:
         """Return the factors s, relative to their mean, float32 [n]."""
         return self._of_rows / self._of_rows.mean() + _OF_ROWS
+
+    def weights(self) -> Tensor:
+        """Return the factors as weights of rows in a fit to dense rows, float32 [n], positive."""
+        return _SCALE * self.of_rows()
+
+    def turned(self, rotation: Tensor | None) -> "Curvature":
+        """Return the curvature by rows times R^T, with R float [d, d] orthogonal, or None."""
+        if rotation is None:
+            return self
+        found = Curvature(len(self._of_rows), len(self._matrix))
+        found._of_rows, found._matrix = self._of_rows, rotation.float() @ self._matrix @ rotation.float().t()
+        return found
 
     def matrix(self) -> Tensor:
         """Return H, float32 [d, d], positive definite."""

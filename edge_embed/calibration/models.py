@@ -16,7 +16,7 @@ from edge_embed.errors import BadInputError, EdgeEmbedError, one_line
 from edge_embed.lowering.graph import Progress
 from edge_embed.program.program import Program, ProgramModule
 
-_MOST_CURVED = 200  # examples that the curvature is measured with
+_MOST_CURVED = 600  # examples that the curvature is measured with
 _STEP = "calibration: curvature"
 
 Rows = Mapping[str, Tensor]  # float32 [n, d] by name of the table
@@ -65,11 +65,11 @@ class Models:
         """Return the curvature of the distance by dense rows, by name of their table.
 
         Args:
-            dense: rows that compressed tables approximate.
+            dense: rows of the dense model, of any type float.
             seed: random seed.
             progress: called with (step, done, total).
         """
-        trained = {name: table.clone().requires_grad_() for name, table in dense.items()}
+        trained = {name: table.detach().float().clone().requires_grad_() for name, table in dense.items()}
         found = {name: Curvature(*table.shape) for name, table in dense.items()}
         others = {name: table.rows({}) for name, table in self.tables.items() if name not in dense}
         rows, random = others | trained, torch.Generator().manual_seed(seed)
@@ -77,7 +77,10 @@ class Models:
         for done, example in enumerate(some):
             progress(_STEP, done, len(some))
             with self._named(example):
-                _backward(probe(self._outputs(example, rows), self.examples.logits_at, random))
+                outputs = self._outputs(example, rows)
+                if any(output.isnan().any() for output in outputs):
+                    raise BadInputError("got outputs with NaN, expected finite ones: leave out such examples")
+                _backward(probe(outputs, self.examples.logits_at, random))
             for name, table in trained.items():
                 if table.grad is not None:
                     found[name].add(table.grad)

@@ -93,7 +93,7 @@ def _size_options(command: Command) -> Command:
     "--calibrate",
     type=FILE,
     metavar="FILE",
-    help="Fit tables to the outputs of MODEL on these examples: a text for decoders, or inputs in FILE.npz.",
+    help="Keep the outputs of MODEL on these examples: a text for decoders, or inputs in FILE.npz.",
 )
 @click.option(
     "--calibration-steps",
@@ -103,7 +103,7 @@ def _size_options(command: Command) -> Command:
 @click.option(
     "--objective",
     type=click.Choice(["rows", "bags", "logits"]),
-    help="tiered: keep rows close, their sums in bags, or largest logits. [bags for embedding bags, else rows]",
+    help="tiered: keep rows close, their sums in bags, or largest logits. [logits if --calibrate stands for counts; bags for embedding bags; else rows]",
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")

@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from torch import Tensor
+
 from edge_embed.compression.plan import Plan, Progress, compress_tables
 from edge_embed.errors import BadInputError
 from edge_embed.fitting.checkpoints import NOTHING, Kept
@@ -26,6 +28,7 @@ class Job:
         progress: called with (step, done, total).
         processes: the processes that share the work.
         other_counts: frequencies in other data, by the name of a table.
+        weights: weights of rows without counts, measured on examples, [n] by the name of a table.
 
     Raises:
         BadInputError: counts are no mapping.
@@ -38,6 +41,7 @@ class Job:
     progress: Progress = lambda name, done, total: None
     processes: Processes = ALONE
     other_counts: Mapping[str, RowCounts] = field(default_factory=dict)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = {"counts": self.counts, "other_counts": self.other_counts}
@@ -65,4 +69,4 @@ class Job:
     def run(self, tables: Sequence[FoundTable]) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
         """Compress tables: see `plan.compress_tables`."""
         how = self.plan, self.kept, self.progress, self.processes
-        return compress_tables(tables, self.counts, *how, self.other_counts)
+        return compress_tables(tables, self.counts, *how, self.other_counts, self.weights)

@@ -18,16 +18,17 @@ from edge_embed.fitting.fidelity import fidelity
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.processes import ALONE, Processes
-from edge_embed.fitting.row_counts import RowCounts, counts_of
+from edge_embed.fitting.row_counts import ORDER, RowCounts, counts_of
 from edge_embed.fitting.rows import baselines
 from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
-from edge_embed.fitting.tier_weights import BAGS, OBJECTIVES
+from edge_embed.fitting.tier_weights import BAGS, LOGITS, OBJECTIVES
 from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
 from edge_embed.packed.tiered import PackedTiered
 from edge_embed.report.beside_limit import beside_limit
 from edge_embed.report.results.compressed import CompressedTable, Trial
 from edge_embed.report.results.fidelity import Fidelity
+from edge_embed.report.results.tiers import EQUAL, GIVEN, MEASURED
 
 Progress = Callable[[str, int, int], None]
 
@@ -48,8 +49,8 @@ class Plan:
         options: sizes and types of the method, in place of a ratio.
         trainable: whether the layers can be trained further.
         seed: random seed.
-        objective: ``rows``, ``bags`` or ``logits``, what a tiered table keeps close; None for ``bags`` where all uses
-            of a table add up rows, and ``rows`` elsewhere.
+        objective: ``rows``, ``bags`` or ``logits``, what a tiered table keeps close; None for ``logits`` with measured
+            weights, else for ``bags`` where all uses of a table add up rows, and ``rows`` elsewhere.
 
     Raises:
         BadInputError: the values are incomplete, or contradict each other.
@@ -124,6 +125,7 @@ def compress_tables(
     progress: Progress = lambda name, done, total: None,
     processes: Processes = ALONE,
     other_counts: Mapping[str, RowCounts] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> tuple[dict[str, Fitted], tuple[CompressedTable, ...]]:
     """Return a layer for each table that can be replaced, by name, and the reports of all tables.
 
@@ -135,6 +137,8 @@ def compress_tables(
         progress: called with (step, done, total).
         processes: the processes that share the work.
         other_counts: frequencies in other data, under which tiered tables are measured too.
+        weights: measured weight of each row, numbers > 0 [n], by name of a table. They stand for its counts in the
+            choice and the fit of a setting if it has none, unless the goal is a cosine.
 
     Raises:
         BadInputError: a table or counts are invalid, sizes do not fit a table, or counts belong to no table.
@@ -142,12 +146,13 @@ def compress_tables(
         ParityError: a result does not reach the requested cosine. Both errors state the closest result.
     """
     wanted = [table for table in tables if not table.reason]
-    frequencies = _Frequencies(counts, other_counts or {}, [table.name for table in wanted])
+    measured = {} if plan.min_cosine is not None or weights is None else weights
+    frequencies = _Frequencies(counts, other_counts or {}, measured, [table.name for table in wanted])
     able = [AUTO, *(name for name, known in METHODS.items() if known.by_counts)]
     if other_counts and plan.method not in able:
         expected = f"expected them for {' or '.join(able)}: leave them out"
         raise BadInputError(f"other_counts: got some for {plan.method}, {expected}")
-    if plan.objective is not None and not counts:
+    if plan.objective is not None and not (counts or measured):
         remedy = "expected the frequencies that it weighs: give counts, or leave it out"
         raise BadInputError(f"objective: got {plan.objective!r} without counts, {remedy}")
     try:
@@ -163,19 +168,25 @@ def compress_tables(
 
 
 class _Frequencies:
-    """Frequencies of the rows of each table, own and in other data.
+    """Frequencies of the rows of each table, own and in other data, and measured weights in their place.
 
     Raises:
         BadInputError: a name is none of the tables.
     """
 
-    def __init__(self, own: Mapping[str, RowCounts], others: Mapping[str, RowCounts], known: Sequence[str]) -> None:
+    def __init__(
+        self,
+        own: Mapping[str, RowCounts],
+        others: Mapping[str, RowCounts],
+        measured: Mapping[str, Tensor],
+        known: Sequence[str],
+    ) -> None:
         for what, names in (("counts", own), ("other_counts", others)):
             if strange := names.keys() - {*known}:
                 hint = suggested(min(strange), known)
                 got = f"{what}: got the names {', '.join(sorted(strange))}"
                 raise BadInputError(f"{got}, {hint}expected names among {', '.join(known)}")
-        self._own, self._others = own, others
+        self._own, self._others, self._measured = own, others, measured
 
     def of(self, table: FoundTable) -> Tensor | None:
         return counts_of(self._own.get(table.name), len(table.weight))
@@ -186,8 +197,16 @@ class _Frequencies:
             row_weights(found, len(table.weight), table.padding_idx)  # which checks them, before minutes of work
             return found
 
-    def is_order(self, table: FoundTable) -> bool:
-        return isinstance(self._own.get(table.name), str)
+    def weights_of(self, table: FoundTable) -> Tensor | None:
+        """Return the weights that a setting is chosen and fitted by."""
+        return self._measured[table.name] if self.origin(table) == MEASURED else self.of(table)
+
+    def origin(self, table: FoundTable) -> str:
+        """Return the origin of these weights, as in `TierPlan`."""
+        own = self._own.get(table.name)
+        if own is None:
+            return MEASURED if table.name in self._measured else EQUAL
+        return ORDER if isinstance(own, str) else GIVEN
 
 
 def _each(
@@ -223,10 +242,11 @@ def _compressed(
     left_out: Collection[str],
 ) -> tuple[Fitted, CompressedTable]:
     dense = DenseTable(table.weight, table.padding_idx, processes=processes, nbytes=table.nbytes)
-    counts, others = frequencies.of(table), frequencies.others_of(table)
-    given = table.weight, table.padding_idx, counts
+    counts, others, weights = frequencies.of(table), frequencies.others_of(table), frequencies.weights_of(table)
+    given = table.weight, table.padding_idx, weights
     on_trial = partial(progress, f"{table.name}: settings")
-    settings, trials = _settings(table, counts, plan, kept, on_trial, processes, left_out)
+    usual = LOGITS if frequencies.origin(table) == MEASURED else BAGS if table.adds_up and counts is not None else None
+    settings, trials = _settings(table, weights, plan.objective or usual, plan, kept, on_trial, processes, left_out)
 
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
@@ -253,7 +273,7 @@ def _compressed(
         raise ParityError(f"{setting.method} {setting}: all rows become zero: use larger sizes")
     tiers = None
     if isinstance(stored.plain, PackedTiered):
-        tiers = tier_plan(dense, stored.plain, counts, frequencies.is_order(table), others)
+        tiers = tier_plan(dense, stored.plain, weights, frequencies.origin(table), others)
     progress(f"{table.name}: rounded rows", 0, 1)
     if not trials:
         nearness = found.packed_bytes, found.mean_cosine, found.relative_error
@@ -268,7 +288,7 @@ def _compressed(
         str(setting),
         fidelity=found,
         trials=trials,
-        baselines=tuple(one for one in baselines(dense, table.padding_idx, counts) if str(one) not in tried),
+        baselines=tuple(one for one in baselines(dense, table.padding_idx, weights) if str(one) not in tried),
         is_zero=is_zero,
         plan=tiers,
     )
@@ -276,7 +296,8 @@ def _compressed(
 
 def _settings(
     table: FoundTable,
-    counts: Tensor | None,
+    weights: Tensor | None,
+    objective: str | None,
     plan: Plan,
     kept: Kept,
     on_trial: OnTrial,
@@ -294,9 +315,8 @@ def _settings(
         _check_least(setting, table)
         return [setting], ()
     asked = plan.method, plan.trainable, plan.seed
-    given = table.weight, table.padding_idx, counts
-    usual = BAGS if table.adds_up and counts is not None else None
-    found = table.rotates, table.nbytes, plan.objective or usual
+    given = table.weight, table.padding_idx, weights
+    found = table.rotates, table.nbytes, objective
     search = Search(*given, *asked, kept, on_trial, processes, left_out, *found)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=plan.most_bytes(table.nbytes)))

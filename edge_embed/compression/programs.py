@@ -1,22 +1,25 @@
 """A model with compressed tables in place of dense ones: a module, or a saved program."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
 
 from edge_embed.compression.job import Job
 from edge_embed.compression.modules import model_tables, replaced
 from edge_embed.compression.packed_nodes import with_packed
 from edge_embed.errors import BadInputError, SizeError
+from edge_embed.fitting.fitted_table import Fitted, Stored
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.lowering.dense_tables import UsedTables, program_tables
 from edge_embed.lowering.graph import CALLS
 from edge_embed.lowering.table_names import owner_of
 from edge_embed.methods import words_of
+from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.program.program import Program
 from edge_embed.report.results.compressed import CompressReport
 from edge_embed.report.results.shown import shown_by_report
@@ -74,12 +77,19 @@ def _let_transformers_save(model: nn.Module) -> None:
             attach_quantizer(model)
 
 
-def compress_program(program: Program, job: Job) -> tuple[CompressedProgram, Callable[[], dict[str, Tensor]]]:
-    """Replace nodes in a copy of a program; a function returns the rows that its tables approximate, by name."""
+def tables_of(program: Program, job: Job) -> list[FoundTable]:
+    """Return the tables of a program to report, each with a reason unless it is to be compressed."""
     tables = program_tables(program, job.names)
     _check_left(program, tables, job)
     words = {} if any(table.looks_up for table in tables) else {"without": UsedTables(program).largest()}
-    found, reports = job.run(job.chosen(tables, program.numbers, **words))
+    return job.chosen(tables, program.numbers, **words)
+
+
+def compress_program(
+    program: Program, tables: Sequence[FoundTable], job: Job
+) -> tuple[CompressedProgram, dict[str, Fitted]]:
+    """Replace nodes in a copy of a program; the replacements of its tables are also returned by name."""
+    found, reports = job.run(tables)
     rotates = {table.name: table.rotates for table in tables}
     stored = {name: fitted.stored(rotates[name]) for name, fitted in found.items()}
     small = with_packed(program, stored)
@@ -92,10 +102,17 @@ def compress_program(program: Program, job: Job) -> tuple[CompressedProgram, Cal
             f"of the model: {remedy}"
         )
     report = CompressReport(reports, before, after, source=program.facts)
-    weights = {table.name: table.weight for table in tables if table.name in found}
-    return CompressedProgram(small, report), lambda: {
-        name: found[name].approximated(weight) for name, weight in weights.items()
-    }
+    return CompressedProgram(small, report), found
+
+
+def with_placeholders(program: Program, tables: Iterable[FoundTable]) -> Program:
+    """Return a copy of a program that looks up rows of zeros by operators of tables, in place of dense tables."""
+    return with_packed(program, {table.name: Stored(_zeros(table)) for table in tables})
+
+
+def _zeros(table: FoundTable) -> PackedDPQ:
+    n, dim = table.weight.shape
+    return PackedDPQ.from_codes(np.zeros((n, 1), np.int64), np.zeros((1, 2, dim), np.float32), table.padding_idx)
 
 
 def _without_lookups(tables: Iterable[FoundTable]) -> str:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_embed.fitting.dense_table import DenseTable
-from edge_embed.fitting.row_counts import ORDER
 from edge_embed.packed.tier_words import plan_words, tier_words
 from edge_embed.packed.tiered import PackedTiered
 from edge_embed.report.results.tiers import Tier, TierPlan
@@ -18,7 +17,7 @@ _NUMBERS = 1 << 20  # of a block
 
 
 def tier_plan(
-    table: DenseTable, packed: PackedTiered, counts: Tensor | None, is_order: bool, others: Tensor | None = None
+    table: DenseTable, packed: PackedTiered, counts: Tensor | None, origin: str, others: Tensor | None = None
 ) -> TierPlan:
     """Return the report of a tiered table.
 
@@ -26,7 +25,7 @@ def tier_plan(
         table: dense rows [n, d].
         packed: the same table, tiered.
         counts: frequency of each row, [n], or None for equal ones.
-        is_order: whether the frequencies are assumed from the order of the rows.
+        origin: origin of these frequencies.
         others: frequencies in other data, [n].
     """
     tiers = packed.tiers
@@ -53,7 +52,7 @@ def tier_plan(
             for tier, share, own in parts
         ),
         shape.map_bytes,
-        "equal" if counts is None else ORDER if is_order else "given",
+        origin,
         _relative(totals[1]),
         None if others is None else _relative(totals[2]),
         None if others is None else float(1 - shares[2, -1]),

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 OBJECTIVES: Mapping[str, float] = {"rows": 1 / 2, "bags": 1, "logits": 3 / 4}
-ROWS, BAGS = "rows", "bags"
+ROWS, BAGS, LOGITS = "rows", "bags", "logits"
 
 
 def tier_weights(counts: Tensor, objective: str, padding_idx: int | None) -> Tensor:

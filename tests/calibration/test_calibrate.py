@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import edge_embed
 from edge_embed.calibration.calibrate import STEPS as STEPS_BY_DEFAULT
 from edge_embed.calibration.distance import distance
+from edge_embed.calibration.stored_values import with_values
 from edge_embed.cli import main
 from edge_embed.errors import BadInputError
 from edge_embed.program.program import Program
@@ -84,22 +85,23 @@ def of_tagger(place: Path, setting: str, **given: Any) -> tuple[Program, Calibra
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_outputs_come_closer_in_the_same_bytes(setting: str, place: Path) -> None:
+def test_outputs_come_closer_in_the_same_bytes(setting: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     dense = load(place / "tagger.pt")
-    counts = {"words": torch.arange(300, 0, -1), "bag": torch.arange(200.0)} if setting == "tiered" else {}
-    given = {"modules": ["words", "bag"], "counts": counts, **SETTINGS[setting]}
-    plain, _ = edge_embed.compress(dense, setting.partition(",")[0], **given)
-    assert isinstance(plain, Program)
+    fitted = list[Program]()
+    monkeypatch.setattr(
+        "edge_embed.calibration.compress.with_values", lambda *each: fitted.append(each[0]) or with_values(*each)
+    )
     small, found = of_tagger(place, setting)
+    (before_fit,) = fitted
     assert (found.count, found.unit, found.held_out) == (40, "cases", 0.1)
     assert found.after < found.before
     held_out = [inputs(at) for at in range(36, 40)]
     distances = [
-        np.mean([float(distance(dense.run(*x), each.run(*x), [0])) for x in held_out]) for each in (plain, small)
+        np.mean([float(distance(dense.run(*x), each.run(*x), [0])) for x in held_out]) for each in (before_fit, small)
     ]
     np.testing.assert_allclose([found.before, found.after], distances, rtol=0.02)  # bags round to float16
-    before, after = weights(plain), weights(small)
+    before, after = weights(before_fit), weights(small)
     assert {name: (a.dtype, a.shape) for name, a in before.items()} == {n: (a.dtype, a.shape) for n, a in after.items()}
     changed = {name for name, array in before.items() if not np.array_equal(array, after[name])}
     assert changed
@@ -124,9 +126,10 @@ def test_values_stay_if_outputs_do_not_come_closer(
     small, found = of_tagger(place, "dpq")
     assert not found.is_kept
     assert "give more examples" in caplog.text
-    plain, _ = edge_embed.compress(load(place / "tagger.pt"), "dpq", modules=["words", "bag"], **SETTINGS["dpq"])
-    assert isinstance(plain, Program)
-    assert all(np.array_equal(array, weights(small)[name]) for name, array in weights(plain).items())
+    monkeypatch.setattr("edge_embed.calibration.calibrate._RATE", 0.0)
+    fitted, _ = of_tagger(place, "dpq")
+    codes = [name for name in weights(small) if "codes" in name]
+    assert not any(np.array_equal(weights(small)[name], weights(fitted)[name]) for name in codes)
 
 
 def test_dense_model_stays_as_it_is(place: Path) -> None:
@@ -243,6 +246,47 @@ class Scores(nn.Module):
         return found
 
 
+def _cases_of_few_ids(path: Path) -> Path:
+    """Write cases in which 60 of 300 ids occur."""
+    random = np.random.default_rng(0)
+    np.savez(path, **{f"{at}/input": random.integers(60, size=(16, 5)) for at in range(40)})
+    return path
+
+
+@pytest.mark.parametrize("method", ["tiered", "auto"])
+def test_rows_on_which_outputs_depend_get_more_bytes_without_counts(method: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(300, 16), nn.Flatten(), nn.Linear(80, 3)).eval()
+    given = {"modules": ["0"], "ratio": 8, "calibration_steps": 1}
+    examples, program = _cases_of_few_ids(tmp_path / "few.npz"), load(model, (torch.zeros(2, 5).long(),))
+    plain, _ = edge_embed.compress(program, method, **given)
+    small, report = edge_embed.compress(program, method, calibrate=examples, **given)
+    dense, rows, other = (each.run(torch.arange(60).view(-1, 5))[0] for each in (program, plain, small))
+    assert (other - dense).square().sum() < 0.2 * (rows - dense).square().sum()
+    plan = report.tables[0].plan
+    assert plan is not None
+    assert (plan.counts, plan.tiers[-1].share < 0.5) == ("calibration", True)
+    assert "measured on the examples, stands for its count" in " ".join(str(report).split())
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [({"counts": {"0": torch.arange(300, 0, -1)}, "ratio": 8}, "given"), ({"min_cosine": 0.9}, "equal")],
+)
+def test_own_counts_and_minimum_cosines_are_not_weighed_again(
+    given: dict[str, Any], origin: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(300, 16), nn.Flatten(), nn.Linear(80, 3)).eval()
+    examples, program = _cases_of_few_ids(tmp_path / "few.npz"), load(model, (torch.zeros(2, 5).long(),))
+    _, plain = edge_embed.compress(program, "tiered", modules=["0"], **given)
+    _, found = edge_embed.compress(program, "tiered", modules=["0"], calibrate=examples, calibration_steps=1, **given)
+    plan = found.tables[0].plan
+    assert plan is not None
+    assert plan.counts == origin
+    assert found.tables == plain.tables
+
+
 @pytest.mark.parametrize("numbers", [1, 7])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_outputs_that_are_no_logits_are_compared_by_squares(numbers: int, dtype: str, tmp_path: Path) -> None:
@@ -266,8 +310,8 @@ def test_outputs_that_are_no_logits_are_compared_by_squares(numbers: int, dtype:
     assert 0 < report.calibration.before < 1
 
 
-@pytest.mark.parametrize(("at", "name"), [(1, "case 1"), (5, "case 5")])
-def test_example_with_infinite_outputs_is_named(at: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at", "got"), [(1, "outputs with NaN"), (5, "outputs at a distance of nan")])
+def test_example_with_infinite_outputs_is_named(at: int, got: str, tmp_path: Path) -> None:
     cases: dict[str, Any] = {}
     for case in range(6):
         dense = np.full((2, 16), np.nan if case == at else 1.0, np.float32)
@@ -275,7 +319,7 @@ def test_example_with_infinite_outputs_is_named(at: int, name: str, tmp_path: Pa
     np.savez(tmp_path / "cases.npz", **cases)
     program = load(Scores(1).eval(), (torch.zeros(2, 5).long(), torch.zeros(2).long(), torch.zeros(2, 16)))
     given = {"modules": ["words"], "num_codes": 16, "num_groups": 4, "calibration_steps": 9}
-    with pytest.raises(BadInputError, match=f"{name}: got outputs at a distance of nan, expected finite ones"):
+    with pytest.raises(BadInputError, match=f"case {at}: got {got}, expected finite ones"):
         edge_embed.compress(program, "dpq", calibrate=tmp_path / "cases.npz", **given)
 
 

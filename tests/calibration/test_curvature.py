@@ -29,6 +29,19 @@ def test_expected_outer_product_is_hessian_of_distance(logits_at: list[int]) -> 
     assert (found - hessian).norm() < 0.1 * hessian.norm()
 
 
+def test_curvature_by_turned_rows_is_that_of_their_gradients() -> None:
+    random = torch.Generator().manual_seed(0)
+    rotation, _ = torch.linalg.qr(torch.randn(5, 5, generator=random))
+    curvature, expected = Curvature(3, 5), Curvature(3, 5)
+    for _ in range(4):
+        gradient = torch.randn(3, 5, generator=random) * torch.arange(1, 6)
+        curvature.add(gradient)
+        expected.add(gradient @ rotation.t())  # rows E R^T, and E = E R^T R
+    torch.testing.assert_close(curvature.turned(rotation).matrix(), expected.matrix())
+    torch.testing.assert_close(curvature.turned(rotation).of_rows(), expected.of_rows())
+    assert curvature.turned(None) is curvature
+
+
 def test_curvature_of_rows_with_one_matrix_is_found_exactly() -> None:
     random = torch.Generator().manual_seed(0)
     factors, mixed = torch.tensor([1.0, 4.0, 9.0]), torch.randn(5, 5, generator=random)

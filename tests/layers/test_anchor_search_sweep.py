@@ -51,11 +51,12 @@ def train(
     return searching.history
 
 
-@pytest.mark.slow  # 12 or 13 runs of 3,000 steps
+@pytest.mark.slow
+@pytest.mark.long  # 12 or 13 runs of 3,000 steps
 @pytest.mark.parametrize(
     ("rows", "penalties", "sizes"),
     [
-        pytest.param(made_rows, (0.3, 0.002), range(2, 9), marks=pytest.mark.long),
+        (made_rows, (0.3, 0.002), range(2, 9)),
         (digits, (0.1, 5e-4), range(4, 15, 2)),
     ],
     ids=["made", "digits"],

@@ -201,10 +201,11 @@ class TestErrors:
 
     def test_missing_tokenizer_is_named(self, made: Path, tmp_path: Path) -> None:
         saved(llama, tmp_path / "chat")
+        program = workflow.load(tmp_path / "chat")
         with pytest.raises(BadInputError, match=r"chat/tokenizer\.json: no such file: expected the tokenizer"):
-            workflow.compress(tmp_path / "chat", **SIZES, texts=made / "short.txt")
+            workflow.compress(program, **SIZES, texts=made / "short.txt")
         given = {"texts": made / "short.txt", "tokenizer": made / "chat" / "tokenizer.json"}
-        assert workflow.compress(tmp_path / "chat", **SIZES, **given).report.texts is not None
+        assert workflow.compress(program, **SIZES, **given).report.texts is not None
 
     @pytest.mark.parametrize(
         ("name", "message"),
@@ -253,14 +254,13 @@ class TestErrors:
         with pytest.raises(BadInputError, match=r"^absent\.json: no such file"):
             workflow.compress(made / "chat", **SIZES, **given)
 
-    @pytest.mark.parametrize("cache", [True, False])
-    def test_encoder_decoder_model_is_refused(self, made: Path, tmp_path: Path, cache: bool) -> None:
+    def test_encoder_decoder_model_is_refused(self, made: Path, tmp_path: Path) -> None:
         sizes = {"vocab_size": ROWS, "d_model": 32, "d_kv": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
         config = transformers.T5Config(**sizes, decoder_start_token_id=0)
         transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path / "t5")
         given = {"texts": made / "texts.txt", "tokenizer": made / "chat" / "tokenizer.json"}
         with pytest.raises(BadInputError, match=r"decoder_input_ids.*expected a decoder with one, .*: leave texts"):
-            workflow.compress(workflow.load(tmp_path / "t5", cache=cache), **SIZES, **given)
+            workflow.compress(workflow.load(tmp_path / "t5"), **SIZES, **given)
 
     def test_model_with_a_fixed_length_is_refused(self, made: Path, tmp_path: Path) -> None:
         saved(mamba, tmp_path / "mamba")

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+GIVEN, EQUAL, MEASURED = "given", "equal", "calibration"  # origins of frequencies, beside "order"
+
 
 @dataclass(frozen=True)
 class Tier:
@@ -30,8 +32,8 @@ class TierPlan:
         text: all tiers in one line.
         tiers: tiers.
         map_bytes: bytes that say which tier a row has; 0 if rows are sorted by frequency.
-        counts: origin of the frequencies: ``given``, ``order`` if they are assumed from the order of the rows, or
-            ``equal`` without any.
+        counts: origin of the frequencies: ``given``, ``order`` if they are assumed from the order of the rows,
+            ``calibration`` if the curvature of the outputs by each row stands for them, or ``equal`` without any.
         equal_error: relative error if all rows were equally frequent.
         other_error: relative error under the other counts that were given; None without them.
         other_share: share of these counts that the rows of the first tiers, all but the last, have; None without them.
