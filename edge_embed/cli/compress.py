@@ -103,7 +103,8 @@ def _size_options(command: Command) -> Command:
 @click.option(
     "--objective",
     type=click.Choice(["rows", "bags", "logits"]),
-    help="tiered: keep rows close, their sums in bags, or largest logits. [logits if --calibrate stands for counts; bags for embedding bags; else rows]",
+    help="tiered: keep rows close, their sums in bags, or largest logits. [bags for embedding bags, else rows; logits "
+    "if --calibrate weighs rows]",
 )
 @_size_options
 @click.option("--nonzeros", type=float, help="ant: mean number of weights per row.")
