@@ -4,6 +4,7 @@ Rows have the weights of the curvature s (`edge_embed.calibration.curvature`), u
 a cosine of its rows.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from edge_embed.compression.programs import CompressedProgram, compress_program,
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.program.program import Program
 from edge_embed.report.results.calibration import Calibration
+
+_LOG = logging.getLogger(__name__)
 
 
 def compress_by_examples(
@@ -56,6 +59,8 @@ def weighed(
         return curvatures(probe, rows, examples, job.plan.seed, job.progress)
 
     measured = job.processes.same(measure)
+    for name in (name for name, found in measured.items() if found.is_zero and job.processes.is_first):
+        _LOG.warning("calibrate: table %s: no output depends on it in the examples: its rows have equal weights", name)
     weights = {name: found.weights() for name, found in measured.items() if not found.is_zero}
     compressed, made = compress_program(program, tables, replace(job, weights=weights))
     return compressed, {

@@ -73,11 +73,16 @@ def read_examples(program: Program, file: Path, tokenizer: Path | None) -> Examp
     Raises:
         BadInputError: the file is damaged, does not fit the model, or has too few examples.
     """
+    if file.suffix.lower() == ".npy":
+        raise BadInputError(f"{file}: got an array without names, expected an .npz file with arrays such as 0/ids")
     if file.suffix.lower() == ".npz":
-        return _of_cases(in_float32(program), file)
-    with located(str(file)):
-        check_regular(file, "a text, or inputs in an .npz file")
-    return _of_text(program, file, tokenizer)
+        examples = _of_cases(in_float32(program), file)
+    else:
+        with located(str(file)):
+            check_regular(file, "a text, or inputs in an .npz file")
+        examples = _of_text(program, file, tokenizer)
+    _check_held_out(examples)
+    return examples
 
 
 def _of_cases(program: Program, file: Path) -> Examples:
@@ -106,6 +111,18 @@ def _check(program: Program, bounds: Mapping[str, int], case: Example) -> None:
         if declared.name in bounds and int(value.max()) >= bounds[declared.name]:
             expected = f"expected ids below {bounds[declared.name]}"
             raise BadInputError(f"input {declared.name}: got id {int(value.max())}, {expected}")
+
+
+def _check_held_out(examples: Examples) -> None:
+    """Raise if all examples that are held out are among the fitted ones, so that the measure says nothing."""
+    if all(any(_are_equal(case, other) for other in examples.fitted) for case in examples.held_out):
+        first, count = examples.held_out[0].name, len(examples.held_out)
+        got = f"got {count} example(s) that are held out, from {first} on, all equal to earlier ones"
+        raise BadInputError(f"{examples.file}: {got}, expected different inputs: give more examples")
+
+
+def _are_equal(one: Example, other: Example) -> bool:
+    return all(torch.equal(*pair) for pair in zip(one.inputs, other.inputs, strict=True))
 
 
 def _logits_at(program: Program, bounds: Mapping[str, int], case: Example, outputs: Sequence[Tensor]) -> Iterator[int]:

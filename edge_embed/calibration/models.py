@@ -97,7 +97,8 @@ class Models:
         return found
 
     def _outputs(self, example: Example, rows: Rows) -> tuple[Tensor, ...]:
-        outputs: tuple[Tensor, ...] = Student(self.student, rows).run(*example.inputs)
+        stored = {name: rows[name].to(table.dtype) for name, table in self.tables.items()}
+        outputs: tuple[Tensor, ...] = Student(self.student, stored).run(*example.inputs)
         return outputs
 
     @contextmanager

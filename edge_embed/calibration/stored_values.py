@@ -41,6 +41,12 @@ class StoredTable:
             if stored.is_floating_point() and stored.numel():
                 yield name, stored
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the rows in the program."""
+        rows: Tensor = self.form.plain["rows"](torch.arange(1), *self.given({}))
+        return rows.dtype
+
     def rows(self, values: Values) -> Tensor:
         """Return all rows, float32 [n, d]."""
         return torch.cat([self._block(begin, end, values) for begin, end in self._blocks()])

@@ -37,7 +37,7 @@ class Student(ProgramInterpreter):
 
     Args:
         module: the compressed program.
-        rows: float32 [n, d] for each table by name.
+        rows: [n, d] for each table by name, of the dtype of its rows in the program.
     """
 
     def __init__(self, module: ProgramModule, rows: Mapping[str, Tensor]) -> None:

@@ -178,7 +178,7 @@ def compress(
         progress(f"reading {model}", 0, 1)
         has_text = texts is not None or calibrate is not None
         if calibrate is None and "calibration_steps" in wanted:
-            got = f"got {wanted['calibration_steps']} without --calibrate, expected it too: leave it out"
+            got = f"got {wanted['calibration_steps']} without examples, expected --calibrate FILE beside it, or neither"
             raise click.BadParameter(got, param_hint="--calibration-steps")
         if tokenizer is not None and not has_text and not any("=texts:" in item for item in (*counted, *compared)):
             expected = "expected --texts FILE, --calibrate FILE or --counts NAME=texts:FILE beside it: leave it out"

@@ -153,7 +153,7 @@ def compress_tables(
         expected = f"expected them for {' or '.join(able)}: leave them out"
         raise BadInputError(f"other_counts: got some for {plan.method}, {expected}")
     if plan.objective is not None and not (counts or measured):
-        remedy = "expected the frequencies that it weighs: give counts, or leave it out"
+        remedy = "expected the frequencies that it weighs: give counts or calibrate, or leave it out"
         raise BadInputError(f"objective: got {plan.objective!r} without counts, {remedy}")
     try:
         return _each(tables, frequencies, plan.for_tables(wanted), kept, progress, processes)

@@ -22,6 +22,7 @@ from edge_embed.validation.model_inputs import ModelCase, run_case
 
 Inputs = tuple[Any, ...]  # a tensor for each input of a program, or an array of texts
 
+_SHOWN = 4  # arrays that a message names
 _LARGEST = 1000  # cases; bounds the time for a file of another program
 
 
@@ -65,7 +66,7 @@ def read_inputs(path: Path, program: Program) -> list[tuple[str, Inputs]]:
         with opened_archive(path) as archive:
             names, keys = _names(archive), set(archive.names)
             wanted = [[f"{number}/{declared.name}" for declared in program.inputs] for number in range(len(names))]
-            _check_keys(keys, {key for case in wanted for key in case})
+            _check_keys(keys, [key for case in wanted for key in case])
             arrays = [[archive.read(key) for key in case] for case in wanted]
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}: expected a file of edge-embed validate --save-inputs") from error
@@ -88,13 +89,20 @@ def _check_number(cases: int) -> None:
         raise BadInputError(f"got {cases:,} cases, at most {_LARGEST:,} are read, put several examples into each")
 
 
-def _check_keys(got: set[str], wanted: set[str]) -> None:
-    missing, unknown = sorted(wanted - got), sorted(got - wanted - {"names", "seed"})
-    expected = "an array for each input and case, such as 0/ids and 1/ids, and a name for each case in array names"
+def _check_keys(got: set[str], wanted: Sequence[str]) -> None:
+    missing, unknown = [key for key in wanted if key not in got], sorted(got - {*wanted} - {"names", "seed"})
+    example = wanted[0] if wanted else "0/ids"
+    expected = f"an array for each input and case, such as {example}, and a name for each case if it has names"
     if missing or not wanted:
-        raise BadInputError(f"has no array {', '.join(missing)[:200] or 'of inputs'}: expected {expected}")
+        has = f", but {_listed(unknown)}" if unknown else ""
+        raise BadInputError(f"has no array {_listed(missing) or 'of inputs'}{has}: expected {expected}")
     if unknown:
-        raise BadInputError(f"array {', '.join(unknown)[:200]} is not an input of a case: expected {expected}")
+        raise BadInputError(f"array {_listed(unknown)} is not an input of a case: expected {expected}")
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = len(keys) - _SHOWN
+    return ", ".join(f"{key:.80}" for key in keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _inputs(program: Program, name: str, values: Sequence[NDArray[Any]], path: Path) -> Inputs:

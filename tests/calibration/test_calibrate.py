@@ -57,6 +57,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "text.txt").write_text(" ".join(f"w{at}" for at in ids))
     (place / "short.txt").write_text("w1 w2 w3")
     (place / "other.txt").write_text("Größe " * 3000)
+    (place / "repeated.txt").write_text(" ".join(f"w{at % 256}" for at in range(256 * 50)))
+    np.save(place / "array.npy", ids)
     (place / "larger.txt").write_text(" ".join(f"v{at % 9} w{at % 300}" for at in range(3000)))
     return place
 
@@ -176,6 +178,8 @@ def test_terminal_shows_distances_and_that_figures_of_tables_are_older(place: Pa
         ("other.txt", (), "other.txt: got 1 different token(s) of tokenizer.json, expected at least 8"),
         ("larger.txt", ("--tokenizer", "larger.json"), "larger.txt: got id 308 of larger.json, expected ids below 300"),
         ("tagger.npz", (), "tagger.npz: array 0/tags"),
+        ("repeated.txt", (), "repeated.txt: got 5 example(s) that are held out, from pieces from token"),
+        ("array.npy", (), "array.npy: got an array without names, expected an .npz file with arrays such as 0/ids"),
         ("text.txt", ("--calibration-steps", 0), "--calibration-steps"),
     ],
 )
@@ -205,6 +209,10 @@ IDS, TAGS = (value.numpy() for value in inputs())
     ("arrays", "message"),
     [
         (_case(0), "cases.npz: got 1 case, expected at least 2"),
+        (
+            _case(0) | {f"1/{name[2:]}": value for name, value in _case(0).items()},
+            "from case 1 on, all equal to earlier",
+        ),
         (_wrong(ids=IDS + 300), "cases.npz: case 11: input ids: got id 599, expected ids below 300"),
         (_wrong(ids=IDS[0]), "cases.npz: case 11: input ids: got int64[9], expected int64[batch,sequence]"),
         (_wrong(ids=IDS[:0], tags=TAGS[:0]), "case 11: input ids: got shape [0, 9], expected at least one number"),
@@ -230,6 +238,36 @@ def test_narrow_integers_are_ids(place: Path, tmp_path: Path) -> None:
     _, report = edge_embed.compress(load(place / "tagger.pt"), "dpq", calibrate=tmp_path / "cases.npz", **given)
     assert report.calibration is not None
     assert report.calibration.count == 3
+
+
+def test_table_without_influence_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Unused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.other = nn.Embedding(300, 16), nn.Embedding(300, 16)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            found: Tensor = self.words(ids) + 0 * self.other(ids)
+            return found
+
+    program = load(Unused().eval(), (torch.zeros(2, 5).long(),))
+    cases: dict[str, Any] = {f"{at}/ids": np.random.default_rng(at).integers(300, size=(4, 5)) for at in range(6)}
+    np.savez(tmp_path / "cases.npz", **cases)
+    edge_embed.compress(program, "tiered", ratio=4, calibrate=tmp_path / "cases.npz", calibration_steps=2)
+    assert "table other: no output depends on it in the examples" in caplog.text
+    assert "table words" not in caplog.text
+
+
+@pytest.mark.parametrize("method", ["dpq", "rows", "tiered", "low_rank"])
+def test_half_precision_model_with_a_layer_behind_its_rows_is_calibrated(method: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(300, 16), nn.Linear(16, 5)).half().eval()
+    cases: dict[str, Any] = {f"{at}/input": np.random.default_rng(at).integers(300, size=(4, 5)) for at in range(6)}
+    np.savez(tmp_path / "cases.npz", **cases)
+    given = {"ratio": 3, "modules": ["0"], "calibrate": tmp_path / "cases.npz", "calibration_steps": 5}
+    _, report = edge_embed.compress(load(model, (torch.zeros(2, 5).long(),)), method, **given)
+    assert report.calibration is not None
+    assert report.calibration.after < report.calibration.before
 
 
 class Scores(nn.Module):

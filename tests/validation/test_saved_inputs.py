@@ -79,7 +79,7 @@ GOOD = {
         ({"0/ids": np.array([3, 1])}, "the model fails on these inputs"),
         ({"0/ids": None}, "has no array 0/ids: expected an array for each input and case"),
         ({"names": np.array([], "U4")}, "has no array of inputs"),
-        ({"names": np.array(["one", "two"])}, "has no array 1/features, 1/ids"),
+        ({"names": np.array(["one", "two"])}, "has no array 1/ids, 1/features: expected"),
         ({"0/other": np.array([1])}, "array 0/other is not an input of a case"),
         (
             {"1/ids": np.array([[1]]), "1/features": np.ones((1, 1, 48), np.float32)},
