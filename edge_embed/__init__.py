@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         ANTEmbeddingBag,
         ANTMixtureEmbeddingBag,
         DPQEmbeddingBag,
+        IntegerEmbeddingBag,
         TREmbeddingBag,
         TTEmbeddingBag,
     )
     from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.layers.integers import IntegerEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
     from edge_embed.layers.tied_output import TiedOutput
@@ -69,6 +71,8 @@ __all__ = [
     "Entmax",
     "Entmax15",
     "IdOutOfRangeError",
+    "IntegerEmbedding",
+    "IntegerEmbeddingBag",
     "LatencyError",
     "OpenedBundle",
     "OutputError",
@@ -129,6 +133,8 @@ _MODULE_OF = {
     "Entmax": "edge_embed.layers.activations",
     "Entmax15": "edge_embed.layers.activations",
     "IdOutOfRangeError": "edge_embed.errors",
+    "IntegerEmbedding": "edge_embed.layers.integers",
+    "IntegerEmbeddingBag": "edge_embed.layers.bag",
     "LatencyError": "edge_embed.errors",
     "OpenedBundle": "edge_embed.bundle.opened",
     "OutputError": "edge_embed.errors",

@@ -20,6 +20,7 @@ def every_layer(rows: int, width: int, num_codes: int, num_groups: int, num_anch
         "DPQ, moving averages": lambda: edge_embed.DPQEmbedding(*sizes, *codes, variant="vq", ema_decay=0.9),
         "ANT": lambda: edge_embed.ANTEmbedding(*sizes, num_anchors, **padding),
         "ANT, sparsemax": lambda: edge_embed.ANTMixtureEmbedding(*sizes, clusters, "sparsemax"),
+        "integers": lambda: edge_embed.IntegerEmbedding(*sizes, 3, **padding),
         "TT": lambda: edge_embed.TTEmbedding(*sizes, rank=rank, **padding),
         "TT, own order": lambda: edge_embed.TTEmbedding(*sizes, rank=rank, row_order=torch.arange(rows).flip(0)),
         "TR": lambda: edge_embed.TREmbedding(*sizes, rank=rank // 2),

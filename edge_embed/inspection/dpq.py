@@ -8,8 +8,9 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.inspection.table_forms import Forms, Sizes, TableForm, value_type
-from edge_embed.ops import dpq
+from edge_embed.ops import dpq, integers
 from edge_embed.packed.dpq_shape import DPQShape
+from edge_embed.packed.row_scales import MAX_ROW_SCALES
 
 
 def _trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Sizes:
@@ -48,6 +49,12 @@ def scaled(
     return cut, padding_idx
 
 
+def _integers(latent: Tensor, bits: int, padding_idx: int | None) -> Sizes:
+    n, dim = latent.shape
+    shape = _shape((n, dim), 1, 1 << bits, dim, "float32")
+    return replace(shape, num_row_scales=min(n, MAX_ROW_SCALES)), padding_idx
+
+
 def _shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, value_type: str) -> DPQShape:
     if stored not in (1, num_groups):
         raise BadInputError(f"got {stored} codebooks, expected {num_groups}, or 1 for shared subspaces")
@@ -56,6 +63,7 @@ def _shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, 
 
 FORMS: Forms = {
     dpq.TRAINABLE: TableForm("trainable", _trainable),
+    integers.TRAINABLE: TableForm("trainable", _integers),
     dpq.FROZEN: TableForm("frozen", _frozen),
     dpq.SCALED: TableForm("frozen", scaled),
 }

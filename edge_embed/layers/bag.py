@@ -15,6 +15,7 @@ from edge_embed.keywords import check_keywords
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.ant_mixture import ANTMixtureEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.layers.tiered import TieredEmbedding
@@ -149,6 +150,18 @@ class ScaledDPQEmbeddingBag(Bag, ScaledDPQEmbedding):
     """
 
 
+class IntegerEmbeddingBag(Bag, IntegerEmbedding):
+    """`IntegerEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
+
+    ``IntegerEmbeddingBag(num_embeddings, embedding_dim, bits=4, mode="mean")`` accepts every argument of
+    `IntegerEmbedding`, and two keyword arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``.
+    ``include_last_offset=True`` means that offsets end with the number of ids.
+
+    Shape:
+        ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).
+    """
+
+
 class TieredEmbeddingBag(Bag, TieredEmbedding):
     """`TieredEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
@@ -218,6 +231,7 @@ def bag_of(layer: CompressedEmbedding, mode: Mode, include_last_offset: bool = F
 _KINDS: tuple[type[Bag], ...] = (
     DPQEmbeddingBag,
     ScaledDPQEmbeddingBag,
+    IntegerEmbeddingBag,
     TieredEmbeddingBag,
     ANTEmbeddingBag,
     ANTMixtureEmbeddingBag,

@@ -3,13 +3,18 @@
 from typing import Any
 
 from edge_embed.lowering.method import LoweringMethod, OnBlock
-from edge_embed.ops import dpq
+from edge_embed.ops import dpq, integers
 from edge_embed.packed.dpq import PackedDPQ
 
 
 def _pack_trainable(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
     query, key, value, mean, variance, metric, padding_idx = arguments
     return dpq.pack(query, key, value, mean, variance, metric, padding_idx, on_block)
+
+
+def _pack_integers(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
+    latent, bits, padding_idx = arguments
+    return integers.pack(latent, bits, padding_idx, on_block)
 
 
 def _pack_frozen(arguments: list[Any], on_block: OnBlock) -> PackedDPQ:
@@ -37,7 +42,12 @@ def _arguments(packed: PackedDPQ, tensors: list[Any]) -> tuple[Any, ...]:
 
 DPQ = LoweringMethod(
     name=PackedDPQ.method,
-    packers={dpq.TRAINABLE: _pack_trainable, dpq.FROZEN: _pack_frozen, dpq.SCALED: _pack_scaled},
+    packers={
+        dpq.TRAINABLE: _pack_trainable,
+        integers.TRAINABLE: _pack_integers,
+        dpq.FROZEN: _pack_frozen,
+        dpq.SCALED: _pack_scaled,
+    },
     operators=lambda packed: dpq.FROZEN if packed.shape.is_plain else dpq.SCALED,
     arguments=_arguments,
 )

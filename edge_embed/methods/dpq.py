@@ -36,4 +36,4 @@ DPQ = Method(
 )
 DPQ_SCALED = Method("dpq_scaled", {"kernels": "edge_embed.bench.dpq:SCALED_KERNEL"})  # tables of dpq with row scales
 OPQ = Method("opq", {"fitting": "edge_embed.fitting.opq:OPQ"})
-ROWS = Method("rows", {"fitting": "edge_embed.fitting.rows:ROWS"})
+ROWS = Method("rows", {"operators": "edge_embed.ops.integers:FORMS", "fitting": "edge_embed.fitting.rows:ROWS"})

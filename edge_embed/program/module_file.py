@@ -22,12 +22,14 @@ from edge_embed.layers.bag import (
     ANTEmbeddingBag,
     ANTMixtureEmbeddingBag,
     DPQEmbeddingBag,
+    IntegerEmbeddingBag,
     ScaledDPQEmbeddingBag,
     TieredEmbeddingBag,
     TREmbeddingBag,
     TTEmbeddingBag,
 )
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.tied_output import TiedOutput
@@ -49,6 +51,8 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         ANTMixtureEmbeddingBag,
         DPQEmbedding,
         DPQEmbeddingBag,
+        IntegerEmbedding,
+        IntegerEmbeddingBag,
         ScaledDPQEmbedding,
         ScaledDPQEmbeddingBag,
         TieredEmbedding,

@@ -23,11 +23,13 @@ def make(method: str, padding_idx: int | None = None, **options) -> CompressedEm
         return edge_embed.DPQEmbeddingBag(N, D, num_codes=5, num_groups=3, variant="vq", **common)
     if method == "ant":
         return edge_embed.ANTEmbeddingBag(N, D, num_anchors=7, **common)
+    if method == "integers":
+        return edge_embed.IntegerEmbeddingBag(N, D, 3, **common)
     layer = {"tt": edge_embed.TTEmbeddingBag, "tr": edge_embed.TREmbeddingBag}[method]
     return layer(N, D, rank=3, **common)
 
 
-METHODS = ("dpq", "ant", "tt", "tr")
+METHODS = ("dpq", "ant", "tt", "tr", "integers")
 
 
 def dense_rows(layer: CompressedEmbedding) -> torch.Tensor:

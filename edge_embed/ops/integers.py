@@ -1,0 +1,129 @@
+"""Rows of small integers with a scale for each row: rounding in training, and packing.
+
+    row(i) = s_i q_i        q_ij = clamp(round(E_ij / s_i), -L, L)        L = 2^(b - 1) - 1
+    s_i    = min(up(max_j |E_ij| / L), near(c_b sqrt(mean_j E_ij^2)))
+
+Scales are 256 powers of 2^(1/8), so one byte selects one: up(x) is the smallest that is not below x, near(x) the
+nearest one. c_b is the step with the least squared error for normally distributed numbers: with few bits, large numbers
+are clipped. Gradients pass the rounding unchanged (straight-through).
+
+Sources: "Quantizing for Minimum Distortion" (Max 1960) for c_b, which its table II has up to 36 levels; "Estimating or
+Propagating Gradients Through Stochastic Neurons for Conditional Computation" (Bengio, Leonard and Courville 2013) for
+the gradient.
+
+Shapes: n rows of d columns, B ids. E [n, d] are the latent rows, which only training has.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edge_embed.errors import BadInputError
+from edge_embed.ops.ids import check_id_range
+from edge_embed.ops.operators import define, finish_rows
+from edge_embed.packed import bits as bit_packing
+from edge_embed.packed.dpq import PackedDPQ
+
+FEWEST_BITS, MOST_BITS = 2, 8
+_STEPS = {2: 1.224, 3: 0.6508, 4: 0.3534, 5: 0.1932, 6: 0.1055, 7: 0.0573, 8: 0.0309}  # c_b
+_LEAST, _OCTAVE = -24, 8  # power of two of the smallest scale, and scales in an octave
+_POWERS = torch.arange(256, dtype=torch.float64) / _OCTAVE + _LEAST
+_BLOCK_NUMBERS = 1 << 22
+
+
+def levels(bits: int) -> int:
+    """Return the largest integer L of so many bits, whose negative is the smallest."""
+    return (1 << bits - 1) - 1
+
+
+def values(bits: int) -> NDArray[np.float32]:
+    """Return the values of all codes, -L - 1 to L, [1, 2^b, 1]."""
+    return np.arange(-levels(bits) - 1, levels(bits) + 1, dtype=np.float32).reshape(1, -1, 1)
+
+
+def learned_rows(latent: Tensor, bits: int) -> Tensor:
+    """Return rows float32 [B, d] of latent rows [B, d], up to one rounding; their gradient is that of latent rows."""
+    wide = latent.float()
+    return wide + (rounded(wide, bits) - wide).detach()
+
+
+@torch.no_grad()
+def rounded(rows: Tensor, bits: int) -> Tensor:
+    """Return s q of rows, float32 [B, d]."""
+    integers, places = _integers(rows, bits)
+    return integers * _scales(rows.device)[places, None]
+
+
+def _scales(device: torch.device) -> Tensor:
+    """Return all scales, float32 [256] in ascending order."""
+    return _POWERS.exp2().float().to(device)
+
+
+def _integers(rows: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Return the integers q, float32 [B, d], and the places of the scales, int64 [B], of rows float32 [B, d]."""
+    largest, scales = levels(bits), _scales(rows.device)
+    # Sums in float64 do not depend on how many rows are computed together.
+    lengths = rows.square().sum(1, dtype=torch.float64).div(rows.shape[1]).sqrt()  # [B]
+    up = torch.searchsorted(scales, (rows.abs().amax(1) / largest))
+    middles = (_POWERS[:-1] + 0.5 / _OCTAVE).exp2().to(rows.device)
+    near = torch.searchsorted(middles, _STEPS[bits] * lengths)
+    places = torch.minimum(up, near).clamp(max=len(scales) - 1)
+    return (rows / scales[places, None]).round().clamp(-largest, largest), places
+
+
+def trainable_rows(ids: Tensor, latent: Tensor, bits: int, padding_idx: int | None) -> Tensor:
+    """Return the rounded rows of ids of any shape, float32 [*ids, d].
+
+    Raises:
+        IdOutOfRangeError: for ids below 0 or from n on.
+    """
+    check_id_range(ids, latent.shape[0])
+    chosen = latent.index_select(0, ids.reshape(-1).long())
+    return finish_rows(rounded(chosen.float(), bits), ids, padding_idx)
+
+
+@torch.no_grad()
+def pack(
+    latent: Tensor, bits: int, padding_idx: int | None, on_block: Callable[[int], None] = lambda rows: None
+) -> PackedDPQ:
+    """Pack the rounded rows of a table.
+
+    Args:
+        latent: latent rows E, float [n, d].
+        bits: bits b.
+        padding_idx: the row of zeros, or None.
+        on_block: called with the number of packed rows.
+
+    Raises:
+        BadInputError: a number is not finite.
+    """
+    n, dim = latent.shape
+    codes, places = list[NDArray[np.uint8]](), list[Tensor]()
+    for begin in range(0, n, step := max(1, _BLOCK_NUMBERS // dim)):
+        block = latent[begin : begin + step].float().cpu()
+        finite = block.isfinite().all(1)
+        if not finite.all():
+            row = begin + int(finite.int().argmin())
+            raise BadInputError(f"latent: got NaN or infinity in row {row}, expected finite numbers")
+        integers, chosen = _integers(block, bits)
+        codes.append(bit_packing.pack((integers + levels(bits) + 1).to(torch.uint8).numpy(), bits))
+        places.append(chosen)
+        on_block(begin + len(block))
+    used, row_scale_codes = torch.cat(places).unique(return_inverse=True)
+    packed, scale_codes = np.concatenate(codes), row_scale_codes.to(torch.uint8).numpy()
+    if padding_idx is not None:
+        packed[padding_idx], scale_codes[padding_idx] = 0, 0
+    return PackedDPQ(packed, values(bits), dim, padding_idx, None, scale_codes, _scales(used.device)[used].numpy())
+
+
+TRAINABLE = define(
+    "integers",
+    "Tensor latent, int bits, int? padding_idx",
+    trainable_rows,
+    size=lambda latent, bits, padding_idx: (latent.shape[0], latent.shape[1]),
+    like=lambda latent, bits, padding_idx: latent.new_empty(0, dtype=torch.float32),
+)
+FORMS = (TRAINABLE,)
