@@ -145,7 +145,7 @@ def test_empty_offsets_and_ids_out_of_range_are_refused():
         layer(torch.full((1, 2), N))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "integers"])  # float32 scales
 def test_bag_of_half_precision_table_is_rounded_once(method):
     layer = make(method, mode="mean").eval().freeze(value_type="float16")
     ids = torch.randint(0, N, (1, 5000))
