@@ -300,7 +300,7 @@ def compress(
             - ``ant``: sparse coding;
             - ``tt`` and ``tr``: singular value decompositions;
             - ``low_rank``: one such decomposition, stored as a tensor train of two cores;
-            - ``rows``: integers with a scale for each row, which cannot be trained further;
+            - ``rows``: integers with a scale for each row; trainable layers are `IntegerEmbedding`;
             - ``tiered``: frequent rows get more bytes than rare ones, which requires ``counts`` or ``calibrate``;
               cannot be trained;
             - ``auto``: all of them; ``opq`` only if the next layer can absorb the rotation.

@@ -21,6 +21,7 @@ from edge_embed.fitting.fidelity import measured_rows, nearness, sample
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types
 from edge_embed.layers.arguments import checked_padding
+from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
@@ -39,16 +40,18 @@ def fit(
     padding_idx: int | None = None,
     *,
     counts: Tensor | None = None,
+    trainable: bool = False,
     triangle: Tensor | None = None,
     processes: Processes = ALONE,
-) -> ScaledDPQEmbedding:
-    """Fit a frozen layer of integer rows to a dense table.
+) -> ScaledDPQEmbedding | IntegerEmbedding:
+    """Fit a layer of integer rows to a dense table.
 
     Args:
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         bits: bits b of each number, 2 to 8.
         padding_idx: this row is read as zero and stays zero.
         counts: weight of each row in R, numbers >= 0 [n], such as the frequency of each token; by default all the same.
+        trainable: return a trainable layer, which holds the rows and rounds them to the nearest integers itself.
         triangle: R of `error_feedback.triangle_of`, float64 [d, d], by default of this table; the unit matrix rounds to
             the nearest integers.
         processes: processes that share the rows, by default only this one.
@@ -63,6 +66,9 @@ def fit(
     largest = _largest_integer(bits)
     padding_idx = checked_padding(padding_idx, n)
     table = DenseTable(weight, padding_idx, processes=processes)
+    if trainable:
+        blocks = [table.block(place).float() for place in table.places(n)]
+        return IntegerEmbedding.from_dense(torch.cat(blocks), bits, padding_idx)
     places = list(table.places(n))
 
     def steps_of(some: Sequence[slice]) -> Arrays:
@@ -170,10 +176,12 @@ def _fit(
     bits: int,
     counts: Tensor | None,
     processes: Processes,
+    trainable: bool = False,
     triangle: Tensor | None = None,
     **unused: Any,
-) -> ScaledDPQEmbedding:
-    return fit(weight, bits, padding_idx, counts=counts, triangle=triangle, processes=processes)
+) -> ScaledDPQEmbedding | IntegerEmbedding:
+    given: dict[str, Any] = {"counts": counts, "trainable": trainable, "triangle": triangle, "processes": processes}
+    return fit(weight, bits, padding_idx, **given)
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
@@ -182,4 +190,4 @@ def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
         yield Setting("rows", {"bits": bits})
 
 
-ROWS = FittingMethod(_fit, ("bits",), (), _within, learns=False)
+ROWS = FittingMethod(_fit, ("bits",), (), _within)
