@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
+from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.dpq_options import check_scale
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding, Memory
@@ -31,9 +32,11 @@ class IntegerEmbedding(CompressedEmbedding):
 
     A trainable layer holds ``latent`` [n, d], the rows before the rounding. A frozen layer holds ``stored``, the packed
     integers and scales, and can no longer be trained. Rows are the same, bit for bit, in eval mode of both states and
-    in the exported file. In training they differ by the rounding of one float32 sum.
+    in the exported file. In training they differ by the rounding of one float32 sum. Other dtypes than float32 round
+    these rows once more; files hold them in float32.
 
-    A packed row has b d bits and a byte for its scale.
+    A packed row has b d bits and a byte for its scale. Rows that are 2^32 times smaller than others take a larger scale
+    when the table is packed.
 
     Args:
         num_embeddings: number of rows n.
@@ -66,8 +69,9 @@ class IntegerEmbedding(CompressedEmbedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
-        if type(bits) is not int or not integers.FEWEST_BITS <= bits <= integers.MOST_BITS:
-            raise BadInputError(f"bits: got {bits!r:.80}, expected {integers.FEWEST_BITS} to {integers.MOST_BITS}")
+        bits = checked_count("bits", bits)
+        if not integers.FEWEST_BITS <= bits <= integers.MOST_BITS:
+            raise BadInputError(f"bits: got {bits}, expected {integers.FEWEST_BITS} to {integers.MOST_BITS}")
         check_scale("init_scale", init_scale)
         self.bits, self.init_scale = bits, init_scale
         self.latent = nn.Parameter(torch.empty(self.num_embeddings, self.embedding_dim, device=device, dtype=dtype))
@@ -75,12 +79,29 @@ class IntegerEmbedding(CompressedEmbedding):
         self.reset_parameters()
 
     @classmethod
-    def from_dense(cls, weight: Tensor, bits: int = 4, padding_idx: int | None = None) -> Self:
-        """Return a trainable layer whose latent rows are a copy of a dense table, float [n, d]."""
+    def from_dense(cls, weight: Tensor, bits: int = 4, padding_idx: int | None = None, **options: Any) -> Self:
+        """Return a trainable layer whose latent rows are a copy of a dense table; the padding row becomes zero.
+
+        Args:
+            weight: float [n, d]; the layer has its dtype and device.
+            bits: as for the layer.
+            padding_idx: as for the layer.
+            **options: further keyword arguments of the layer, such as ``mode`` of a bag.
+
+        Raises:
+            BadInputError: the weight is no such table, or has NaN or infinity.
+        """
+        if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point() or weight.is_sparse:
+            shape = list(weight.shape) if isinstance(weight, Tensor) else ""
+            got = f"weight: got a {type(weight).__name__} {shape}".rstrip()
+            raise BadInputError(f"{got}, expected a float tensor [n, d], such as the weight of an nn.Embedding")
         n, dim = weight.shape
-        layer = cls(n, dim, bits, padding_idx, device=weight.device, dtype=weight.dtype)
+        layer = cls(n, dim, bits, padding_idx, device=weight.device, dtype=weight.dtype, **options)
+        integers.check_finite("weight", weight)
         with torch.no_grad():
             layer.latent.copy_(weight)
+            if layer.padding_idx is not None:
+                layer.latent[layer.padding_idx] = 0
         return layer
 
     @classmethod

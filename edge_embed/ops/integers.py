@@ -3,9 +3,10 @@
     row(i) = s_i q_i        q_ij = clamp(round(E_ij / s_i), -L, L)        L = 2^(b - 1) - 1
     s_i    = min(up(max_j |E_ij| / L), near(c_b sqrt(mean_j E_ij^2)))
 
-Scales are 256 powers of 2^(1/8), so one byte selects one: up(x) is the smallest that is not below x, near(x) the
-nearest one. c_b is the step with the least squared error for normally distributed numbers: with few bits, large numbers
-are clipped. Gradients pass the rounding unchanged (straight-through).
+Scales are powers of 2^(1/8): up(x) is the smallest that is not below x, near(x) the nearest one. A table has at most
+256 of them, which cover 32 octaves, so one byte selects one; smaller rows take the smallest. c_b is the step with the
+least squared error for normally distributed numbers: with few bits, large numbers are clipped. Gradients pass the
+rounding unchanged (straight-through).
 
 Sources: "Quantizing for Minimum Distortion" (Max 1960) for c_b, which its table II has up to 36 levels; "Estimating or
 Propagating Gradients Through Stochastic Neurons for Conditional Computation" (Bengio, Leonard and Courville 2013) for
@@ -26,11 +27,12 @@ from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.row_scales import MAX_ROW_SCALES
 
 FEWEST_BITS, MOST_BITS = 2, 8
 _STEPS = {2: 1.224, 3: 0.6508, 4: 0.3534, 5: 0.1932, 6: 0.1055, 7: 0.0573, 8: 0.0309}  # c_b
-_LEAST, _OCTAVE = -24, 8  # power of two of the smallest scale, and scales in an octave
-_POWERS = torch.arange(256, dtype=torch.float64) / _OCTAVE + _LEAST
+_LEAST, _MOST, _OCTAVE = -126, 120, 8  # powers of two of the smallest and largest scale, and scales in an octave
+_POWERS = torch.arange(_LEAST * _OCTAVE, _MOST * _OCTAVE + 1, dtype=torch.float64) / _OCTAVE
 _BLOCK_NUMBERS = 1 << 22
 
 
@@ -52,26 +54,34 @@ def learned_rows(latent: Tensor, bits: int) -> Tensor:
 
 @torch.no_grad()
 def rounded(rows: Tensor, bits: int) -> Tensor:
-    """Return s q of rows, float32 [B, d]."""
-    integers, places = _integers(rows, bits)
-    return integers * _scales(rows.device)[places, None]
+    """Return s q of rows, float32 [B, d]; NaN and infinity become NaN."""
+    places = _places(rows, bits)
+    return _integers(rows, bits, places) * _scales(rows.device)[places, None]
 
 
 def _scales(device: torch.device) -> Tensor:
-    """Return all scales, float32 [256] in ascending order."""
+    """Return all scales, float32 in ascending order."""
     return _POWERS.exp2().float().to(device)
 
 
-def _integers(rows: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Return the integers q, float32 [B, d], and the places of the scales, int64 [B], of rows float32 [B, d]."""
+def _integers(rows: Tensor, bits: int, places: Tensor) -> Tensor:
+    """Return the integers q, float32 [B, d], of rows float32 [B, d] with scales at places int64 [B]."""
+    scales = _scales(rows.device)[places, None]
+    finite = rows * 0 + 1  # NaN for NaN and infinity
+    return (rows / scales).round().clamp(-levels(bits), levels(bits)) * finite + 0.0  # no -0.0
+
+
+def _places(rows: Tensor, bits: int) -> Tensor:
+    """Return the places of the scales, int64 [B], of rows float32 [B, d]."""
     largest, scales = levels(bits), _scales(rows.device)
-    # Sums in float64 do not depend on how many rows are computed together.
-    lengths = rows.square().sum(1, dtype=torch.float64).div(rows.shape[1]).sqrt()  # [B]
-    up = torch.searchsorted(scales, (rows.abs().amax(1) / largest))
+    most = rows.abs().amax(1)  # [B]
+    # Sums in float64 do not depend on how many rows are computed together; squares of rows over 1 do not overflow.
+    squares = (rows / most.clamp(min=torch.finfo(rows.dtype).tiny)[:, None]).square().sum(1, dtype=torch.float64)
+    lengths = most * squares.div(rows.shape[1]).sqrt()  # [B]
+    up = torch.searchsorted(scales, most / largest)
     middles = (_POWERS[:-1] + 0.5 / _OCTAVE).exp2().to(rows.device)
     near = torch.searchsorted(middles, _STEPS[bits] * lengths)
-    places = torch.minimum(up, near).clamp(max=len(scales) - 1)
-    return (rows / scales[places, None]).round().clamp(-largest, largest), places
+    return torch.minimum(up, near).clamp(max=len(scales) - 1)
 
 
 def trainable_rows(ids: Tensor, latent: Tensor, bits: int, padding_idx: int | None) -> Tensor:
@@ -100,23 +110,31 @@ def pack(
     Raises:
         BadInputError: a number is not finite.
     """
-    n, dim = latent.shape
-    codes, places = list[NDArray[np.uint8]](), list[Tensor]()
-    for begin in range(0, n, step := max(1, _BLOCK_NUMBERS // dim)):
-        block = latent[begin : begin + step].float().cpu()
-        finite = block.isfinite().all(1)
-        if not finite.all():
-            row = begin + int(finite.int().argmin())
-            raise BadInputError(f"latent: got NaN or infinity in row {row}, expected finite numbers")
-        integers, chosen = _integers(block, bits)
+    check_finite("latent", latent)
+    blocks = latent.detach().split(max(1, _BLOCK_NUMBERS // latent.shape[1]))
+    places = torch.cat([_places(block.float().cpu(), bits) for block in blocks])  # [n]
+    places = places.clamp(min=int(places.unique()[-MAX_ROW_SCALES:][0]))
+    used, row_scale_codes = places.unique(return_inverse=True)
+    codes, begin = list[NDArray[np.uint8]](), 0
+    for block in blocks:
+        integers = _integers(block.float().cpu(), bits, places[begin : begin + len(block)])
         codes.append(bit_packing.pack((integers + levels(bits) + 1).to(torch.uint8).numpy(), bits))
-        places.append(chosen)
-        on_block(begin + len(block))
-    used, row_scale_codes = torch.cat(places).unique(return_inverse=True)
+        begin += len(block)
+        on_block(begin)
     packed, scale_codes = np.concatenate(codes), row_scale_codes.to(torch.uint8).numpy()
     if padding_idx is not None:
         packed[padding_idx], scale_codes[padding_idx] = 0, 0
-    return PackedDPQ(packed, values(bits), dim, padding_idx, None, scale_codes, _scales(used.device)[used].numpy())
+    return PackedDPQ(
+        packed, values(bits), latent.shape[1], padding_idx, None, scale_codes, _scales(used.device)[used].numpy()
+    )
+
+
+def check_finite(name: str, rows: Tensor) -> None:
+    """Raise `BadInputError` for rows [n, d] with NaN or infinity."""
+    finite = rows.detach().isfinite().all(1)
+    if not finite.all():
+        row = int(finite.int().argmin())
+        raise BadInputError(f"{name}: got NaN or infinity in row {row}, expected finite numbers")
 
 
 TRAINABLE = define(

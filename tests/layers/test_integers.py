@@ -23,7 +23,7 @@ N, DIM, PADDING = 300, 24, 7
 
 def layer_of(bits: int, seed: int = 0, padding_idx: int | None = PADDING) -> IntegerEmbedding:
     random = torch.Generator().manual_seed(seed)
-    rows = torch.randn(N, DIM, generator=random) * torch.logspace(-3, 2, N)[:, None]
+    rows = torch.randn(N, DIM, generator=random) * torch.logspace(-4, 5, N)[:, None]
     return IntegerEmbedding.from_dense(rows, bits, padding_idx)
 
 
@@ -32,9 +32,9 @@ def expected_row(row: np.ndarray, bits: int) -> np.ndarray:
     largest, steps = 2 ** (bits - 1) - 1, {2: 1.224, 3: 0.6508, 4: 0.3534, 5: 0.1932, 6: 0.1055, 7: 0.0573, 8: 0.0309}
     row = row.astype(np.float64)
     most, length = np.abs(row).max() / largest, math.sqrt((row**2).mean())
-    up = math.ceil(8 * math.log2(most)) if most else -192
-    near = round(8 * math.log2(steps[bits] * length)) if length else -192
-    scale = np.float32(2 ** (min(max(min(up, near), -192), 63) / 8))
+    up = math.ceil(8 * math.log2(most)) if most else -1008
+    near = round(8 * math.log2(steps[bits] * length)) if length else -1008
+    scale = np.float32(2 ** (min(max(min(up, near), -1008), 960) / 8))
     return np.clip(np.round(row.astype(np.float32) / scale), -largest, largest) * scale
 
 
@@ -45,6 +45,7 @@ def test_rows_are_those_of_the_formula_in_each_state(bits: int) -> None:
     expected = np.stack([expected_row(row, bits) for row in layer.latent.detach().numpy()])
     expected[PADDING] = 0
     np.testing.assert_array_equal(found.detach().numpy(), expected)
+    assert not (torch.signbit(found) & (found == 0)).any()  # as files have them
     packed = layer.to_packed()
     np.testing.assert_array_equal(packed.rows(np.arange(N)), expected)
     packed.check_codes()
@@ -158,6 +159,25 @@ def test_compressed_module_trains_on_with_rounded_rows(size: dict[str, float]) -
     assert layer.latent.grad[[1, 2, 4]].ne(0).any(1).all()
 
 
+def test_sizes_of_rows_may_differ_by_any_factor() -> None:
+    rows = torch.randn(600, DIM, generator=torch.Generator().manual_seed(0)) * torch.logspace(-30, 30, 600)[:, None]
+    layer = IntegerEmbedding.from_dense(rows, 8).eval()
+    ids = torch.arange(600)
+    lengths = rows.double().norm(dim=1)
+    for found in (layer(ids), layer.train()(ids)):
+        assert ((found.double() - rows).norm(dim=1) < 0.02 * lengths).all()
+    packed = layer.to_packed()
+    assert len(packed.row_scales) == 256
+    kept = lengths > 2.0**-31 * lengths.max()
+    np.testing.assert_array_equal(packed.rows(ids[kept].numpy()), layer.eval()(ids[kept]).detach().numpy())
+    assert (torch.from_numpy(packed.rows_float64(ids.numpy())) - rows).norm(dim=1).max() < 0.02 * lengths.max()
+
+
+def test_bag_of_dense_rows_has_their_sums() -> None:
+    bag = edge_embed.IntegerEmbeddingBag.from_dense(torch.randn(20, 6), 8, 2, mode="sum", include_last_offset=True)
+    assert (bag.mode, bag.include_last_offset, bag.latent[2].abs().max().item()) == ("sum", True, 0)
+
+
 def test_packed_rows_make_a_frozen_layer() -> None:
     for packed in (layer_of(5).to_packed(), integer_rows.fit(torch.randn(40, 6), 3).to_packed()):
         layer = IntegerEmbedding.from_packed(packed)
@@ -169,14 +189,20 @@ def test_packed_rows_make_a_frozen_layer() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    for bits in (1, 9, 4.0, True):
-        with pytest.raises(BadInputError, match=r"bits: got .*, expected 2 to 8"):
+    for bits in (1, 9, 4.5, True, "4"):
+        with pytest.raises(BadInputError, match="bits"):
             IntegerEmbedding(4, 4, bits)  # type: ignore[arg-type]
+    for weight in (np.zeros((3, 4)), torch.zeros(4), nn.Embedding(3, 4), torch.zeros(3, 4).long()):
+        with pytest.raises(BadInputError, match=r"weight: got a .*, expected a float tensor \[n, d\]"):
+            IntegerEmbedding.from_dense(weight)  # type: ignore[arg-type]
+    with pytest.raises(BadInputError, match="weight: got NaN or infinity in row 1, expected finite numbers"):
+        IntegerEmbedding.from_dense(torch.tensor([[0.0, 1], [2, math.inf]]))
     layer = IntegerEmbedding(4, 4)
     with pytest.raises(IdOutOfRangeError):
         layer(torch.tensor([4]))
     with torch.no_grad():
         layer.latent[2, 1] = math.nan
+    assert layer.eval()(torch.tensor([1, 2])).isnan().any(1).tolist() == [False, True]
     with pytest.raises(BadInputError, match="latent: got NaN or infinity in row 2"):
         layer.to_packed()
 
