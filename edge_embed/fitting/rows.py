@@ -23,13 +23,12 @@ from edge_embed.fitting.setting import FittingMethod, Setting, Types
 from edge_embed.layers.arguments import checked_padding
 from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
+from edge_embed.ops.integers import FEWEST_BITS, MOST_BITS, levels, shape_of, values
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
 from edge_embed.report.results.compressed import Trial
 
-MOST_BITS, FEWEST_BITS = 8, 2
 _BASELINES = (8, 4)
 _MEASURED = 10_000  # rows
 
@@ -90,8 +89,7 @@ def fit(
     row_scale_codes = chosen.to(torch.uint8).numpy()
     if padding_idx is not None:
         codes[padding_idx], row_scale_codes[padding_idx] = 0, 0
-    values = torch.arange(-largest - 1, largest + 1, dtype=torch.float32).reshape(1, -1, 1).numpy()
-    packed = PackedDPQ(codes, values, dim, padding_idx, None, row_scale_codes, scales.numpy())
+    packed = PackedDPQ(codes, values(bits), dim, padding_idx, None, row_scale_codes, scales.numpy())
     return ScaledDPQEmbedding(packed)
 
 
@@ -106,13 +104,6 @@ def _rounded(rows: Tensor, scales: Tensor, largest: int, triangle: Tensor) -> Te
 
     error_feedback.quantise(rows, triangle, 1, nearest)
     return found
-
-
-def shape_of(num_embeddings: int, embedding_dim: int, bits: int) -> DPQShape:
-    """Return the sizes of a table whose rows need the maximum number of scales."""
-    num_codes, shared = 2 * (_largest_integer(bits) + 1), embedding_dim > 1
-    sizes = num_embeddings, embedding_dim, num_codes, embedding_dim, shared
-    return DPQShape(*sizes, num_row_scales=min(num_embeddings, MAX_ROW_SCALES))
 
 
 def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor | None = None) -> tuple[Trial, ...]:
@@ -141,7 +132,7 @@ def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor 
 def _largest_integer(bits: int) -> int:
     if type(bits) is not int or not FEWEST_BITS <= bits <= MOST_BITS:
         raise BadInputError(f"bits: got {bits!r:.80}, expected {FEWEST_BITS} to {MOST_BITS}")
-    return (1 << bits - 1) - 1
+    return levels(bits)
 
 
 def _scales(steps: Tensor, largest: int) -> Tensor:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edge_embed.fitting import rows as integer_rows
 from edge_embed.fitting.dense_table import DenseTable, Weight
 from edge_embed.fitting.setting import Setting
+from edge_embed.ops import integers
 from edge_embed.packed.bits import MAX_CODES, bits_for, pack
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
@@ -111,7 +111,7 @@ def formats(dim: int, value_type: str) -> Iterator[Format]:
 
 
 def _row_shape(dim: int, bits: int, value_type: str) -> Callable[[int], DPQShape]:
-    return lambda m: replace(integer_rows.shape_of(m, dim, bits), value_type=value_type)
+    return lambda m: replace(integers.shape_of(m, dim, bits), value_type=value_type)
 
 
 def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str, shared: bool = False) -> Format:

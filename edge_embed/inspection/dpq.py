@@ -10,7 +10,6 @@ from edge_embed.errors import BadInputError
 from edge_embed.inspection.table_forms import Forms, Sizes, TableForm, value_type
 from edge_embed.ops import dpq, integers
 from edge_embed.packed.dpq_shape import DPQShape
-from edge_embed.packed.row_scales import MAX_ROW_SCALES
 
 
 def _trainable(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Sizes:
@@ -50,9 +49,7 @@ def scaled(
 
 
 def _integers(latent: Tensor, bits: int, padding_idx: int | None) -> Sizes:
-    n, dim = latent.shape
-    shape = _shape((n, dim), 1, 1 << bits, dim, "float32")
-    return replace(shape, num_row_scales=min(n, MAX_ROW_SCALES)), padding_idx
+    return integers.shape_of(int(latent.shape[0]), int(latent.shape[1]), bits), padding_idx
 
 
 def _shape(size: tuple[int, int], stored: int, num_codes: int, num_groups: int, value_type: str) -> DPQShape:

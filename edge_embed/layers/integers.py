@@ -21,7 +21,6 @@ from edge_embed.layers.table import CompressedEmbedding, Memory
 from edge_embed.ops import integers
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed.dpq import PackedDPQ
-from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.packed_form import check_form
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
 
@@ -165,9 +164,8 @@ class IntegerEmbedding(CompressedEmbedding):
         """Make the layer frozen if the checkpoint is, so that a newly constructed model can load it."""
         scales = state_dict.get(prefix + "stored.row_scales")
         if scales is not None:
-            shared, count = self.embedding_dim > 1, min(max(1, len(scales)), MAX_ROW_SCALES)
-            sizes = self.num_embeddings, self.embedding_dim, 1 << self.bits, self.embedding_dim, shared
-            specs = DPQShape(*sizes, num_row_scales=count).tensor_specs()
+            count = min(max(1, len(scales)), MAX_ROW_SCALES)
+            specs = integers.shape_of(self.num_embeddings, self.embedding_dim, self.bits, count).tensor_specs()
             names = {f"stored.{_NAMES.get(name, name)}": spec.shape for name, spec in specs.items()}
             if not self._takes(state_dict, prefix, names, rest):
                 return

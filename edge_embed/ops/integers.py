@@ -27,6 +27,7 @@ from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
+from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.row_scales import MAX_ROW_SCALES
 
 FEWEST_BITS, MOST_BITS = 2, 8
@@ -44,6 +45,12 @@ def levels(bits: int) -> int:
 def values(bits: int) -> NDArray[np.float32]:
     """Return the values of all codes, -L - 1 to L, [1, 2^b, 1]."""
     return np.arange(-levels(bits) - 1, levels(bits) + 1, dtype=np.float32).reshape(1, -1, 1)
+
+
+def shape_of(num_embeddings: int, embedding_dim: int, bits: int, num_row_scales: int = MAX_ROW_SCALES) -> DPQShape:
+    """Return the sizes of a packed table, by default of one whose rows need the maximum number of scales."""
+    sizes = num_embeddings, embedding_dim, 1 << bits, embedding_dim, embedding_dim > 1
+    return DPQShape(*sizes, num_row_scales=min(num_embeddings, num_row_scales))
 
 
 def learned_rows(latent: Tensor, bits: int) -> Tensor:
@@ -75,7 +82,7 @@ def _places(rows: Tensor, bits: int) -> Tensor:
     """Return the places of the scales, int64 [B], of rows float32 [B, d]."""
     largest, scales = levels(bits), _scales(rows.device)
     most = rows.abs().amax(1)  # [B]
-    # Sums in float64 do not depend on how many rows are computed together; squares of rows over 1 do not overflow.
+    # Sums in float64 do not depend on how many rows are computed together. Numbers up to 1 have squares in range.
     squares = (rows / most.clamp(min=torch.finfo(rows.dtype).tiny)[:, None]).square().sum(1, dtype=torch.float64)
     lengths = most * squares.div(rows.shape[1]).sqrt()  # [B]
     up = torch.searchsorted(scales, most / largest)

@@ -11,6 +11,7 @@ from torch import Tensor
 import edge_embed
 from edge_embed.errors import SizeError
 from edge_embed.fitting import rows as integer_rows
+from edge_embed.ops import integers
 from edge_embed.packed.tier_map import BLOCK
 from tiers.case import Case, rows_of, weight_of
 
@@ -69,7 +70,7 @@ def trimmed(case: Case, ratio: float, seed: int) -> Made:
 
 def _bytes(n: int, dim: int, count: int) -> int:
     blocks = -(-n // BLOCK)
-    return integer_rows.shape_of(count, dim, _BITS).nbytes + 2 * dim + blocks * (BLOCK // 8 + 4)
+    return integers.shape_of(count, dim, _BITS).nbytes + 2 * dim + blocks * (BLOCK // 8 + 4)
 
 
 def _most_rows(n: int, dim: int, nbytes: int) -> int:

@@ -10,6 +10,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.fitting import rows
 from edge_embed.fitting.dense_table import DenseTable
 from edge_embed.fitting.setting import setting_of
+from edge_embed.ops import integers
 from edge_embed.packed.dpq import PackedDPQ
 
 RANDOM = np.random.default_rng(0)
@@ -57,7 +58,7 @@ def test_tables_of_many_rows_share_256_scales(n: int, dim: int, bits: int, sprea
     assert (given_steps <= steps * wider * (1 + 1e-6)).all()
     off = np.abs(packed.rows(np.arange(n)) - table)
     assert (off <= given_steps[:, np.newaxis] * (0.5 + 1e-4)).all()
-    assert packed.nbytes <= rows.shape_of(n, dim, bits).nbytes
+    assert packed.nbytes <= integers.shape_of(n, dim, bits).nbytes
 
 
 @pytest.mark.parametrize("table", [np.zeros((300, 3)), np.full((300, 3), 1e-44), np.full((3, 1), -LARGEST)])
@@ -89,7 +90,7 @@ def test_baselines_have_size_and_error_of_their_tables(counts: np.ndarray | None
         lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(ROWS, axis=1)
         cosines = (found * ROWS).sum(1) / np.where(lengths, lengths, 1)
         error = np.sqrt(weights @ np.square(found - ROWS).sum(1) / (weights @ np.square(ROWS).sum(1)))
-        assert trial.nbytes == rows.shape_of(50, 7, bits).nbytes
+        assert trial.nbytes == integers.shape_of(50, 7, bits).nbytes
         assert trial.mean_cosine == pytest.approx(weights @ cosines / weights.sum(), rel=1e-6)  # scales are float32
         assert trial.relative_error == pytest.approx(error, rel=1e-4)
 
