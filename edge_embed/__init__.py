@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ANTMixtureEmbeddingBag,
         DPQEmbeddingBag,
         IntegerEmbeddingBag,
+        TieredEmbeddingBag,
         TREmbeddingBag,
         TTEmbeddingBag,
     )
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
     from edge_embed.layers.tied_output import TiedOutput
+    from edge_embed.layers.tier_arguments import tiers_of_counts
+    from edge_embed.layers.tiered import TieredEmbedding
     from edge_embed.layers.tr import TREmbedding
     from edge_embed.layers.tt import TTEmbedding
     from edge_embed.layers.yogi import Yogi
@@ -91,6 +94,8 @@ __all__ = [
     "TTEmbedding",
     "TTEmbeddingBag",
     "TiedOutput",
+    "TieredEmbedding",
+    "TieredEmbeddingBag",
     "TimeLimitError",
     "TopKSparsemax",
     "ValidationOptions",
@@ -114,6 +119,7 @@ __all__ = [
     "save",
     "sparsemax",
     "sparsemax_loss",
+    "tiers_of_counts",
     "topk_sparsemax",
     "use_sparse_attention",
     "validate",
@@ -153,6 +159,8 @@ _MODULE_OF = {
     "TTEmbedding": "edge_embed.layers.tt",
     "TTEmbeddingBag": "edge_embed.layers.bag",
     "TiedOutput": "edge_embed.layers.tied_output",
+    "TieredEmbedding": "edge_embed.layers.tiered",
+    "TieredEmbeddingBag": "edge_embed.layers.bag",
     "TimeLimitError": "edge_embed.errors",
     "TopKSparsemax": "edge_embed.layers.activations",
     "ValidationOptions": "edge_embed.validation.options",
@@ -175,6 +183,7 @@ _MODULE_OF = {
     "save": "edge_embed.workflow",
     "sparsemax": "edge_embed.ops.entmax",
     "sparsemax_loss": "edge_embed.ops.entmax_loss",
+    "tiers_of_counts": "edge_embed.layers.tier_arguments",
     "topk_sparsemax": "edge_embed.ops.entmax",
     "use_sparse_attention": "edge_embed.layers.attention",
     "validate": "edge_embed.workflow",

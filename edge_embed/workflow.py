@@ -301,8 +301,8 @@ def compress(
             - ``tt`` and ``tr``: singular value decompositions;
             - ``low_rank``: one such decomposition, stored as a tensor train of two cores;
             - ``rows``: integers with a scale for each row; trainable layers are `IntegerEmbedding`;
-            - ``tiered``: frequent rows get more bytes than rare ones, which requires ``counts`` or ``calibrate``;
-              cannot be trained;
+            - ``tiered``: frequent rows get more bytes than rare ones, by ``counts`` or ``calibrate`` where they
+              are given; trainable layers are `TieredEmbedding`;
             - ``auto``: all of them; ``opq`` only if the next layer can absorb the rotation.
         ratio: smallest compression ratio of each table: its bytes in the model over those of its packed form.
         budget: largest size of all packed tables together: bytes, or text such as ``"3 MB"``.

@@ -20,7 +20,7 @@ from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.row_counts import ORDER, RowCounts, counts_of
 from edge_embed.fitting.rows import baselines
-from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_learns, check_method, rotating, setting_of
+from edge_embed.fitting.setting import METHODS, OnBlock, Setting, check_method, rotating, setting_of
 from edge_embed.fitting.tier_weights import BAGS, LOGITS, OBJECTIVES
 from edge_embed.layers.arguments import is_number
 from edge_embed.packed.ant_shape import ANTShape
@@ -68,7 +68,6 @@ class Plan:
     def __post_init__(self) -> None:
         if self.method != AUTO:
             check_method(self.method)
-            check_learns(self.method, self.trainable)
         able = [AUTO, *(name for name, known in METHODS.items() if known.has_objective)]
         if self.objective is not None and self.method not in able:
             known = " or ".join(able)

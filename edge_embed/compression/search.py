@@ -118,7 +118,7 @@ class Search:
         float_type = "float16" if fits_float16 else "float32"
         self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}
         self._rotates, self._objective = rotates, objective
-        able = [name for name, known in METHODS.items() if (known.learns or not trainable) and name not in left_out]
+        able = [name for name in METHODS if name not in left_out]
         names = able if self._is_auto else [method]
         self._methods = [name for name in names if not (self._is_sample and METHODS[name].needs_all)] or names
         self._trials: dict[tuple[str, str], Trial] = {}

@@ -88,7 +88,6 @@ class FittingMethod:
         sizes: names of the options of a setting.
         types: names of the options of ``freeze``.
         within: function of n, d, a number of bytes and the stored dtypes: yields the largest settings that fit.
-        learns: whether its layers can be trained.
         rotates: whether its rows are rotated.
         needs_all: whether a fit to some rows says nothing about the others.
         of_sample: whether ``fit`` takes the number of rows of the whole table, if it gets a sample of them.
@@ -104,7 +103,6 @@ class FittingMethod:
     sizes: tuple[str, ...]
     types: tuple[str, ...]
     within: Callable[[int, int, int, Types], Iterator[Setting]]
-    learns: bool = True
     rotates: bool = False
     needs_all: bool = False
     of_sample: bool = False
@@ -121,13 +119,6 @@ def check_method(method: str) -> None:
     if method not in METHODS:
         hint = suggested(str(method), (*METHODS, "auto"))
         raise BadInputError(f"method: got {method!r:.80}, {hint}expected {', '.join(METHODS)} or auto")
-
-
-def check_learns(method: str, trainable: bool) -> None:
-    """Raise `BadInputError` for trainable layers of a method that has none."""
-    if trainable and not METHODS[method].learns:
-        able = ", ".join(name for name, known in METHODS.items() if known.learns)
-        raise BadInputError(f"method: got {method!r} for trainable layers, expected one of {able}")
 
 
 def has_room(count: int, dim: int, nbytes: int, value_type: str) -> bool:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edge_embed.fitting.dense_table import DenseTable, Weight
 from edge_embed.fitting.setting import Setting
+from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.ops import integers
-from edge_embed.packed.bits import MAX_CODES, bits_for, pack
+from edge_embed.packed.bits import MAX_CODES
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.dpq_shape import DPQShape
 from edge_embed.packed.tier_words import tier_words
@@ -85,11 +85,34 @@ class Format:
         """
         if self.setting is None:
             return _of_floats(DenseTable(rows, padding_idx), value_type)
-        setting = replace(self.setting, options={**self.setting.options, "triangle": triangle})
-        counts = weights if weights.any() else None
-        packed = setting.fit(rows, padding_idx, counts, **given).layer.to_packed()
+        packed = self._fitted(self.setting, rows, weights, padding_idx, triangle, **given).to_packed()
         assert isinstance(packed, PackedDPQ)
         return replace(packed, values=packed.values.astype(value_type), padding_idx=None)
+
+    def layer(
+        self, rows: Weight, weights: Tensor, padding_idx: int | None = None, *, triangle: Tensor, **given: Any
+    ) -> nn.Embedding | CompressedEmbedding:
+        """Return a trainable tier; the arguments are those of `fit`."""
+        if self.setting is None:
+            table = DenseTable(rows, padding_idx)
+            blocks = [table.block(place).float() for place in table.places(table.num_embeddings)]
+            floats: nn.Embedding = nn.Embedding.from_pretrained(torch.cat(blocks), freeze=False)
+            return floats
+        layer = self._fitted(self.setting, rows, weights, padding_idx, triangle, trainable=True, **given)
+        layer.padding_idx = None  # the table has the padding row
+        return layer
+
+    def _fitted(
+        self,
+        setting: Setting,
+        rows: Weight,
+        weights: Tensor,
+        padding_idx: int | None,
+        triangle: Tensor,
+        **given: Any,
+    ) -> CompressedEmbedding:
+        setting = replace(setting, options={**setting.options, "triangle": triangle})
+        return setting.fit(rows, padding_idx, weights if weights.any() else None, **given).layer
 
 
 def formats(dim: int, value_type: str) -> Iterator[Format]:
@@ -124,7 +147,5 @@ def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str, shared
 def _of_floats(table: DenseTable, value_type: str) -> PackedDPQ:
     """Return rows [m, d] as one group whose codes number them."""
     dtype = getattr(torch, value_type)
-    stored = torch.cat([table.block(place).to(dtype) for place in table.places(table.num_embeddings)]).numpy()
-    values = stored if len(stored) > 1 else np.concatenate([stored, np.zeros_like(stored)])
-    codes = pack(np.arange(len(stored))[:, np.newaxis], bits_for(len(values)))
-    return PackedDPQ(codes, values[np.newaxis], 1)
+    blocks = [table.block(place).to(dtype) for place in table.places(table.num_embeddings)]
+    return PackedDPQ.from_rows(torch.cat(blocks).numpy())

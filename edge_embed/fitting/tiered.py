@@ -1,7 +1,7 @@
 """Tiered table from a trained table: frequent rows get more bytes than rare ones (`edge_embed.fitting.tier_plan`)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -15,13 +15,12 @@ from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import FittingMethod, OnBlock, Setting, Types
-from edge_embed.fitting.tier_formats import Format, formats
+from edge_embed.fitting.tier_formats import formats
 from edge_embed.fitting.tier_plan import best_plan, smallest_plan
 from edge_embed.fitting.tier_sample import Sample
 from edge_embed.fitting.tier_weights import OBJECTIVES, ROWS, tier_weights
 from edge_embed.layers.arguments import checked_count, checked_counts, checked_padding
 from edge_embed.layers.tiered import TieredEmbedding
-from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.tiered import PackedTiered
 
 _FEWEST_ROWS = 4
@@ -35,6 +34,7 @@ def fit(
     counts: Tensor | None = None,
     objective: str = ROWS,
     num_rows: int | None = None,
+    trainable: bool = False,
     draft: bool = False,
     seed: int = 0,
     kept: Kept = NOTHING,
@@ -51,6 +51,7 @@ def fit(
             default all rows are equally frequent: the tiers use up the bytes, and the first rows get more of them.
         objective: ``rows``, ``bags`` or ``logits``: the weight of a row is (count + 1/2)^p, p = 1/2, 1 or 3/4.
         num_rows: number of rows of the whole table that ``nbytes`` are for, if ``weight`` is a sample of its rows.
+        trainable: return a trainable layer, whose numbers are float32. By default the layer is frozen.
         draft: fit codebooks in fewer iterations.
         seed: random seed.
         kept: store of finished parts, by default none.
@@ -70,7 +71,7 @@ def fit(
     frequencies = row_weights(counts, n, padding_idx)
     weights = tier_weights(counts, objective, padding_idx)
     table = DenseTable(weight, padding_idx, processes=processes)
-    value_type = "float16" if table.fits_float16 else "float32"
+    value_type = "float16" if table.fits_float16 and not trainable else "float32"
     order = torch.argsort(counts, descending=True, stable=True)  # id of each rank
     order = order.int() if n < 1 << 31 else order  # half the memory
     has_map = not bool((order[1:] > order[:-1]).all())
@@ -91,32 +92,24 @@ def fit(
 
     plan = [(able[number], size) for number, size in processes.same(planned)]
     given: dict[str, Any] = {"triangle": triangle, "draft": draft, "seed": seed, "kept": kept, "processes": processes}
-    return TieredEmbedding(_fitted(weight, plan, order, weights, value_type, padding_idx, on_block, given))
-
-
-def _fitted(
-    weight: Weight,
-    plan: Sequence[tuple[Format, int]],
-    order: Tensor,
-    weights: Tensor,
-    value_type: str,
-    padding_idx: int | None,
-    on_block: OnBlock,
-    given: Mapping[str, Any],
-) -> PackedTiered:
-    """Return the table of a plan; ``given`` is passed to the fit of each tier."""
-    tier_of = np.empty(len(order), np.uint8)
-    tiers: list[PackedDPQ] = []
+    tier_of = np.empty(n, np.uint8)
+    tiers = list[Any]()
     begin = 0
     for number, (form, size) in enumerate(plan):
         ids = order[begin : begin + size].long().sort().values
         tier_of[ids.numpy()] = number
+        given["on_block"] = partial(_finished, on_block, begin)
+        rows = SomeRows(weight, ids), weights[ids]
         padding = None if padding_idx is None else _place(ids, padding_idx)
-        finished = partial(_finished, on_block, begin)
-        tiers.append(form.fit(SomeRows(weight, ids), weights[ids], value_type, padding, on_block=finished, **given))
+        if trainable:
+            tiers.append(form.layer(*rows, padding, **given))
+        else:
+            tiers.append(form.fit(*rows, value_type, padding, **given))
         begin += size
         on_block(begin)
-    return PackedTiered.from_tiers(tuple(tiers), tier_of, padding_idx)
+    if trainable:
+        return TieredEmbedding(tiers, torch.from_numpy(tier_of), padding_idx)
+    return TieredEmbedding.from_packed(PackedTiered.from_tiers(tuple(tiers), tier_of, padding_idx))
 
 
 def _finished(on_block: OnBlock, before: int, done: int) -> None:
@@ -145,14 +138,13 @@ def _fit(weight: Weight, padding_idx: int | None, **given: Any) -> TieredEmbeddi
     return fit(weight, padding_idx=padding_idx, **{name: given[name] for name in _TAKEN if name in given})
 
 
-_TAKEN = "nbytes", "counts", "objective", "num_rows", "draft", "seed", "kept", "on_block", "processes"
+_TAKEN = "nbytes", "counts", "trainable", "objective", "num_rows", "draft", "seed", "kept", "on_block", "processes"
 _DRAFT = {"draft": True}
 TIERED = FittingMethod(
     _fit,
     ("nbytes",),
     (),
     _within,
-    learns=False,
     of_sample=True,
     by_counts=True,
     has_objective=True,

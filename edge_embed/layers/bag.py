@@ -165,7 +165,9 @@ class IntegerEmbeddingBag(Bag, IntegerEmbedding):
 class TieredEmbeddingBag(Bag, TieredEmbedding):
     """`TieredEmbedding` in the form of ``nn.EmbeddingBag``: one vector for each bag of ids.
 
-    ``TieredEmbeddingBag(packed, mode="mean")`` also accepts the keyword arguments of `Bag`.
+    ``TieredEmbeddingBag(tiers, tier_of, mode="mean")`` accepts every argument of `TieredEmbedding`, and two keyword
+    arguments. ``mode`` is ``"sum"``, ``"mean"`` or ``"max"``. ``include_last_offset=True`` means that offsets end with
+    the number of ids.
 
     Shape:
         ids [B, L], or ids [N] with offsets [B] (or [B + 1]) -> (B, d).

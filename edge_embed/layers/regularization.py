@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.arguments import is_number
-from edge_embed.layers.autograd_state import is_recomputed, is_transformed
 from edge_embed.layers.dpq_options import Variant
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.ops.autograd_state import is_recomputed, is_transformed
 from edge_embed.ops.dpq_straight_through import squared_distance
 
 Reduction = Literal["mean", "sum"]

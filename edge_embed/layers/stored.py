@@ -1,4 +1,4 @@
-"""Base class of layers that hold stored numbers as they are, and so are not trainable."""
+"""Base classes of layers that hold stored numbers as they are."""
 
 from collections.abc import Callable
 from typing import Self
@@ -8,8 +8,22 @@ from torch import Tensor
 from edge_embed.layers.table import CompressedEmbedding, Memory
 
 
-class StoredEmbedding(CompressedEmbedding):
-    """Frozen layer whose buffers are the arrays of a packed table."""
+class StoredNumbers(CompressedEmbedding):
+    """Layer whose buffers are numbers of a packed table, which keep their dtype."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Apply ``.to(device)``. A new dtype, as by ``.half()``, applies to rows; stored numbers stay the same."""
+        stored = {name: (tensor, tensor.dtype) for name, tensor in self._buffers.items() if tensor is not None}
+        super()._apply(fn, recurse)
+        for name, (tensor, dtype) in stored.items():
+            moved = self._buffers[name]
+            if moved is not None and moved.dtype != dtype:
+                self._buffers[name] = tensor.to(moved.device)
+        return self
+
+
+class StoredEmbedding(StoredNumbers):
+    """Frozen layer whose buffers are the arrays of a packed table, and which is not trainable."""
 
     @property
     def frozen(self) -> bool:
@@ -27,13 +41,3 @@ class StoredEmbedding(CompressedEmbedding):
             NotImplementedError: always.
         """
         raise NotImplementedError
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Apply ``.to(device)``. A new dtype, as by ``.half()``, applies to rows; stored numbers stay the same."""
-        stored = {name: (tensor, tensor.dtype) for name, tensor in self._buffers.items() if tensor is not None}
-        super()._apply(fn, recurse)
-        for name, (tensor, dtype) in stored.items():
-            moved = self._buffers[name]
-            if moved is not None and moved.dtype != dtype:
-                self._buffers[name] = tensor.to(moved.device)
-        return self

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.arguments import checked_count, checked_padding
-from edge_embed.layers.autograd_state import is_recomputed, is_transformed
 from edge_embed.layers.training_logits import logits_of_training_rows
+from edge_embed.ops.autograd_state import is_recomputed, is_transformed
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden, in_autocast_type
 from edge_embed.ops.operators import TableOperators

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edge_embed.layers.autograd_state import is_recomputed
+from edge_embed.ops.autograd_state import is_recomputed
 from edge_embed.ops.logits import row_blocks, without_autocast
 
 if TYPE_CHECKING:
@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
 def logits_of_training_rows(layer: "CompressedEmbedding", hidden: Tensor, bias: Tensor | None) -> Tensor:
     """Return the products ``[*, n]`` of hidden states ``[*, d]`` with the layer's training rows, plus a bias [n]."""
-    flat = hidden.reshape(-1, layer.embedding_dim)  # [B, d]
-    _, end = next(row_blocks(layer.num_embeddings, layer.embedding_dim))
-    # An accelerator has no kernel that recomputes the distances of DPQ: all rows would keep K D numbers each.
-    are_few = hidden.device.type == "cpu" and len(flat) >= layer.embedding_dim
-    if end == layer.num_embeddings or are_few:
+    if keeps_rows(layer, hidden):
         return _logits_of_all_rows(layer, hidden, bias)
+    flat = hidden.reshape(-1, layer.embedding_dim)  # [B, d]
     logits = _BlockedLogits.apply(layer, flat, bias, *layer.parameters())  # type: ignore[no-untyped-call]
     result: Tensor = logits.reshape(*hidden.shape[:-1], layer.num_embeddings)
     return result
+
+
+def keeps_rows(layer: "CompressedEmbedding", hidden: Tensor) -> bool:
+    """Return whether logits of hidden states ``[*, d]`` keep all rows: those of one block, or fewer than logits."""
+    _, end = next(row_blocks(layer.num_embeddings, layer.embedding_dim))
+    # An accelerator has no kernel that recomputes the distances of DPQ: all rows would keep K D numbers each.
+    are_few = hidden.device.type == "cpu" and hidden.numel() >= layer.embedding_dim**2
+    return end == layer.num_embeddings or are_few
 
 
 def _logits_of_all_rows(layer: "CompressedEmbedding", hidden: Tensor, bias: Tensor | None) -> Tensor:

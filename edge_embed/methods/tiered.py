@@ -20,7 +20,7 @@ TIERED = Method(
     {
         "packed": "edge_embed.packed.tiered:PackedTiered",
         "operators": "edge_embed.ops.tiered:FORMS",
-        "layers": "edge_embed.layers.tiered:TieredEmbedding",
+        "layers": "edge_embed.layers.tiered:frozen_layer",
         "lowering": "edge_embed.lowering.tiered:TIERED",
         "nodes": "edge_embed.exporters.onnx.nodes.tiered:NODES",
         "onnx": "edge_embed.exporters.onnx.tiered:METHODS",

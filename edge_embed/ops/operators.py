@@ -101,6 +101,12 @@ def define(
     return TableOperators(name, **operators, plain=plain, size=size)
 
 
+def without_capture(name: str, rows: Callable[..., Tensor], size: Callable[..., tuple[int, int]]) -> TableOperators:
+    """Return the uses of a form of table that is never captured as it is; see `define` for the arguments."""
+    plain = plain_uses(rows, size)
+    return TableOperators(name, **plain, plain=plain, size=size)
+
+
 def plain_uses(rows: Callable[..., Tensor], size: Callable[..., tuple[int, int]]) -> dict[Use, Callable[..., Any]]:
     """Return the functions behind the operators of one form of table; see `define` for the arguments."""
 

@@ -4,13 +4,16 @@ Shapes: tier t of three has n_t rows, codes [n_t, row_bytes] and values [G, K, s
 tier without them. B ids.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
+from edge_embed.ops.autograd_state import is_transformed
 from edge_embed.ops.dpq import pack_scaled, scaled_rows
 from edge_embed.ops.ids import check_id_range
 from edge_embed.ops.operators import define, finish_rows
-from edge_embed.packed.tier_map import BITS, BLOCK
+from edge_embed.packed.tier_map import BITS, BLOCK, NUM_TIERS
 from edge_embed.packed.tiered import PackedTiered
 
 
@@ -34,10 +37,33 @@ def rows(
     flat = ids.reshape(-1).long()  # [B]
     tier, place = _places(flat, tier_map, tier_ranks, [len(each) for each in codes])
     found = values[0].new_zeros(len(flat), num_groups[0] * values[0].shape[2], dtype=torch.float32)  # [B, d]
-    for number, stored in enumerate(zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True)):
-        own = (tier == number).nonzero().squeeze(1)
-        found = found.index_copy(0, own, _rows_of_tier(place[own], *stored).to(found.dtype))
+    stored = list(zip(codes, values, row_scale_codes, row_scales, num_groups, strict=True))
+    found = join_rows(found, tier, [place], lambda number, own: _rows_of_tier(own, *stored[number]))
     return finish_rows(found, ids, padding_idx)
+
+
+def join_rows(found: Tensor, tier: Tensor, columns: Sequence[Tensor], rows_of: Callable[..., Tensor]) -> Tensor:
+    """Return rows of all tiers in one tensor, differentiable.
+
+    Args:
+        found: zeros [B, d], in the dtype of the result.
+        tier: tier of each row, int64 [B].
+        columns: numbers of each row that ``rows_of`` takes, int64 [B] each: the place in the tier, and others.
+        rows_of: (tier, numbers [m] of each column) -> rows [m, d].
+    """
+    # The number of rows of a tier would make an accelerator wait, and is unknown while ``torch.compile`` traces and
+    # under ``torch.vmap``. There, every tier computes B rows, and numbers of rows that it does not have are 0.
+    is_known = tier.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transformed(tier)
+    for number in range(NUM_TIERS):
+        own = tier == number
+        if is_known:
+            at = own.nonzero().squeeze(1)
+            rows = rows_of(number, *(column[at] for column in columns))
+            found = found.index_copy(0, at, rows.to(found.dtype))
+        else:
+            rows = rows_of(number, *(column.masked_fill(~own, 0) for column in columns))
+            found = torch.where(own.unsqueeze(1), rows.to(found.dtype), found)
+    return found
 
 
 def _rows_of_tier(

@@ -110,6 +110,19 @@ class PackedDPQ(PackedTable):
         return table
 
     @classmethod
+    def from_rows(cls, rows: NDArray[np.floating[Any]]) -> Self:
+        """Return a table of one group whose codes number its rows, which are its values.
+
+        Args:
+            rows: float32 or float16 [n, d], at most 65,536 rows.
+
+        Raises:
+            BadInputError: More rows, another dtype, or numbers that are not finite.
+        """
+        values = rows if len(rows) > 1 else np.concatenate([rows, np.zeros_like(rows)])  # at least two codes
+        return cls(pack(np.arange(len(rows))[:, np.newaxis], bits_for(len(values))), values[np.newaxis], 1)
+
+    @classmethod
     def shape_from(
         cls, num_embeddings: int, embedding_dim: int, attributes: Mapping[str, Any], value_type: str = "float32"
     ) -> DPQShape:

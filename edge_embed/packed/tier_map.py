@@ -68,6 +68,13 @@ def tiers_of(tier_map: NDArray[np.uint8], num_embeddings: int) -> NDArray[np.uin
     return tiers
 
 
+def positions_of(tiers: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Return the position of each row among all rows sorted by tier, int32 [n], of the tier of each row, [n]."""
+    positions = np.empty(len(tiers), np.int32)
+    positions[tiers.argsort(kind="stable")] = np.arange(len(tiers), dtype=np.int32)
+    return positions
+
+
 def check_map(tier_map: NDArray[np.uint8], tier_ranks: NDArray[np.int32], sizes: tuple[int, ...]) -> None:
     """Check that a map has as many rows of each tier as the tiers, and that the ranks are those of the map.
 

@@ -25,6 +25,7 @@ from edge_embed.program.archive_extras import EXTRA, EXTRA_VERSION, read_extra
 from edge_embed.program.bags_of_rows import bags_of_rows
 from edge_embed.program.causal_masks import masks_not_compared
 from edge_embed.program.fixed_view_sizes import fix_view_sizes
+from edge_embed.program.frozen_tiers import tiers_frozen
 from edge_embed.program.module_checks import check_inputs, check_module
 from edge_embed.program.module_wrappers import children_unwrapped, inputs_named, unwrapped
 from edge_embed.program.output_names import name_fields, names_of_outputs
@@ -203,7 +204,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynam
             stack.enter_context(_named_failure(model, is_shaped, empty_example(pytree.tree_leaves((args, kwargs)))))
             return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
 
-    with _eval_mode(model):
+    with _eval_mode(model), tiers_frozen(model):
         return traced_at_any_size(traced, model, args, kwargs)
 
 

@@ -29,6 +29,7 @@ from edge_embed.layers.bag import (
     TTEmbeddingBag,
 )
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.float_rows import FloatRows
 from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
@@ -62,6 +63,7 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         TTEmbedding,
         TTEmbeddingBag,
         TiedOutput,
+        FloatRows,  # of TieredEmbedding
         MovingCentroids,  # of DPQEmbedding
         nn.ParameterList,  # of TTEmbedding and TREmbedding
         nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention

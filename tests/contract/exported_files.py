@@ -66,7 +66,7 @@ def _layer(table: PackedTable) -> CompressedEmbedding:
         is_ring = table.cores[0].shape[1] > 1
         return (edge_embed.TREmbedding if is_ring else edge_embed.TTEmbedding).from_packed(table)
     if isinstance(table, PackedTiered):
-        return TieredEmbedding(table)
+        return TieredEmbedding.from_packed(table)
     assert isinstance(table, PackedDPQ)
     is_scaled = table.row_scales is not None or table.unused_columns > 0
     return (ScaledDPQEmbedding if is_scaled else edge_embed.DPQEmbedding).from_packed(table)

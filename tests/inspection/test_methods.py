@@ -51,7 +51,9 @@ class Words(nn.Module):
         self.round = TREmbedding(*SIZES, rank=2)
         self.sorted = TTEmbedding(*SIZES, rank=2, row_order=torch.arange(SIZES[0] - 1, -1, -1))
         self.integers = rows.fit(torch.randn(*SIZES), 4, 3)
-        self.tiers = TieredEmbedding(tiered(sizes=(20, 40, 60), dim=SIZES[1], value_type="float32", padding_idx=None))
+        self.tiers = TieredEmbedding.from_packed(
+            tiered(sizes=(20, 40, 60), dim=SIZES[1], value_type="float32", padding_idx=None)
+        )
         self.context = DPQEmbeddingBag(*SIZES, num_codes=4, num_groups=3, variant="vq")
         self.output = TiedOutput(self.word)
 

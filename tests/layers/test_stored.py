@@ -126,4 +126,4 @@ def test_layer_accepts_tables_of_its_kind_only():
     with pytest.raises(BadInputError, match="packed: got a int, expected a PackedDPQ"):
         ScaledDPQEmbedding(3)
     with pytest.raises(BadInputError, match="packed: got a PackedDPQ, expected a PackedTiered"):
-        TieredEmbedding(TABLES["both"])
+        TieredEmbedding.from_packed(TABLES["both"])

@@ -14,7 +14,7 @@ import edge_embed
 from edge_embed.exporters.onnx.export import export_onnx
 from edge_embed.fitting import rows
 from edge_embed.fitting.order import by_frequency
-from edge_embed.layers.bag import ScaledDPQEmbeddingBag, TieredEmbeddingBag
+from edge_embed.layers.bag import ScaledDPQEmbeddingBag, bag_of
 from edge_embed.layers.tiered import TieredEmbedding
 from edge_embed.lowering.graph import lower_program
 
@@ -43,8 +43,8 @@ def make(method: str, kind: str = "Embedding", **options):
         layer = rows.fit(0.1 * torch.randn(N, D, generator=torch.Generator().manual_seed(0)), 4, 3)
         return layer if kind == "Embedding" else ScaledDPQEmbeddingBag(layer.to_packed(), **options)
     if method == "tiered":
-        layer = TieredEmbedding(tiered(sizes=(9, 30, N - 39), dim=D))
-        return layer if kind == "Embedding" else TieredEmbeddingBag(layer.to_packed(), **options)
+        layer = TieredEmbedding.from_packed(tiered(sizes=(9, 30, N - 39), dim=D))
+        return layer if kind == "Embedding" else bag_of(layer, **options)
     if method == "ordered TT":
         method, options = "TT", {**options, "row_order": by_frequency(torch.arange(N), 3)}
     return getattr(edge_embed, method + kind)(N, D, padding_idx=3, **sizes[method], **options)

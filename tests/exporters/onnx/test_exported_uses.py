@@ -14,9 +14,9 @@ from edge_embed.layers.bag import (
     ANTEmbeddingBag,
     DPQEmbeddingBag,
     ScaledDPQEmbeddingBag,
-    TieredEmbeddingBag,
     TREmbeddingBag,
     TTEmbeddingBag,
+    bag_of,
 )
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.scaled_dpq import ScaledDPQEmbedding
@@ -69,10 +69,10 @@ EXPORTS = {
         (),
     ),
     "DPQScaledTopK": (lambda: Best(ScaledDPQEmbedding(NARROW), bias=True), ()),
-    "TieredEmbedding": (lambda: TieredEmbedding(in_tiers(padding_idx=0)), ()),
-    "TieredEmbeddingBag": (lambda: TieredEmbeddingBag(in_tiers(), mode="mean"), (OFFSETS,)),
-    "TieredLogits": (lambda: OutputLayer(TieredEmbedding(in_tiers())), ()),
-    "TieredTopK": (lambda: Best(TieredEmbedding(in_tiers(seed=1, padding_idx=0)), bias=True), ()),
+    "TieredEmbedding": (lambda: TieredEmbedding.from_packed(in_tiers(padding_idx=0)), ()),
+    "TieredEmbeddingBag": (lambda: bag_of(TieredEmbedding.from_packed(in_tiers()), "mean"), (OFFSETS,)),
+    "TieredLogits": (lambda: OutputLayer(TieredEmbedding.from_packed(in_tiers())), ()),
+    "TieredTopK": (lambda: Best(TieredEmbedding.from_packed(in_tiers(seed=1, padding_idx=0)), bias=True), ()),
     "TTEmbedding": (lambda: TTEmbedding(20, 12, 3, padding_idx=0), ()),
     "TTEmbeddingBag": (lambda: TTEmbeddingBag(20, 12, 3, mode="mean"), (OFFSETS,)),
     "TTLogits": (lambda: OutputLayer(TTEmbedding(20, 12, 3)), ()),

@@ -29,7 +29,7 @@ def test_tiered_rows_match_packed_form(export_once, run_file, name, dtype):
     table = TABLES[name]
     n = table.num_embeddings
     ids = np.arange(n - n % 2, dtype=dtype).reshape(2, -1)
-    exported = export_once((name, dtype), lambda: (TieredEmbedding(table), torch.from_numpy(ids)))
+    exported = export_once((name, dtype), lambda: (TieredEmbedding.from_packed(table), torch.from_numpy(ids)))
     every = [ids, *(np.array(other, dtype) for other in ([[n - 1]], [[0, -1]], [[0, n]]))]
     (found,), (last,), *refused = run_file(exported.path, [{"ids": each} for each in every])
     assert found.tobytes() == table.rows(ids).tobytes()
@@ -51,7 +51,7 @@ def test_tiered_output_layers_match_packed_form(export_once, run_file, name):
     pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
     table = TABLES[name]
     states = np.random.default_rng(0).normal(size=(2, table.embedding_dim)).astype(np.float32)
-    model = OutputLayer(TieredEmbedding(table))
+    model = OutputLayer(TieredEmbedding.from_packed(table))
     exported = export_once((name, "output layer"), lambda: (model, torch.from_numpy(states)))
     ((scores, top, ids),) = run_file(exported.path, [{"hidden": states}])
     values, magnitudes = logits(table, states)
@@ -61,7 +61,7 @@ def test_tiered_output_layers_match_packed_form(export_once, run_file, name):
 
 
 def test_tiered_file_holds_tensors_with_elements_unchanged(export_once):
-    exported = export_once("mapped", lambda: (TieredEmbedding(TABLES["mapped"]),))
+    exported = export_once("mapped", lambda: (TieredEmbedding.from_packed(TABLES["mapped"]),))
     for name, array in exported.table.tensors().items():
         if array.size:
             assert exported.content.tensors[f"embedding.{name}"].tobytes() == array.tobytes()
