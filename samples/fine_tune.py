@@ -1,8 +1,9 @@
 """Fine-tunes compressed models with the loss of their own task, and compares them before and after.
 
 The models are trained here: the language model of WikiText-2, whose table is also its output layer, and the classifier
-of AG News. ``edge_embed.compress(..., trainable=True)`` replaces their tables, and a few epochs go on from there. The
-dense model is trained as much longer, so that the gain of the compressed one is not that of more training alone.
+of AG News. ``edge_embed.compress(..., trainable=True)`` replaces their tables with counts of the training data, and a
+few epochs go on from there. The dense model is trained as much longer, so that the gain of the compressed one is not
+that of more training alone.
 
 Usage: python samples/fine_tune.py --data FOLDER --seeds 3
 """
@@ -33,7 +34,7 @@ from wikitext2.sample import RECIPES, WordTask
 import edge_embed
 from edge_embed.report.views.markdown.blocks import join
 
-_METHODS = "dense", "dpq", "tt"
+_METHODS = "dense", "dpq", "tt", "tiered"
 _RATE = 1e-3  # a tenth of that of the training
 _EPOCHS = 2
 _QUICK_WORDS = 6_000
@@ -59,6 +60,13 @@ class Case:
     test_ids: Tensor
     dense: nn.Module
     ratio: float
+
+    def compressed(self, method: str) -> tuple[nn.Module, str]:
+        """Return a trainable model with the table compressed by a method, and the setting of the method."""
+        ids = torch.cat([batch[0].flatten() for batch in self.task.batches()])
+        goal: dict[str, Any] = {"ratio": self.ratio, "counts": {"table": ids.bincount(minlength=_rows(self.dense))}}
+        small, report = edge_embed.compress(self.dense, method, modules=["table"], trainable=True, **goal)
+        return small, report.tables[0].setting
 
     @torch.no_grad()
     def figures(self, model: nn.Module) -> dict[str, float]:
@@ -117,18 +125,21 @@ def _case(name: str, task: Task[Any], test_ids: Tensor, recipe: Recipe, quick: b
 def _measured(case: Case, seeds: int) -> Iterator[dict[str, Any]]:
     """Yield the figures of each method, before and after."""
     for method in _METHODS:
-        small, setting = case.dense, ""
-        if method != "dense":
-            small, report = edge_embed.compress(case.dense, method, modules=["table"], ratio=case.ratio, trainable=True)
-            setting = f": {report.tables[0].setting}"
+        small, setting = (case.dense, "") if method == "dense" else case.compressed(method)
         after = [case.figures(case.tuned(small, seed)) for seed in range(seeds)]
         yield {
             "model": f"{case.name}, {case.task.metric}",
-            "method": method + setting,
+            "method": f"{method}: {setting}" if setting else method,
             "bytes": table_bytes(small.get_submodule("table")),
             "before": case.figures(small),
             "after": {name: interval([each[name] for each in after]) for name in _FIGURES},
         }
+
+
+def _rows(model: nn.Module) -> int:
+    table = model.get_submodule("table")
+    assert isinstance(table, nn.Embedding)
+    return table.num_embeddings
 
 
 def markdown(results: Mapping[str, Any]) -> str:

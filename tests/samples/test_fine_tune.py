@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from training import Batch, Part, Task
 
-import edge_embed
-
 WORDS = 50
 
 
@@ -53,7 +51,7 @@ class Successors(Task[Model]):
 def case() -> fine_tune.Case:
     torch.manual_seed(0)
     task = Successors()
-    return fine_tune.Case("numbers", task, task.example()[None], task.model(lambda rows: nn.Embedding(rows, 8)), 4)
+    return fine_tune.Case("numbers", task, task.example()[None], task.model(lambda rows: nn.Embedding(rows, 8)), 2)
 
 
 def test_figures_of_the_dense_model_are_those_of_no_change(case: fine_tune.Case) -> None:
@@ -65,7 +63,8 @@ def test_figures_of_the_dense_model_are_those_of_no_change(case: fine_tune.Case)
 
 def test_copy_of_a_compressed_model_is_trained(case: fine_tune.Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fine_tune, "_RATE", 0.03)
-    small, _ = edge_embed.compress(case.dense, "dpq", modules=["table"], num_codes=8, num_groups=2, trainable=True)
+    small, setting = case.compressed("tiered")
+    assert setting
     before = {name: value.clone() for name, value in small.state_dict().items()}
     tuned = case.tuned(small, seed=0)
     batch = (case.task.example(),)
