@@ -35,7 +35,8 @@ class FloatRows(CompressedEmbedding):
             remedy = "use edge_embed.IntegerEmbedding for more"
             raise BadInputError(f"got {self.num_embeddings} rows of floats, expected at most {MAX_CODES}: {remedy}")
         for option in ("padding_idx", "max_norm", "scale_grad_by_freq", "sparse"):
-            if (value := getattr(embedding, option)) not in (None, False):
+            value = getattr(embedding, option)
+            if value is not None and value is not False:
                 raise BadInputError(f"got an nn.Embedding with {option}={value!r:.80}, expected one without")
         assert isinstance(embedding.weight, nn.Parameter)
         self.rows = embedding.weight

@@ -155,6 +155,9 @@ class IntegerEmbedding(CompressedEmbedding):
             self._become_frozen(ScaledDPQEmbedding(self.to_packed()).to(self.latent.device))
         return self
 
+    def _noted(self) -> dict[str, Any]:
+        return {"bits": self.bits}  # latent rows are the same for any bits
+
     def _become_frozen(self, stored: ScaledDPQEmbedding) -> None:
         if hasattr(self, "latent"):
             del self.latent
@@ -162,6 +165,8 @@ class IntegerEmbedding(CompressedEmbedding):
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """Make the layer frozen if the checkpoint is, so that a newly constructed model can load it."""
+        if not self._is_noted(state_dict, prefix, rest):
+            return
         scales = state_dict.get(prefix + "stored.row_scales")
         if scales is not None:
             count = min(max(1, len(scales)), MAX_ROW_SCALES)

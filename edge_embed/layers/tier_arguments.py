@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError, located
@@ -17,10 +17,11 @@ from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.packed.tier_map import NUM_TIERS
 
 Tier = nn.Embedding | IntegerEmbedding | DPQEmbedding
+_INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 _KINDS = "nn.Embedding, edge_embed.IntegerEmbedding or edge_embed.DPQEmbedding"
 
 
-def tiers_of_counts(counts: Tensor, sizes: Sequence[int]) -> Tensor:
+def tiers_of_counts(counts: ArrayLike, sizes: Sequence[int]) -> Tensor:
     """Return the tier of each row, the most frequent rows in the first one.
 
     Args:
@@ -34,9 +35,10 @@ def tiers_of_counts(counts: Tensor, sizes: Sequence[int]) -> Tensor:
         BadInputError: for other counts, or sizes of another sum.
     """
     frequencies = checked_counts(counts)
-    numbers = [checked_count("sizes", size) for size in sizes]
+    given = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+    numbers = [checked_count("sizes", size) for size in given]
     if len(numbers) != NUM_TIERS or sum(numbers) != len(frequencies):
-        got = f"sizes: got {list(sizes)!r:.80} for {len(frequencies)} counts"
+        got = f"sizes: got {given!r:.80} for {len(frequencies)} counts"
         raise BadInputError(f"{got}, expected {NUM_TIERS} numbers of rows with that sum")
     order = frequencies.argsort(descending=True, stable=True)
     tiers = torch.arange(NUM_TIERS, dtype=torch.uint8).repeat_interleave(torch.tensor(numbers))
@@ -48,19 +50,20 @@ def checked_tiers(tiers: Sequence[Tier]) -> list[Any]:
     given = list(tiers) if isinstance(tiers, Iterable) else [tiers]
     if len(given) != NUM_TIERS:
         raise BadInputError(f"tiers: got {len(given)}, expected {NUM_TIERS} layers: {_KINDS}")
-    layers = []
+    layers = list[Any]()
     for number, tier in enumerate(given):
         with located(f"tier {number}"):
+            if any(tier is other for other in given[:number]):
+                raise BadInputError("got the layer of another tier, expected one of its own")
             layers.append(_checked_tier(tier))
-    first = layers[0]
-    for number, layer in enumerate(layers):
-        got, expected = ((each.embedding_dim, each.dtype) for each in (layer, first))
-        if got != expected or any(layer is other for other in layers[:number]):
-            shown = "a layer of another tier" if got == expected else f"{got[0]} columns of {got[1]}"
-            raise BadInputError(
-                f"tier {number}: got {shown}, expected {expected[0]} columns of {expected[1]} of its own"
-            )
+            got, expected = (_columns(each) for each in (layers[-1], layers[0]))
+            if got != expected:
+                raise BadInputError(f"got {got}, expected {expected} as in tier 0")
     return layers
+
+
+def _columns(layer: Any) -> str:
+    return f"{layer.embedding_dim} columns of {layer.dtype} on {layer.own_rows.device}"
 
 
 def _checked_tier(tier: object) -> CompressedEmbedding:
@@ -79,13 +82,14 @@ def checked_tier_of(tier_of: object, sizes: list[int]) -> NDArray[np.uint8] | No
     """Return the tier of each row, uint8 [n], or None if rows are sorted by tier."""
     n = sum(sizes)
     try:
-        given = torch.as_tensor(tier_of).cpu()
+        given = torch.as_tensor(tier_of)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"tier_of: got {tier_of!r:.80}, expected integers [{n}], a tier for each row") from error
-    if given.is_floating_point() or given.shape != (n,):
+    if given.dtype not in _INTEGERS or given.layout != torch.strided or given.shape != (n,):
         raise BadInputError(
             f"tier_of: got {given.dtype} {list(given.shape)}, expected integers [{n}], a tier for each row"
         )
+    given = given.cpu()
     if given.min() < 0 or given.max() >= NUM_TIERS:
         raise BadInputError(f"tier_of: got {int(given.min())} to {int(given.max())}, expected 0 to {NUM_TIERS - 1}")
     rows: NDArray[np.uint8] = given.numpy().astype(np.uint8)

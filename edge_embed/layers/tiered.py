@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError, located
@@ -28,7 +28,7 @@ from edge_embed.ops.operators import TableOperators, finish_rows, without_captur
 from edge_embed.ops.storage import StoredType, rounded
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.packed_form import check_form
-from edge_embed.packed.tier_map import NUM_TIERS, packed_map, positions_of, tiers_of
+from edge_embed.packed.tier_map import NUM_TIERS, check_map, packed_map, positions_of, tiers_of
 from edge_embed.packed.tiered import PackedTiered
 from edge_embed.packed.tiered_shape import NO_MAP, TENSORS, TIERED_TENSORS, tensor_name
 
@@ -49,10 +49,12 @@ class TieredEmbedding(StoredNumbers):
 
     Args:
         tiers: three layers of equal columns and dtype, without padding rows; an ``nn.Embedding`` of at most 65,536 rows
-            and without further options. The table takes over their parameters.
-        tier_of: tier of each row, integers 0, 1 or 2 [n]; by default rows are sorted by tier. `tiers_of_counts`
-            finds it. The rows of a tier are in the order of their ids.
-        padding_idx: id of the padding row, which is exactly zero and gets no gradient.
+            and without further options. The table takes over their parameters; that of an ``nn.Embedding`` is then
+            named ``rows``.
+        tier_of: tier of each row, integers 0, 1 or 2 [n], tensor, array or list; by default rows are sorted by tier.
+            `tiers_of_counts` finds it. The rows of a tier are in the order of their ids. A checkpoint with tiers of
+            the same sizes replaces it; one of rows sorted by tier fits only a table of such rows.
+        padding_idx: id of the padding row, which is exactly zero and gets no gradient; negative ids count from the end.
 
     Shape:
         ids of any integer dtype and any shape ``(*)``, 0-d and empty included -> ``(*, d)``.
@@ -67,7 +69,7 @@ class TieredEmbedding(StoredNumbers):
     tier_ranks: Tensor
     positions: Tensor | None
 
-    def __init__(self, tiers: Sequence[Tier], tier_of: Tensor | None = None, padding_idx: int | None = None) -> None:
+    def __init__(self, tiers: Sequence[Tier], tier_of: ArrayLike | None = None, padding_idx: int | None = None) -> None:
         layers = checked_tiers(tiers)
         sizes = [layer.num_embeddings for layer in layers]
         super().__init__(sum(sizes), layers[0].embedding_dim, padding_idx, layers[0].dtype)
@@ -141,7 +143,8 @@ class TieredEmbedding(StoredNumbers):
             The layer itself.
 
         Raises:
-            BadInputError: if a number is not finite before or after rounding, or for another dtype.
+            BadInputError: if a number is not finite before or after rounding, for another dtype, or for tiers of
+                float64 or bfloat16, which ``.float()`` converts.
         """
         packed = self.to_packed()
         if value_type is not None:
@@ -171,7 +174,7 @@ class TieredEmbedding(StoredNumbers):
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
         """Make the layer frozen if the checkpoint is, so that a newly constructed model can load it."""
-        if prefix + _FIRST in state_dict and not self.frozen:
+        if prefix + _FIRST in state_dict and not self._has_sizes(state_dict, prefix):
             packed = self._packed_from(state_dict, prefix, rest)
             if packed is None:
                 return
@@ -179,10 +182,19 @@ class TieredEmbedding(StoredNumbers):
         super()._load_from_state_dict(state_dict, prefix, *rest)
         if not self.frozen and self.positions is not None:
             try:
-                rows = tiers_of(self.tier_map.cpu().numpy(), self.num_embeddings)
-                self._place_rows(checked_tier_of(rows, [layer.num_embeddings for layer in self._layers]))
+                stored = self.tier_map.cpu().numpy(), self.tier_ranks.cpu().numpy()
+                check_map(*stored, tuple(layer.num_embeddings for layer in self._layers))
+                self._place_rows(tiers_of(stored[0], self.num_embeddings))
             except BadInputError as error:
                 rest[-1].append(f"{prefix}{error}")
+
+    def _has_sizes(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
+        """Return whether the layer is frozen, with tensors of the sizes of a frozen checkpoint."""
+        stored = {name: state_dict.get(prefix + name) for name in TIERED_TENSORS}
+        return self.frozen and all(
+            isinstance(tensor, Tensor) and tensor.shape == self.get_buffer(name).shape
+            for name, tensor in stored.items()
+        )
 
     def _packed_from(
         self, state_dict: MutableMapping[str, Any], prefix: str, rest: tuple[Any, ...]

@@ -1,12 +1,12 @@
 """Rows of small integers with a scale for each row: rounding in training, and packing.
 
     row(i) = s_i q_i        q_ij = clamp(round(E_ij / s_i), -L, L)        L = 2^(b - 1) - 1
-    s_i    = min(up(max_j |E_ij| / L), near(c_b sqrt(mean_j E_ij^2)))
+    s_i    = up(max_j |E_ij| / L), near(c_b sqrt(mean_j E_ij^2)) or the one between
 
-Scales are powers of 2^(1/8): up(x) is the smallest that is not below x, near(x) the nearest one. A table has at most
-256 of them, which cover 32 octaves, so one byte selects one; smaller rows take the smallest. c_b is the step with the
-least squared error for normally distributed numbers: with few bits, large numbers are clipped. Gradients pass the
-rounding unchanged (straight-through).
+The scale of a row is the one with the least |s_i q_i - E_i|^2. Scales are powers of 2^(1/8): up(x) is the smallest
+that is not below x, near(x) the nearest one. A table has at most 256 of them, which cover 32 octaves, so one byte
+selects one; smaller rows take the smallest. up clips nothing. c_b is the step with the least squared error for normally
+distributed numbers: with few bits, it clips large ones. Gradients pass the rounding unchanged (straight-through).
 
 Sources: "Quantizing for Minimum Distortion" (Max 1960) for c_b, which its table II has up to 36 levels; "Estimating or
 Propagating Gradients Through Stochastic Neurons for Conditional Computation" (Bengio, Leonard and Courville 2013) for
@@ -34,6 +34,7 @@ FEWEST_BITS, MOST_BITS = 2, 8
 _STEPS = {2: 1.224, 3: 0.6508, 4: 0.3534, 5: 0.1932, 6: 0.1055, 7: 0.0573, 8: 0.0309}  # c_b
 _LEAST, _MOST, _OCTAVE = -126, 120, 8  # powers of two of the smallest and largest scale, and scales in an octave
 _POWERS = torch.arange(_LEAST * _OCTAVE, _MOST * _OCTAVE + 1, dtype=torch.float64) / _OCTAVE
+_SAME = 1e-9  # relative difference of errors below which they are equal, whatever the order of their sums
 _BLOCK_NUMBERS = 1 << 22
 
 
@@ -83,12 +84,24 @@ def _places(rows: Tensor, bits: int) -> Tensor:
     largest, scales = levels(bits), _scales(rows.device)
     most = rows.abs().amax(1)  # [B]
     # Sums in float64 do not depend on how many rows are computed together. Numbers up to 1 have squares in range.
-    squares = (rows / most.clamp(min=torch.finfo(rows.dtype).tiny)[:, None]).square().sum(1, dtype=torch.float64)
+    unit = most.clamp(min=torch.finfo(rows.dtype).tiny)[:, None]
+    squares = (rows / unit).square().sum(1, dtype=torch.float64)
     lengths = most * squares.div(rows.shape[1]).sqrt()  # [B]
-    up = torch.searchsorted(scales, most / largest)
+    up = torch.searchsorted(scales, most / largest).clamp(max=len(scales) - 1)
     middles = (_POWERS[:-1] + 0.5 / _OCTAVE).exp2().to(rows.device)
-    near = torch.searchsorted(middles, _STEPS[bits] * lengths)
-    return torch.minimum(up, near).clamp(max=len(scales) - 1)
+    near = torch.minimum(up, torch.searchsorted(middles, _STEPS[bits] * lengths))
+    best, least = up, _errors(rows, bits, up, unit)
+    for places in ((near + up) // 2, near):
+        errors = _errors(rows, bits, places, unit)
+        is_less = errors < (1 - _SAME) * least
+        best, least = torch.where(is_less, places, best), torch.where(is_less, errors, least)
+    return best
+
+
+def _errors(rows: Tensor, bits: int, places: Tensor, unit: Tensor) -> Tensor:
+    """Return squared errors, float64 [B], of rows float32 [B, d] with scales at places int64 [B], in units [B, 1]."""
+    rounded = _integers(rows, bits, places) * _scales(rows.device)[places, None]
+    return ((rounded - rows) / unit).square().sum(1, dtype=torch.float64)
 
 
 def trainable_rows(ids: Tensor, latent: Tensor, bits: int, padding_idx: int | None) -> Tensor:

@@ -158,7 +158,22 @@ def test_state_of_another_table_is_refused_and_changes_nothing() -> None:
     wrong["tier_map"] = torch.full_like(wrong["tier_map"], 0xFF)
     with pytest.raises(RuntimeError, match=r"\stier_map: got a tier for a row after the last one"):
         copy.deepcopy(layer).load_state_dict(wrong)
+    wrong = table().state_dict()
+    wrong["tier_ranks"] = wrong["tier_ranks"] + 1
+    with pytest.raises(RuntimeError, match="tier_ranks: block 0, tier 0: got 1"):
+        copy.deepcopy(layer).load_state_dict(wrong)
     assert torch.equal(layer(EVERY), before)
+
+
+def test_frozen_state_loads_into_a_frozen_layer_with_other_row_scales() -> None:
+    other = table().eval()
+    with torch.no_grad():
+        other.tiers[1].latent.mul_(torch.rand(SIZES[1], 1) * 4)
+    frozen = table().freeze()
+    sizes = frozen.tier_1_row_scales.shape, other.freeze().tier_1_row_scales.shape
+    assert sizes[0] != sizes[1]
+    frozen.load_state_dict(other.state_dict())
+    assert torch.equal(frozen(EVERY), other(EVERY))
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
@@ -228,13 +243,22 @@ def test_tiers_of_counts_are_sorted_by_frequency(counts: list[int], data: st.Dat
         (lambda tiers: tiers[:2], "tiers: got 2, expected 3 layers: nn.Embedding, "),
         (lambda tiers: [*tiers[:2], nn.Linear(3, DIM)], "tier 2: got a Linear, expected nn.Embedding, "),
         (lambda tiers: [*tiers[:2], edge_embed.TTEmbedding(9, DIM, 2)], "tier 2: got a TTEmbedding, expected"),
-        (lambda tiers: [*tiers[:2], tiers[1]], "tier 2: got a layer of another tier, expected 8 columns of"),
+        (lambda tiers: [*tiers[:2], tiers[1]], "tier 2: got the layer of another tier, expected one"),
         (
             lambda tiers: [*tiers[:2], nn.Embedding(3, 9)],
-            r"tier 2: got 9 columns of torch\.float32, expected 8",
+            r"tier 2: got 9 columns of torch\.float32 on cpu",
         ),
-        (lambda tiers: [*tiers[:2], tiers[2].half()], r"tier 2: got 8 columns of torch\.float16, expected 8 columns"),
+        (
+            lambda tiers: [*tiers[:2], tiers[2].half()],
+            r"tier 2: got 8 columns of torch\.float16 on cpu, expected 8 columns",
+        ),
         (lambda tiers: [*tiers[:2], tiers[2].freeze()], "tier 2: got a frozen layer, expected a trainable layer"),
+        (lambda tiers: [tiers[0], tiers[0], tiers[2]], "tier 1: got the layer of another tier, expected one"),
+        (
+            lambda tiers: [*tiers[:2], tiers[2].to("meta")],
+            r"tier 2: got 8 columns of torch\.float32 on meta",
+        ),
+        (lambda tiers: [nn.Embedding(30, DIM, 0), *tiers[1:]], "tier 0: got an nn.Embedding with padding_idx=0"),
         (lambda tiers: [nn.Embedding(30, DIM, 4), *tiers[1:]], "tier 0: got an nn.Embedding with padding_idx=4"),
         (
             lambda tiers: [nn.Embedding(30, DIM, sparse=True), *tiers[1:]],
@@ -252,6 +276,9 @@ def test_wrong_tiers_are_named(change, message: str) -> None:
 def test_wrong_arguments_are_named() -> None:
     for wrong, message in (
         (tier_of()[1:], rf"tier_of: got torch.int64 \[{N - 1}\], expected integers \[{N}\]"),
+        (tier_of().bool(), "tier_of: got torch.bool"),
+        (tier_of().to(torch.complex64), "tier_of: got torch.complex64"),
+        (tier_of().to_sparse(), "tier_of: got torch.int64"),
         (tier_of().float(), "tier_of: got torch.float32"),
         ("first", "tier_of: got 'first', expected integers"),
         (tier_of() - 1, "tier_of: got -1 to 1, expected 0 to 2"),
@@ -265,6 +292,8 @@ def test_wrong_arguments_are_named() -> None:
         TieredEmbedding(layers(), padding_id=3)  # type: ignore[call-arg]
     with pytest.raises(BadInputError, match=r"sizes: got \[1, 2\] for 3 counts, expected 3 numbers of rows"):
         edge_embed.tiers_of_counts(torch.ones(3), [1, 2])
+    with pytest.raises(BadInputError, match=r"sizes: got \[5\] for 3 counts"):
+        edge_embed.tiers_of_counts([1, 2, 3], 5)  # type: ignore[arg-type]
     layer = table()
     for wrong_id in (-1, N):
         for mode in (True, False):
