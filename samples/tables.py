@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
-import edge_embed
+from edge_embed.layers.table import CompressedEmbedding
 
 MakeTable = Callable[[int], nn.Module]  # rows -> an embedding layer
 
@@ -26,5 +26,5 @@ def table_bytes(table: nn.Module) -> int:
     """Return the bytes of a layer as it is stored: packed, or float32 for a dense one."""
     if isinstance(table, nn.Embedding | nn.EmbeddingBag):
         return table.weight.nbytes
-    assert isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding)
+    assert isinstance(table, CompressedEmbedding)
     return table.to_packed().nbytes

@@ -72,6 +72,16 @@ def test_copy_of_a_compressed_model_is_trained(case: fine_tune.Case, monkeypatch
     assert all(torch.equal(value, before[name]) for name, value in small.state_dict().items())
 
 
+def test_rows_of_the_report_have_each_method(case: fine_tune.Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fine_tune, "_METHODS", ("dense", "tiered"))
+    monkeypatch.setattr(fine_tune, "_EPOCHS", 1)
+    dense, tiered = fine_tune._measured(case, seeds=2)
+    assert (dense["method"], dense["bytes"], dense["before"]["KL"]) == ("dense", 4 * WORDS * 8, 0)
+    assert tiered["method"].startswith("tiered: ")
+    assert tiered["bytes"] <= dense["bytes"] / 2
+    assert tiered["after"].keys() == {"score", "KL", "top-1"}
+
+
 def test_report_shows_figures_before_and_after() -> None:
     figures = {"score": 0.25, "KL": 0.5}
     after = {name: {"mean": value / 2, "half": 0.01} for name, value in figures.items()}
