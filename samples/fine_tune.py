@@ -113,6 +113,7 @@ def _cases(options: Options) -> Iterator[Case]:
         text = read(folder, least=5).begin(_QUICK_WORDS) if options.quick else read(folder, least=3)
     ids = windows(text.test[:_TEST], _LENGTH)[:, :-1]
     yield _case("WikiText-2", WordTask(text), ids, RECIPES["dense"], options.quick, ratio=16)
+    torch.manual_seed(options.seed)
     with unpacked(options.data, "agnews20k") as folder:
         news = NewsTask(*read_news(folder), held_out=HELD_OUT)
     yield _case("AG News", news, news.test.ids, NEWS_RECIPES["dense"], options.quick, ratio=64)
@@ -138,7 +139,7 @@ def _measured(case: Case, seeds: int) -> Iterator[dict[str, Any]]:
 
 def _rows(model: nn.Module) -> int:
     table = model.get_submodule("table")
-    assert isinstance(table, nn.Embedding)
+    assert isinstance(table, nn.Embedding | nn.EmbeddingBag)
     return table.num_embeddings
 
 

@@ -10,6 +10,7 @@ import pytest
 from .pages import DOCS, ROOT, Page
 
 CALIBRATE = Page(DOCS / "guides" / "calibrate.md")
+FINE_TUNE = Page(DOCS / "guides" / "fine-tune-compressed.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
@@ -93,6 +94,19 @@ def test_figures_of_calibration_are_those_of_the_sample() -> None:
         counts = "without counts" not in tables
         row = next(row for row in measured if row["model"] == model and ("tiered, counts" in row["method"]) == counts)
         for metric, before, after in (("KL", *written[:2]), ("top-1", *written[2:])):
+            assert is_rounded(before, row["before"][metric]), row
+            assert is_rounded(after, row["after"][metric]["mean"]), row
+
+
+def test_figures_of_fine_tuning_are_those_of_the_sample() -> None:
+    measured = json.loads((ROOT / "samples" / "fine_tuned" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    new = "fine-tuned"
+    header = f"| model | method | bytes | score | {new} | KL divergence | {new} | top-1 | {new} |"
+    rows = list(FINE_TUNE.table_rows(header))
+    assert len(rows) == len(measured) == 8
+    for (model, method, nbytes, *written), row in zip(rows, measured, strict=True):
+        assert (model, method.strip("`"), nbytes) == (row["model"], row["method"].split(":")[0], f"{row['bytes']:,}")
+        for metric, before, after in zip(("score", "KL", "top-1"), written[::2], written[1::2], strict=True):
             assert is_rounded(before, row["before"][metric]), row
             assert is_rounded(after, row["after"][metric]["mean"]), row
 
