@@ -1,5 +1,6 @@
 """Search of settings: the goals of bytes, cosine and sizes are met, and the report lists the other settings."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,8 +35,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
     monkeypatch.setattr(search, "METHODS", {name: METHODS[name] for name in methods})
 
 
-@pytest.mark.parametrize("method", [*METHODS, "auto"])
-@pytest.mark.parametrize("ratio", [4, 8])
+@pytest.mark.parametrize(("method", "ratio"), [*itertools.product(METHODS, (4, 8)), ("auto", 4)])
 def test_ratio_is_reached_by_each_method(method: str, ratio: float) -> None:
     found, table = made(Plan(method, ratio=ratio))
     assert table.fidelity.packed_bytes == found.stored("beside").nbytes <= DENSE_BYTES / ratio
