@@ -128,7 +128,9 @@ def test_cpp_suggests_what_python_suggests(program: Path, bundle: Path) -> None:
         assert line == f"  {text}{' ' * (28 - len(text.encode()))}{words}"
 
 
-def test_cpp_ids_are_those_of_python(copied: Path, program: Path, bundle: Path, tmp_path: Path) -> None:
+def test_cpp_ids_are_those_of_python(
+    copied: Path, program: Path, bundle: Path, json_package: Path, tmp_path: Path
+) -> None:
     random = np.random.default_rng(0)
     known = [chr(code) for code in (*range(1, 127), *range(0xC0, 0x250), 0x85, 0xA0, *range(0x2000, 0x2030))]
     texts = ["".join(random.choice(known, 30)).replace("\n", " ") + " word1 caf\u00e93" for _ in range(300)]
@@ -142,8 +144,9 @@ def test_cpp_ids_are_those_of_python(copied: Path, program: Path, bundle: Path, 
         '} catch (const std::exception& error) {\n  std::cerr << error.what() << "\\n";\n  return 1;\n}\n'
     )
     objects = [str(path) for path in program.parent.rglob("*.o") if path.name != "complete.cc.o"]
-    include, library = copied / "onnxruntime" / "include", copied / "onnxruntime" / "lib"
-    command = ["c++", "-std=c++17", str(tmp_path / "ids.cc"), *objects, f"-I{copied / 'samples/cpp'}", f"-I{include}"]
+    library = copied / "onnxruntime" / "lib"
+    folders = copied / "samples" / "cpp", copied / "onnxruntime" / "include", json_package / "include"
+    command = ["c++", "-std=c++17", str(tmp_path / "ids.cc"), *objects, *(f"-I{folder}" for folder in folders)]
     command += [f"-L{library}", "-lonnxruntime", "-lcrypto", f"-Wl,-rpath,{library}", "-o", str(tmp_path / "ids")]
     subprocess.run(command, check=True)
     refused = complete(tmp_path / "ids", bundle, tmp_path / "texts", "C")
