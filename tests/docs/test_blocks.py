@@ -24,7 +24,8 @@ CPP, JAVA, WEB, NPM = (Page(DOCS / "deployment" / f"{name}.md") for name in ("cp
 TARGETS = Page(DOCS / "verification" / "targets.md")
 LAYOUT = Page(DOCS / "development" / "architecture.md")
 
-LONG = ("guides/transformers", "guides/encoder-decoder", "guides/language-models")  # each traces several models of transformers
+# Each traces several models of transformers.
+LONG = "guides/transformers", "guides/encoder-decoder", "guides/language-models"
 WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.blocks)]
 
 # Kinds of blocks that no page runs. The first have tests of their own, for the block of one page.
