@@ -38,7 +38,7 @@ install: .venv/installed
 .venv/installed: $(BUILT_FROM)
 	@$(USABLE) 2>/dev/null || { $(PYTHON) -m venv --clear .venv && $(USABLE); } || \
 		{ echo 'expected a Python of 3.11 or newer with venv: apt-get install python3-venv, or PYTHON=...' >&2; exit 1; }
-	@# Without compiled modules: pip would compile every one, a minute and a half, and few are ever imported.
+	@# pip would compile the modules of all packages; Python compiles those that are imported.
 	$(BIN)/python -m pip install --no-compile --editable '.[dev]'
 	touch $@
 

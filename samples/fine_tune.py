@@ -28,6 +28,7 @@ from tables import table_bytes
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LinearLR
 from training import Recipe, Task, evaluate, step, train
+from trials import counts
 from wikitext2.data import read, windows
 from wikitext2.sample import RECIPES, WordTask
 
@@ -63,8 +64,8 @@ class Case:
 
     def compressed(self, method: str) -> tuple[nn.Module, str]:
         """Return a trainable model with the table compressed by a method, and the setting of the method."""
-        ids = torch.cat([batch[0].flatten() for batch in self.task.batches()])
-        goal: dict[str, Any] = {"ratio": self.ratio, "counts": {"table": ids.bincount(minlength=_rows(self.dense))}}
+        weight = self.dense.get_parameter("table.weight").detach().numpy()
+        goal: dict[str, Any] = {"ratio": self.ratio, "counts": {"table": counts(self.task, [weight])[0]}}
         small, report = edge_embed.compress(self.dense, method, modules=["table"], trainable=True, **goal)
         return small, report.tables[0].setting
 
@@ -135,12 +136,6 @@ def _measured(case: Case, seeds: int) -> Iterator[dict[str, Any]]:
             "before": case.figures(small),
             "after": {name: interval([each[name] for each in after]) for name in _FIGURES},
         }
-
-
-def _rows(model: nn.Module) -> int:
-    table = model.get_submodule("table")
-    assert isinstance(table, nn.Embedding | nn.EmbeddingBag)
-    return table.num_embeddings
 
 
 def markdown(results: Mapping[str, Any]) -> str:

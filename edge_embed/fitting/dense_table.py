@@ -210,6 +210,10 @@ class DenseTable:
         """Return the rows of a slice, float64 [Q, d]."""
         return self._rotated(self.stored(place))
 
+    def all_rows(self, dtype: torch.dtype) -> Tensor:
+        """Return all rows, in the order of reading and in a dtype: [n, d]."""
+        return torch.cat([self.block(place).to(dtype) for place in self.places(self.num_embeddings)])
+
     def stored(self, place: slice) -> Tensor:
         """Return the rows of a slice without the rotation, float64 [Q, d]."""
         begin, end = place.start, place.stop

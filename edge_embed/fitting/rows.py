@@ -66,8 +66,7 @@ def fit(
     padding_idx = checked_padding(padding_idx, n)
     table = DenseTable(weight, padding_idx, processes=processes)
     if trainable:
-        blocks = [table.block(place).float() for place in table.places(n)]
-        return IntegerEmbedding.from_dense(torch.cat(blocks), bits, padding_idx)
+        return IntegerEmbedding.from_dense(table.all_rows(torch.float32), bits, padding_idx)
     places = list(table.places(n))
 
     def steps_of(some: Sequence[slice]) -> Arrays:

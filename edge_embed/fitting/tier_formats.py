@@ -84,7 +84,7 @@ class Format:
         ``triangle`` is that of the whole table (`error_feedback.triangle_of`); ``given`` is passed to `Setting.fit`.
         """
         if self.setting is None:
-            return _of_floats(DenseTable(rows, padding_idx), value_type)
+            return PackedDPQ.from_rows(DenseTable(rows, padding_idx).all_rows(getattr(torch, value_type)).numpy())
         packed = self._fitted(self.setting, rows, weights, padding_idx, triangle, **given).to_packed()
         assert isinstance(packed, PackedDPQ)
         return replace(packed, values=packed.values.astype(value_type), padding_idx=None)
@@ -94,9 +94,8 @@ class Format:
     ) -> nn.Embedding | CompressedEmbedding:
         """Return a trainable tier; the arguments are those of `fit`."""
         if self.setting is None:
-            table = DenseTable(rows, padding_idx)
-            blocks = [table.block(place).float() for place in table.places(table.num_embeddings)]
-            floats: nn.Embedding = nn.Embedding.from_pretrained(torch.cat(blocks), freeze=False)
+            every = DenseTable(rows, padding_idx).all_rows(torch.float32)
+            floats: nn.Embedding = nn.Embedding.from_pretrained(every, freeze=False)
             return floats
         layer = self._fitted(self.setting, rows, weights, padding_idx, triangle, trainable=True, **given)
         layer.padding_idx = None  # the table has the padding row
@@ -142,10 +141,3 @@ def _of_codes(dim: int, num_codes: int, num_groups: int, value_type: str, shared
     options = {"num_codes": num_codes, "num_groups": num_groups, "share_subspaces": shared}
     setting = Setting("dpq", options, {"value_type": value_type})
     return Format(shape.with_rows, setting, least_rows=_ROWS_A_CODE * num_codes)
-
-
-def _of_floats(table: DenseTable, value_type: str) -> PackedDPQ:
-    """Return rows [m, d] as one group whose codes number them."""
-    dtype = getattr(torch, value_type)
-    blocks = [table.block(place).to(dtype) for place in table.places(table.num_embeddings)]
-    return PackedDPQ.from_rows(torch.cat(blocks).numpy())

@@ -1,7 +1,7 @@
 """Tiered table from a trained table: frequent rows get more bytes than rare ones (`edge_embed.fitting.tier_plan`)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights, table_size
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import FittingMethod, OnBlock, Setting, Types
-from edge_embed.fitting.tier_formats import formats
+from edge_embed.fitting.tier_formats import Format, formats
 from edge_embed.fitting.tier_plan import best_plan, smallest_plan
 from edge_embed.fitting.tier_sample import Sample
 from edge_embed.fitting.tier_weights import OBJECTIVES, ROWS, tier_weights
@@ -94,22 +94,26 @@ def fit(
     given: dict[str, Any] = {"triangle": triangle, "draft": draft, "seed": seed, "kept": kept, "processes": processes}
     tier_of = np.empty(n, np.uint8)
     tiers = list[Any]()
-    begin = 0
-    for number, (form, size) in enumerate(plan):
-        ids = order[begin : begin + size].long().sort().values
+    for number, (form, begin, ids) in enumerate(_parts(plan, order)):
         tier_of[ids.numpy()] = number
         given["on_block"] = partial(_finished, on_block, begin)
         rows = SomeRows(weight, ids), weights[ids]
         padding = None if padding_idx is None else _place(ids, padding_idx)
-        if trainable:
-            tiers.append(form.layer(*rows, padding, **given))
-        else:
-            tiers.append(form.fit(*rows, value_type, padding, **given))
-        begin += size
-        on_block(begin)
+        tiers.append(
+            form.layer(*rows, padding, **given) if trainable else form.fit(*rows, value_type, padding, **given)
+        )
+        on_block(begin + len(ids))
     if trainable:
-        return TieredEmbedding(tiers, torch.from_numpy(tier_of), padding_idx)
+        return TieredEmbedding(tiers, tier_of, padding_idx)
     return TieredEmbedding.from_packed(PackedTiered.from_tiers(tuple(tiers), tier_of, padding_idx))
+
+
+def _parts(plan: Sequence[tuple[Format, int]], order: Tensor) -> Iterator[tuple[Format, int, Tensor]]:
+    """Yield for each tier its format, the number of rows before it, and its ids, int64 in ascending order."""
+    begin = 0
+    for form, size in plan:
+        yield form, begin, order[begin : begin + size].long().sort().values
+        begin += size
 
 
 def _finished(on_block: OnBlock, before: int, done: int) -> None:

@@ -168,15 +168,24 @@ class TieredEmbedding(StoredNumbers):
         for name in ("tiers", "positions"):
             if hasattr(self, name):
                 delattr(self, name)
-        self.num_groups = [tier.num_groups for tier in packed.tiers]
         for name, array in packed.tensors().items():
             self.register_buffer(name, torch.tensor(array, device=device))
 
     def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
-        """Make the layer frozen if the checkpoint is, so that a newly constructed model can load it."""
-        if prefix + _FIRST in state_dict and not self._has_sizes(state_dict, prefix):
-            packed = self._packed_from(state_dict, prefix, rest)
-            if packed is None:
+        """Take the sizes of a frozen checkpoint, so that a newly constructed model can load it, or the map of another.
+
+        Reasons for a refusal are added to the errors in ``rest``, as `_takes` does.
+        """
+        sizes = {name: getattr(state_dict.get(prefix + name), "shape", ()) for name in TIERED_TENSORS}
+        own = {name: tensor.shape for name, tensor in self._buffers.items() if tensor is not None}
+        if prefix + _FIRST in state_dict and sizes != own:
+            if not self._takes(state_dict, prefix, sizes, rest):
+                return
+            try:
+                packed = self._of_same_size({name: state_dict[prefix + name] for name in TIERED_TENSORS})
+            except BadInputError as error:
+                rest[-1].append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {error}")
+                state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))
                 return
             self._become_frozen(packed, self.tier_map.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -188,40 +197,9 @@ class TieredEmbedding(StoredNumbers):
             except BadInputError as error:
                 rest[-1].append(f"{prefix}{error}")
 
-    def _has_sizes(self, state_dict: Mapping[str, Any], prefix: str) -> bool:
-        """Return whether the layer is frozen, with tensors of the sizes of a frozen checkpoint."""
-        stored = {name: state_dict.get(prefix + name) for name in TIERED_TENSORS}
-        return self.frozen and all(
-            isinstance(tensor, Tensor) and tensor.shape == self.get_buffer(name).shape
-            for name, tensor in stored.items()
-        )
-
-    def _packed_from(
-        self, state_dict: MutableMapping[str, Any], prefix: str, rest: tuple[Any, ...]
-    ) -> PackedTiered | None:
-        """Return the table of a frozen checkpoint, or None if it does not fit; the layer then stays unchanged.
-
-        The arguments are those of `_takes`.
-        """
-        missing, _, errors = rest[-3:]
-        stored = {name: state_dict.get(prefix + name) for name in TIERED_TENSORS}
-        absent = [prefix + name for name, tensor in stored.items() if not isinstance(tensor, Tensor)]
-        missing += absent
-        try:
-            packed = None if absent else self._of_sizes(stored)
-        except BadInputError as error:
-            packed = None
-            errors.append(f"size mismatch for {prefix.removesuffix('.') or 'the table'}: {error}")
-        if packed is None:  # torch visits the tiers next: let them find their own tensors
-            state_dict.update(self.state_dict(prefix=prefix, keep_vars=True))
-        return packed
-
-    def _of_sizes(self, stored: Mapping[str, Any]) -> PackedTiered:
-        """Return the table of tensors by their packed names; raise `BadInputError` for one of other sizes."""
-        each = {name: [stored[tensor_name(number, name)] for number in range(NUM_TIERS)] for name in TENSORS}
-        groups = [self.embedding_dim // max(1, value.shape[2]) if value.ndim == 3 else 1 for value in each["values"]]
-        arguments: list[Any] = [*(stored[name] for name in NO_MAP), *each.values(), groups, self.padding_idx]
-        packed = tiered.pack(*arguments)
+    def _of_same_size(self, stored: Mapping[str, Tensor]) -> PackedTiered:
+        """Return the table of tensors by their packed names; raise `BadInputError` for one of other rows or columns."""
+        packed = tiered.pack(*self._as_arguments(stored))
         packed.check()
         got, expected = ((table.num_embeddings, table.embedding_dim) for table in (packed, self))
         if got != expected:
@@ -236,7 +214,7 @@ class TieredEmbedding(StoredNumbers):
     def _place_rows(self, tier_of: NDArray[np.uint8] | None) -> None:
         """Remember the position of each row among all rows sorted by tier, and tell its tier of the padding row.
 
-        Positions are int32 [n], and None if rows are sorted.
+        Positions are int32 [n], and None if rows are sorted. To find a row in the map takes 256 comparisons instead.
         """
         positions = None if tier_of is None else positions_of(tier_of)
         self.positions = None if positions is None else torch.from_numpy(positions).to(self.tier_map.device)
@@ -265,8 +243,13 @@ class TieredEmbedding(StoredNumbers):
         return _OF_LAYERS, (self, self.padding_idx)
 
     def _arguments(self) -> tuple[Any, ...]:
-        each = ([self.get_buffer(tensor_name(t, name)) for t in range(NUM_TIERS)] for name in TENSORS)
-        return self.tier_map, self.tier_ranks, *each, self.num_groups, self.padding_idx
+        return self._as_arguments({name: self.get_buffer(name) for name in TIERED_TENSORS})
+
+    def _as_arguments(self, stored: Mapping[str, Tensor]) -> tuple[Any, ...]:
+        """Return the arguments of the operators over tensors by their packed names."""
+        each = {name: [stored[tensor_name(number, name)] for number in range(NUM_TIERS)] for name in TENSORS}
+        groups = [self.embedding_dim // max(1, *values.shape[2:]) for values in each["values"]]
+        return *(stored[name] for name in NO_MAP), *each.values(), groups, self.padding_idx
 
     def extra_repr(self) -> str:
         """Return sizes and state for ``print(model)``."""

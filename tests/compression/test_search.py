@@ -327,7 +327,7 @@ def test_counts_raise_cosine_of_frequent_rows(method: str) -> None:
 
 
 @pytest.mark.slow
-def test_trainable_layers_are_tried_by_the_same_methods() -> None:
+def test_trainable_layers_may_have_tiers() -> None:
     table = FoundTable("words", ROWS, None, 1, looks_up=True)
     _, (report,) = compress_tables([table], {}, Plan(ratio=3, trainable=True))
     assert {"rows", "tiered", "dpq"} <= {trial.method for trial in report.trials}
