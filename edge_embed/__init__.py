@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TTEmbeddingBag,
     )
     from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.layers.draft_output import DraftOutput, frequent_ids
     from edge_embed.layers.integers import IntegerEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
@@ -70,6 +71,7 @@ __all__ = [
     "BadInputError",
     "DPQEmbedding",
     "DPQEmbeddingBag",
+    "DraftOutput",
     "EdgeEmbedError",
     "Entmax",
     "Entmax15",
@@ -108,6 +110,7 @@ __all__ = [
     "entmax15",
     "entmax_loss",
     "export",
+    "frequent_ids",
     "from_pretrained",
     "get_delegate_path",
     "get_library_path",
@@ -135,6 +138,7 @@ _MODULE_OF = {
     "BadInputError": "edge_embed.errors",
     "DPQEmbedding": "edge_embed.layers.dpq",
     "DPQEmbeddingBag": "edge_embed.layers.bag",
+    "DraftOutput": "edge_embed.layers.draft_output",
     "EdgeEmbedError": "edge_embed.errors",
     "Entmax": "edge_embed.layers.activations",
     "Entmax15": "edge_embed.layers.activations",
@@ -172,6 +176,7 @@ _MODULE_OF = {
     "entmax15": "edge_embed.ops.entmax",
     "entmax_loss": "edge_embed.ops.entmax_loss",
     "export": "edge_embed.workflow",
+    "frequent_ids": "edge_embed.layers.draft_output",
     "from_pretrained": "edge_embed.hub.download",  # needs no torch for bundles
     "get_delegate_path": "edge_embed.runtime.library",
     "get_library_path": "edge_embed.runtime.library",

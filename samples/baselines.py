@@ -1,36 +1,49 @@
 """Baselines of equal bytes: a dense table, trained as such and compressed afterwards.
 
-svd   the best matrix of rank r
-pq    k-means in each group of columns, with rows weighted by frequency
-tt    a tensor train, by singular value decompositions
+svd     the best matrix of rank r
+pq      k-means in each group of columns, rows weighted by frequency
+tt      a tensor train, by singular value decompositions
+
+A fourth way is a tiered table (tiers): more bytes for frequent rows than for rare ones.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+import edge_embed
+from edge_embed.errors import SizeError
 from edge_embed.fitting import tt
 from edge_embed.layers.factorization import column_shape, row_shape
 from edge_embed.packed import bits
 
 Rows = NDArray[np.float32]
 
-WAYS = ("svd", "pq", "tt")
+TIERS = "tiers"
+WAYS = ("svd", "pq", "tt", TIERS)
 _CORES = 3
 _CODES = (16, 4, 2)  # of each group: fewer if the first do not fit
 
 
-def cut_down(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> dict[str, Rows]:
+def cut_down(rows: Rows, counts: NDArray[np.int64], nbytes: int, ways: Sequence[str] = WAYS) -> dict[str, Rows]:
     """Return rows [n, d] of each method from at most ``nbytes``; a method that needs more is left out.
 
     Args:
         rows: rows of the dense table.
         counts: frequency of each row in training, [n].
         nbytes: bytes of the compressed table.
+        ways: names of the methods.
     """
-    tables = _svd(rows, nbytes), _pq(rows, counts, nbytes), _tt(rows, nbytes)
-    found = dict(zip(WAYS, tables, strict=True))
+    made = {
+        "svd": lambda: _svd(rows, nbytes),
+        "pq": lambda: _pq(rows, counts, nbytes),
+        "tt": lambda: _tt(rows, nbytes),
+        TIERS: lambda: _tiers(rows, counts, nbytes),
+    }
+    found = {way: made[way]() for way in ways}
     return {name: table for name, table in found.items() if table is not None}
 
 
@@ -78,6 +91,18 @@ def _numbers(sizes: list[int], rank: int) -> int:
     """Return the number of numbers in cores whose ranks are all ``rank``."""
     first, *middle, last = sizes
     return rank * (first + last) + rank**2 * sum(middle)
+
+
+def _tiers(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> Rows | None:
+    model = torch.nn.Sequential(torch.nn.Embedding.from_pretrained(torch.from_numpy(rows)))
+    weights = {"0": torch.from_numpy(counts + 1)}  # as for pq
+    try:
+        small, _ = edge_embed.compress(model, "tiered", modules=["0"], budget=nbytes, counts=weights)
+    except SizeError:
+        return None
+    with torch.no_grad():
+        found: Rows = small.get_submodule("0")(torch.arange(len(rows))).numpy()
+    return found
 
 
 def replace_rows(table: torch.nn.Module, rows: Rows) -> None:

@@ -22,7 +22,7 @@ class Begun:
         quick: whether they are from a quick run.
         chosen: setting that validation chose, by method.
         costs: time of training steps relative to ``dense``, by method; empty before they are measured.
-        trials: trials of the finished seeds.
+        trials: finished trials; a seed may lack some methods.
     """
 
     sample: str
@@ -45,8 +45,7 @@ class Begun:
             raise click.ClickException(f"--resume: {file} cannot be read: {error}; leave out --resume") from error
         settings = {(method, setting) for method, recipes in candidates.items() for setting in range(len(recipes))}
         is_such = (begun.sample, begun.quick) == (sample, quick) and begun.chosen.items() <= settings
-        lacks_methods = begun.trials and begun.chosen.keys() != candidates.keys()  # a seed needs all methods
-        if lacks_methods or not is_such:
+        if not is_such:
             raise click.ClickException(f"--resume: {file} has other settings; leave out --resume to start again")
         return begun
 

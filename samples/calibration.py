@@ -90,14 +90,15 @@ def main(data: Path, ratio: float, seeds: int, quick: bool, output: Path) -> Non
     make_folder(output)
     rows = list[dict[str, Any]]()
     command = f"python samples/calibration.py --ratio {ratio:g} --seeds {seeds}" + " --quick" * quick
-    for case in _cases(Options(data, quick, 0, output)):
+    for case in language_models(Options(data, quick, 0, output)):
         for method in _METHODS:
             rows.append(_measured(case, method, ratio, seeds, quick))
             click.echo(f"{case.name}, {method}: {rows[-1]}", err=True)
             write_results(output, command, rows, markdown)
 
 
-def _cases(options: Options) -> Iterator[Case]:
+def language_models(options: Options) -> Iterator[Case]:
+    """Yield both models."""
     limit = _QUICK_WORDS if options.quick else None
     with unpacked(options.data, "ptb-rnnlm") as folder, unpacked(options.data, "agnews20k") as news:
         model = language_model.load(folder / "ptb_rnnlm_100.npz")

@@ -23,14 +23,14 @@ from trials import Trial, choose, run_seed, step_costs
 
 from edge_embed.report.views.markdown.blocks import join, table
 
-_NAMES = ("ag_news", "amazon_video", "click_through", "inflection", "multi30k", "sst2", "wikitext2")
+_NAMES = ("ag_news", "amazon_video", "click_through", "inflection", "multi30k", "sst2", "wikitext2", "wikitext2_untied")
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *vs dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
 after post-training compression of its table to as many bytes, minus the score of the method. That compression is a
-low rank (svd), product quantisation weighted by frequency (pq) or TT-SVD (tt). A cell is empty if the smallest setting
-needs more bytes. *step* is the median processor time of training steps, relative to the dense model with Adam. Steps
-are sampled from an epoch and timed alternately."""
+low rank (svd), product quantisation weighted by frequency (pq), TT-SVD (tt) or, beside trained tiers, a tiered table
+(tiers). A cell is empty if the smallest setting needs more bytes. *step* is the median processor time of training
+steps, relative to the dense model with Adam. Steps are sampled from an epoch and timed alternately."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 
@@ -46,7 +46,7 @@ _CHOICE = "Epochs and settings were chosen by validation data."
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
 )
-@click.option("--resume", is_flag=True, help="Resume an interrupted run in this folder.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run in this folder, or add methods to it.")
 def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, resume: bool) -> None:
     """Train the models of a SAMPLE from several seeds, and write how the methods compare with a dense table.
 
@@ -65,15 +65,18 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
             begun.write(file)
     torch.manual_seed(seed)
     task = make_task()
+    begun.chosen = {method: begun.chosen[method] for method in candidates}  # in this order, also of a resumed run
     recipes = {method: candidates[method][setting] for method, setting in begun.chosen.items()}
-    begun.costs = begun.costs or step_costs(task, recipes, quick)
+    if begun.costs.keys() != recipes.keys():
+        begun.costs = step_costs(task, recipes, quick)
     for number in range(seed, seed + seeds):
-        if number not in {trial.seed for trial in begun.trials}:
-            begun.trials += run_seed(make_task, candidates, begun.chosen, number, options)
-            begun.write(file)
-        done = range(seed, number + 1)
-        command = f"python samples/claims.py {sample} --seeds {len(done)} --seed {seed}" + " --quick" * quick
-        report = _write_report(command, task.metric, begun, done, options.output)
+        done = {trial.method for trial in begun.trials if trial.seed == number}
+        if done != recipes.keys():
+            for trial in run_seed(make_task, candidates, begun.chosen, number, options, done):
+                begun.trials.append(trial)
+                begun.write(file)
+        command = f"python samples/claims.py {sample} --seeds {number - seed + 1} --seed {seed}" + " --quick" * quick
+        report = _write_report(command, task.metric, begun, range(seed, number + 1), options.output)
     print(report, end="")
 
 
@@ -130,14 +133,15 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 
 def _markdown(results: Mapping[str, Any], quick: bool) -> str:
     further = list(results["methods"][0]["further"])
-    header = ["method", "ratio", results["metric"], "vs dense", *(f"{way} at equal bytes" for way in WAYS)]
+    ways = [way for way in WAYS if any(way in row["cut down"] for row in results["methods"])]
+    header = ["method", "ratio", results["metric"], "vs dense", *(f"{way} at equal bytes" for way in ways)]
     header += [column for name in further for column in (name, "vs dense")] + ["step"]
     rows = [
         [
             row["method"],
             f"{row['ratio']:.1f}x",
             *_columns(row),
-            *(shown(row["cut down"].get(way), "+") for way in WAYS),
+            *(shown(row["cut down"].get(way), "+") for way in ways),
             *(figure for name in further for figure in _columns(row["further"][name])),
             f"{row['step cost']:.2f}x",
         ]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from tables import MakeTable
 from tied_output import small_embedding
+from torch import nn
 
 import edge_embed
 
@@ -52,6 +53,26 @@ def ant(
     return lambda rows: layer(rows, width, num_anchors, padding_idx=0, **options).start_from(
         vectors=torch.randn(num_anchors, width)
     )
+
+
+def tiers(width: int, frequent: float, others: float, num_groups: int, **options: Any) -> MakeTable:
+    """Return a function that makes a tiered table of rows that are sorted by frequency.
+
+    Args:
+        width: columns.
+        frequent: share of the rows that have 8 bits a number.
+        others: share of the rows that have 4 bits a number.
+        num_groups: groups of the DPQ-VQ table of the rare rows, K = 16.
+        **options: options of that table.
+    """
+
+    def make(rows: int) -> nn.Module:
+        sizes = [max(1, int(share * rows)) for share in (frequent, others)]
+        integers = [edge_embed.IntegerEmbedding(n, width, bits) for n, bits in zip(sizes, (8, 4), strict=True)]
+        rare = edge_embed.DPQEmbedding(rows - sum(sizes), width, 16, num_groups, variant="vq", **options)
+        return edge_embed.TieredEmbedding([*integers, rare], padding_idx=0)
+
+    return make
 
 
 def tt(

@@ -15,6 +15,13 @@ def tables(model: nn.Module) -> Sequence[nn.Module]:
     return list(table.children()) if isinstance(table, nn.ModuleDict) else [table]
 
 
+def rows_of(table: nn.Module) -> int:
+    """Return the rows of a layer."""
+    rows = table.num_embeddings
+    assert isinstance(rows, int)
+    return rows
+
+
 def width_of(table: nn.Module) -> int:
     """Return the columns of a layer."""
     width = table.embedding_dim

@@ -3,6 +3,7 @@
 from torch import nn
 
 import edge_embed
+from edge_embed.layers.table import CompressedEmbedding
 
 
 def tied_output(table: nn.Module, bias: bool) -> nn.Module:
@@ -12,7 +13,7 @@ def tied_output(table: nn.Module, bias: bool) -> nn.Module:
         table: the embedding layer.
         bias: whether to train a number for each row as well.
     """
-    if isinstance(table, edge_embed.DPQEmbedding | edge_embed.ANTEmbedding | edge_embed.TTEmbedding):
+    if isinstance(table, CompressedEmbedding):
         return edge_embed.TiedOutput(table, bias)
     if not isinstance(table, nn.Embedding):
         raise TypeError(f"got a {type(table).__name__}, expected an embedding layer")

@@ -7,18 +7,20 @@ Differences are therefore taken within a seed.
 import copy
 import ctypes
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import process_time
 
 import numpy as np
 import torch
-from baselines import WAYS, Rows, cut_down, replace_rows
+from baselines import TIERS, WAYS, Rows, cut_down, replace_rows
 from candidates import Candidates
 from numpy.typing import NDArray
 from options import Options
 from tables import table_bytes, tables
 from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
+
+import edge_embed
 
 TUNING_SEED = 1000  # of runs that choose between settings, and of no others
 _COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
@@ -63,22 +65,32 @@ def choose(make_task: Callable[[], Task[Model]], recipes: Sequence[Recipe], meth
 
 
 def run_seed(
-    make_task: Callable[[], Task[Model]], candidates: Candidates, chosen: Mapping[str, int], seed: int, options: Options
-) -> list[Trial]:
-    """Run every method from one seed; ``dense`` is first, and the others are compared with it."""
-    trials = []
+    make_task: Callable[[], Task[Model]],
+    candidates: Candidates,
+    chosen: Mapping[str, int],
+    seed: int,
+    options: Options,
+    done: Container[str] = (),
+) -> Iterator[Trial]:
+    """Yield the trial of every method from one seed, but for methods that are done.
+
+    ``dense`` is trained first in any case, because the others are compared with it.
+    """
     dense: Model | None = None
     for method, setting in chosen.items():
+        if method in done and dense is not None:
+            continue
         task, model = trained(make_task, candidates[method][setting], method, seed, options.quick)
         dense = model if dense is None else dense
+        if method in done:
+            continue
         nbytes = [table_bytes(table) for table in tables(model)]
         is_smaller = sum(nbytes) < sum(table_bytes(table) for table in tables(dense))
-        others = _cut_down_scores(task, dense, nbytes) if is_smaller else {}
+        others = _cut_down_scores(task, dense, model) if is_smaller else {}
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         with torch.no_grad():
             further = task.further(model.eval())
-        trials.append(Trial(method, setting, seed, *scores, sum(nbytes), others, further))
-    return trials
+        yield Trial(method, setting, seed, *scores, sum(nbytes), others, further)
 
 
 def trained(
@@ -90,11 +102,16 @@ def trained(
     return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if quick else recipe.epochs)
 
 
-def _cut_down_scores(task: Task[Model], dense: Model, nbytes: Sequence[int]) -> dict[str, float]:
+def _cut_down_scores(task: Task[Model], dense: Model, small: Model) -> dict[str, float]:
+    """Return the scores of the dense model with each of its tables compressed to the bytes of that of a small model."""
+    layers = tables(small)
+    is_tiered = any(isinstance(layer, edge_embed.TieredEmbedding) for layer in layers)
+    ways = [way for way in WAYS if way != TIERS or is_tiered]  # their search takes long: beside equal bytes, once
     weights = [table.get_parameter("weight").detach().numpy() for table in tables(dense)]
-    found = [cut_down(*each) for each in zip(weights, counts(task, weights), nbytes, strict=True)]
+    given = zip(weights, counts(task, weights), map(table_bytes, layers), strict=True)
+    found = [cut_down(*each, ways) for each in given]
     scores = {}
-    for way in WAYS:
+    for way in ways:
         if all(way in rows for rows in found):
             model = copy.deepcopy(dense)
             for table, rows in zip(tables(model), found, strict=True):

@@ -13,7 +13,7 @@ from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden
 from edge_embed.ops.topk import TopK
 
-_IGNORED = -100  # ignore_index of torch's cross entropy
+IGNORED = -100  # ignore_index of torch's cross entropy
 
 
 @suggests_keywords
@@ -125,7 +125,7 @@ def checked_batch(output_layer: TiedOutput, hidden: Tensor, targets: Tensor) -> 
     if targets.shape != hidden.shape[:-1]:
         got = f"got targets {list(targets.shape)} and hidden states {list(hidden.shape)}"
         raise BadInputError(f"{got}, expected one target for each hidden state")
-    counts = targets != _IGNORED
+    counts = targets != IGNORED
     targets = targets[counts]
     check_id_range(targets, output_layer.out_features)
     return hidden[counts], targets

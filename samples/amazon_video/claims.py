@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from candidates import Candidates, penalties, rates
 from datasets import unpacked
-from methods import ant, dense, sx, tt, vq
+from methods import ant, dense, sx, tiers, tt, vq
 from options import Options
 
 from amazon_video.data import Histories, read
@@ -30,7 +30,9 @@ def read_histories(options: Options) -> Histories:
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 8, 1e-2, decay=True),
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 8, 1e-2, decay=True),
+    "tiers, as D = 32": rates(tiers(WIDTH, 0.02, 0.27, 16), 8, 1e-2, decay=True),
     "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 8, 1e-2, decay=True),
+    "tiers, as D = 16": rates(tiers(WIDTH, 0.0125, 0.11, 8), 8, 1e-2, decay=True),
     "dpq sx, K = 16, D = 32": rates(sx(WIDTH, 32), 8, 1e-2, decay=True),
     "ant, A = 50": penalties(ant(WIDTH, 50), 8, 3e-2, 1e-4, 1e-5, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-4, 1e-5, decay=True),

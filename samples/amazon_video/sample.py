@@ -60,7 +60,9 @@ class NextItemTask(Task[Recommender]):
     def score(self, model: Recommender, part: Part) -> float:
         """Return the share of users whose next item is among the ten with the highest scores, out of all items."""
         histories, following = self.histories.part(part)
-        found = torch.cat([model(batch)[:, 1:].topk(_TOP).indices + 1 for batch in histories.split(_BATCH)])
+        rows = model.table(torch.arange(1, self.histories.num_items))  # once for all users, not in each of their logits
+        states = (model.states(batch)[:, -1] for batch in histories.split(_BATCH))
+        found = torch.cat([(state @ rows.t()).topk(_TOP).indices + 1 for state in states])
         return float((found == following.unsqueeze(1)).any(1).float().mean())
 
     def example(self) -> Tensor:

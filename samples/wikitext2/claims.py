@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from candidates import Candidates, penalties, rates
 from datasets import unpacked
-from methods import ant, dense, tied_sx, tt, vq
+from methods import ant, dense, tied_sx, tiers, tt, vq
 from options import Options
 
 from wikitext2.data import read
@@ -16,12 +16,17 @@ _QUICK_WORDS = 15_000
 _TEST = 60_000  # words for the test score of each of many tables that share the output layer
 
 
-def make_task(options: Options) -> Callable[[], WordTask]:
-    """Return a function that makes the task; its parts are always the same."""
+def make_task(options: Options, tied: bool = True) -> Callable[[], WordTask]:
+    """Return a function that makes the task; its parts are always the same.
+
+    Args:
+        options: options of the command.
+        tied: whether the output layer of the model shares its table.
+    """
     with unpacked(options.data, "wikitext2-valtest") as folder:
         text = read(folder, least=5)
     text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:_TEST])
-    return lambda: WordTask(text)
+    return lambda: WordTask(text, tied)
 
 
 def candidates(width: int = WIDTH) -> Candidates:
@@ -29,7 +34,9 @@ def candidates(width: int = WIDTH) -> Candidates:
     return {
         "dense": rates(dense(width), 8, 2e-2, 1e-2, decay=True),
         "dpq vq, K = 16, D = 64": rates(vq(width, 16, 64, distance_norm=False), 8, 3e-2, 2e-2, decay=True),
+        "tiers, as D = 64": rates(tiers(width, 0.06, 0.18, 32, distance_norm=False), 8, 3e-2, decay=True),
         "dpq vq, K = 16, D = 32": rates(vq(width, 16, 32, distance_norm=False), 8, 3e-2, decay=True),
+        "tiers, as D = 32": rates(tiers(width, 0.02, 0.095, 16, distance_norm=False), 8, 3e-2, decay=True),
         "dpq sx, K = 16, D = 64": rates(tied_sx(width, 64), 8, 3e-2, decay=True),
         "ant, A = 100": penalties(ant(width, 100), 8, 3e-2, 3e-4, 1e-3, decay=True),
         "tt, R = 16": rates(tt(width, 16), 8, 2e-2, decay=True),

@@ -1,6 +1,6 @@
-"""Language model; only its table, which it uses twice, differs between methods."""
+"""Language model; only its table, which the output layer may share, differs between methods."""
 
-from tables import width_of
+from tables import rows_of, width_of
 from tied_output import small_embedding, tied_output
 from torch import Tensor, nn
 
@@ -21,14 +21,15 @@ class LanguageModel(nn.Module):
 
     Args:
         table: layer that looks up rows [*, width] of ids [*].
+        tied: whether the output layer shares the table; otherwise it has dense rows of its own.
     """
 
-    def __init__(self, table: nn.Module) -> None:
+    def __init__(self, table: nn.Module, tied: bool = True) -> None:
         super().__init__()
         self.table, width = table, width_of(table)
         self.lstm = nn.LSTM(width, width, batch_first=True)
         self.dropout = nn.Dropout(0.3)
-        self.words = tied_output(table, bias=True)
+        self.words = tied_output(table, bias=True) if tied else nn.Linear(width, rows_of(table))
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return logits [batch, words, rows] of integers [batch, words]."""

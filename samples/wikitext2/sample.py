@@ -32,18 +32,19 @@ class WordTask(Task[LanguageModel]):
 
     Args:
         text: all its parts.
+        tied: whether the output layer of the model shares its table.
     """
 
     metric = "perplexity"
     higher_is_better = False
 
-    def __init__(self, text: Text) -> None:
-        self.vocabulary = text.vocabulary
+    def __init__(self, text: Text, tied: bool = True) -> None:
+        self.vocabulary, self.tied = text.vocabulary, tied
         self.training, self.validation, self.test = text.training, text.validation, text.test
 
     def model(self, table: MakeTable) -> LanguageModel:
         """Return the language model."""
-        return LanguageModel(table(len(self.vocabulary)))
+        return LanguageModel(table(len(self.vocabulary)), self.tied)
 
     def batches(self) -> Iterator[Batch]:
         """Yield rows of words, cut at another place in each epoch."""

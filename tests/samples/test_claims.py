@@ -17,9 +17,10 @@ pytest.importorskip("scipy", reason="scipy, which has the intervals, is missing:
 
 import claims
 import click
+import methods
 import steps
 import trials
-from baselines import WAYS, cut_down
+from baselines import TIERS, WAYS, cut_down
 from candidates import one_of_each
 from click.testing import CliRunner
 from options import Options
@@ -70,9 +71,18 @@ class TestCutDown:
         larger, smaller = (cut_down(ROWS, COUNTS, packed.nbytes + less)["tt"] for less in (400, -400))
         assert error(larger) < error(smaller) < float(np.linalg.norm(ROWS))
 
+    def test_tiers_take_no_more_bytes_and_favour_frequent_rows(self) -> None:
+        counts = np.where(np.arange(N) < 10, 1000, 0)
+        found = cut_down(ROWS, counts, 400, [TIERS])
+        assert list(found) == [TIERS]
+        errors = np.square(found[TIERS] - ROWS).mean(1)
+        assert errors[:10].mean() < 0.1 * errors[10:].mean()
+        larger = cut_down(ROWS, counts, 600, [TIERS])[TIERS]
+        assert error(larger) < error(found[TIERS])
+
     def test_methods_that_do_not_fit_are_left_out(self) -> None:
         assert cut_down(ROWS, COUNTS, 4) == {}
-        assert tuple(cut_down(ROWS, COUNTS, 10**6)) == WAYS
+        assert tuple(cut_down(ROWS, COUNTS, ROWS.nbytes - 1)) == WAYS
 
 
 class Numbers(nn.Module):
@@ -149,7 +159,12 @@ class TestTrials:
         assert all(0 <= score <= 1 for score in found[1].cut_down.values())
 
     def test_seed_gives_same_trial_again(self, found: list[Trial]) -> None:
-        assert run_seed(Halves, CANDIDATES, {"dense": 1, "dpq": 0}, 4, OPTIONS) == found[2:]
+        assert list(run_seed(Halves, CANDIDATES, {"dense": 1, "dpq": 0}, 4, OPTIONS)) == found[2:]
+
+    def test_finished_trials_are_left_out(self, found: list[Trial]) -> None:
+        chosen = {"dense": 1, "dpq": 0}
+        assert list(run_seed(Halves, CANDIDATES, chosen, 4, OPTIONS, {"dense"})) == found[3:]  # dense beside it
+        assert list(run_seed(Halves, CANDIDATES, chosen, 4, OPTIONS, {"dpq"})) == found[2:3]
 
     def test_counts_match_rows_of_batches(self) -> None:
         (rows,) = counts(Halves(), [ROWS])
@@ -201,7 +216,7 @@ class TestSeveralTables:
     def test_tables_are_cut_down_to_their_own_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Any] = []
 
-        def nothing(rows: np.ndarray, counts: np.ndarray, nbytes: int) -> dict[str, np.ndarray]:
+        def nothing(rows: np.ndarray, counts: np.ndarray, nbytes: int, _: Any) -> dict[str, np.ndarray]:
             asked.append((rows.shape, counts.tolist(), nbytes))
             ways = ("svd", "pq") if len(rows) == 40 else ("svd", "tt")
             return {way: np.zeros_like(rows) for way in ways}
@@ -214,6 +229,31 @@ class TestSeveralTables:
         assert (plain.table_bytes, compressed.table_bytes) == (4 * 100 * DIM, sum(own))
         assert plain.test > 0
         assert compressed.cut_down == {"svd": 0}  # both were replaced; the other ways do not fit both
+
+
+def small_tiers(rows: int) -> nn.Module:
+    floats = nn.Embedding(6, DIM), nn.Embedding(10, DIM)
+    return edge_embed.TieredEmbedding([*floats, edge_embed.DPQEmbedding(rows - 16, DIM, 4, 4, variant="vq")])
+
+
+class TestTiers:
+    def test_tiers_share_rows_out_by_frequency(self) -> None:
+        table = methods.tiers(DIM, 0.2, 0.3, 4, distance_norm=False)(N)
+        assert [(type(tier).__name__, tier.num_embeddings) for tier in table.tiers] == [
+            ("IntegerEmbedding", 8),
+            ("IntegerEmbedding", 12),
+            ("DPQEmbedding", 20),
+        ]
+        assert [tier.bits for tier in table.tiers[:2]] == [8, 4]
+        assert table.to_packed().tier_map is None
+        assert not table(torch.tensor(0)).any()
+
+    def test_trained_tiers_are_compared_with_tiers_after_training(self) -> None:
+        candidates = CANDIDATES | {"tiers": [Recipe(small_tiers, epochs=1, quick_epochs=1, rate=0.05)]}
+        found = run_seed(Halves, candidates, {"dense": 1, "dpq": 0, "tiers": 0}, 0, OPTIONS)
+        ways = {trial.method: trial.cut_down.keys() for trial in found}
+        assert TIERS in ways["tiers"]
+        assert TIERS not in ways["dpq"]
 
 
 def invoked(arguments: Sequence[str], command: click.Command = claims.main) -> Any:
@@ -247,10 +287,11 @@ class TestCommand:
         """Return the arguments of a run of two seeds that ended during the second one."""
         import ag_news.claims
 
-        def run(make_task: Any, candidates: Any, chosen: Any, seed: int, options: Options) -> list[Trial]:
-            if seed == 1:
-                raise KeyboardInterrupt
-            return run_seed(make_task, candidates, chosen, seed, options)
+        def run(make_task: Any, candidates: Any, chosen: Any, seed: int, *rest: Any) -> Iterator[Trial]:
+            for trial in run_seed(make_task, candidates, chosen, seed, *rest):
+                yield trial
+                if seed == 1:
+                    raise KeyboardInterrupt
 
         monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
         monkeypatch.setattr(ag_news.claims, "CANDIDATES", CANDIDATES)
@@ -264,25 +305,31 @@ class TestCommand:
         assert "--seeds 1 --seed 0 --quick" in (tmp_path / "results.md").read_text(encoding="utf-8")
         assert "One seed." in (tmp_path / "results.md").read_text(encoding="utf-8")
 
-    def test_resume_runs_missing_seeds_only(
+    def test_resume_runs_missing_trials_only(
         self, interrupted: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         begun = json.loads((tmp_path / "begun.json").read_text(encoding="utf-8"))
-        seeds: list[int] = []
+        assert [(trial["method"], trial["seed"]) for trial in begun["trials"]] == [
+            ("dense", 0),
+            ("dpq", 0),
+            ("dense", 1),
+        ]
+        made: list[Trial] = []
 
-        def run(make_task: Any, candidates: Any, chosen: Any, seed: int, options: Options) -> list[Trial]:
-            seeds.append(seed)
-            return run_seed(make_task, candidates, chosen, seed, options)
+        def run(*given: Any) -> Iterator[Trial]:
+            for trial in run_seed(*given):
+                made.append(trial)
+                yield trial
 
         monkeypatch.setattr(claims, "run_seed", run)
         monkeypatch.setattr(claims, "choose", None)
         monkeypatch.setattr(claims, "step_costs", None)
         done = invoked([*interrupted, "--resume"])
         assert done.exit_code == 0, done.output
-        assert seeds == [1]
+        assert [(trial.method, trial.seed) for trial in made] == [("dpq", 1)]
         results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
         assert [trial["seed"] for trial in results["trials"]] == [0, 0, 1, 1]
-        assert results["trials"][:2] == begun["trials"]
+        assert results["trials"][:3] == begun["trials"]
 
     @pytest.mark.parametrize(
         ("left", "said"),
@@ -307,15 +354,22 @@ class TestCommand:
         assert said in done.stderr
         assert "leave out --resume" in done.stderr
 
-    def test_resume_with_other_methods_is_refused(
-        self, interrupted: list[str], monkeypatch: pytest.MonkeyPatch
+    def test_resume_adds_methods_to_a_finished_run(
+        self, done: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         import ag_news.claims
 
-        monkeypatch.setattr(ag_news.claims, "CANDIDATES", CANDIDATES | {"new": CANDIDATES["dpq"]})
-        done = invoked([*interrupted, "--resume"])
-        assert done.exit_code == 1
-        assert "has other settings" in done.stderr
+        before = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+        extended = {"dense": CANDIDATES["dense"], "new": CANDIDATES["dpq"], "dpq": CANDIDATES["dpq"]}
+        monkeypatch.setattr(ag_news.claims, "CANDIDATES", extended)
+        arguments = ["ag_news", "--data", str(tmp_path), "--seeds", "2", "--quick", "--output", str(tmp_path / "out")]
+        again = invoked([*arguments, "--resume"])
+        assert again.exit_code == 0, again.output
+        results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
+        assert [row["method"] for row in results["methods"]] == ["dense", "new", "dpq"]
+        assert [trial for trial in results["trials"] if trial["method"] != "new"] == before["trials"]
+        new = [trial | {"method": "dpq"} for trial in results["trials"] if trial["method"] == "new"]
+        assert new == [trial for trial in before["trials"] if trial["method"] == "dpq"]  # the same recipe
 
     def test_folder_that_cannot_be_made_gives_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

@@ -8,6 +8,7 @@ from torch import nn
 import edge_embed
 from edge_embed.exporters.tflite.flatbuffer import load_schema
 from edge_embed.packed.logits import logits
+from edge_embed.packed.topk import topk
 from edge_embed.targets.tflite.runtimes import TARGETS
 
 from ...pairwise import pairwise
@@ -104,3 +105,22 @@ def test_output_layer_holds_no_dense_table(export):
         if tensor.name.decode().startswith("gather"):
             assert number in from_input
             assert np.prod(tensor.shape) <= 4096 * 12
+
+
+def test_draft_output_returns_ids_of_target_model(export_once, run_file):
+    class Draft(nn.Module):
+        def __init__(self):
+            super().__init__()
+            target_ids = torch.arange(300, 0, -3)
+            layer = edge_embed.TiedOutput(LAYERS["dpq"](100), bias=False)
+            self.output = edge_embed.DraftOutput(layer, target_ids - torch.arange(100))
+
+        def forward(self, hidden):
+            return self.output.topk(hidden, 4)
+
+    states = hidden(2, 3)
+    exported = export_once("draft", lambda: (Draft(), torch.from_numpy(states)))
+    ((values, ids),) = run_file(exported.path, [{"hidden": states}])
+    expected, rows = topk(exported.table, states, 4)
+    np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(ids, 300 - 3 * rows)

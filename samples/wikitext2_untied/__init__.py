@@ -1,0 +1,1 @@
+"""Language model of WikiText-2 with an output layer of its own."""
