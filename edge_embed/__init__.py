@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from edge_embed.layers.integers import IntegerEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
     from edge_embed.layers.proximal import ProximalOptimizer
+    from edge_embed.layers.shared_dpq import SharedDPQEmbedding
     from edge_embed.layers.tied_output import TiedOutput
     from edge_embed.layers.tier_arguments import tiers_of_counts
     from edge_embed.layers.tiered import TieredEmbedding
@@ -88,6 +89,7 @@ __all__ = [
     "ParityError",
     "PenaltySchedule",
     "ProximalOptimizer",
+    "SharedDPQEmbedding",
     "SizeError",
     "SparseMultiheadAttention",
     "Sparsemax",
@@ -155,6 +157,7 @@ _MODULE_OF = {
     "ParityError": "edge_embed.errors",
     "PenaltySchedule": "edge_embed.layers.penalty_schedule",
     "ProximalOptimizer": "edge_embed.layers.proximal",
+    "SharedDPQEmbedding": "edge_embed.layers.shared_dpq",
     "SizeError": "edge_embed.errors",
     "SparseMultiheadAttention": "edge_embed.layers.attention",
     "Sparsemax": "edge_embed.layers.activations",

@@ -13,12 +13,13 @@ from edge_embed.layers.arguments import checked_count, checked_counts
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.float_rows import FloatRows
 from edge_embed.layers.integers import IntegerEmbedding
+from edge_embed.layers.shared_dpq import SharedDPQEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.packed.tier_map import NUM_TIERS
 
 Tier = nn.Embedding | IntegerEmbedding | DPQEmbedding
 _INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
-_KINDS = "nn.Embedding, edge_embed.IntegerEmbedding or edge_embed.DPQEmbedding"
+_KINDS = "nn.Embedding, edge_embed.IntegerEmbedding, edge_embed.DPQEmbedding or edge_embed.SharedDPQEmbedding"
 
 
 def tiers_of_counts(counts: ArrayLike, sizes: Sequence[int]) -> Tensor:
@@ -59,6 +60,8 @@ def checked_tiers(tiers: Sequence[Tier]) -> list[Any]:
             got, expected = (_columns(each) for each in (layers[-1], layers[0]))
             if got != expected:
                 raise BadInputError(f"got {got}, expected {expected} as in tier 0")
+            if isinstance(tier, SharedDPQEmbedding) and not any(tier.owner is other for other in given):
+                raise BadInputError("got codebooks of another table, expected those of another tier")
     return layers
 
 
@@ -69,7 +72,7 @@ def _columns(layer: Any) -> str:
 def _checked_tier(tier: object) -> CompressedEmbedding:
     if type(tier) is nn.Embedding and isinstance(tier.weight, nn.Parameter):
         return FloatRows(tier)
-    if type(tier) not in (IntegerEmbedding, DPQEmbedding):
+    if type(tier) not in (IntegerEmbedding, DPQEmbedding, SharedDPQEmbedding):
         raise BadInputError(f"got a {type(tier).__name__}, expected {_KINDS}")
     assert isinstance(tier, CompressedEmbedding)
     if tier.frozen or tier.padding_idx is not None:

@@ -2,8 +2,8 @@
 
     row(id) = row of tier(id) at place(id)                             `edge_embed.packed.tier_map`
 
-While it is trained, each of the three tiers is a layer: ``nn.Embedding`` (floats), `IntegerEmbedding` or
-`DPQEmbedding`. Each trains by its own equations.
+While it is trained, each of the three tiers is a layer: ``nn.Embedding`` (floats), `IntegerEmbedding`,
+`DPQEmbedding` or `SharedDPQEmbedding`. Each trains by its own equations.
 """
 
 from collections.abc import Mapping, MutableMapping, Sequence
