@@ -6,7 +6,8 @@ Source of the map: checkpoints of "EAGLE-3: Scaling up Inference Acceleration of
 Test" (Li and others, 2025).
 """
 
-from typing import Self
+from collections.abc import MutableMapping
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -18,10 +19,11 @@ from edge_embed.layers.arguments import checked_count, checked_counts
 from edge_embed.layers.tied_output import IGNORED, TiedOutput
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden
-from edge_embed.ops.topk import TopK, largest
+from edge_embed.ops.topk import TopK
 from edge_embed.packed.topk import check_k
 
 _MAPS = torch.int32, torch.int64
+_INTEGERS = torch.uint8, torch.int8, torch.int16, *_MAPS
 
 
 @suggests_keywords
@@ -65,19 +67,26 @@ class DraftOutput(nn.Module):
         """
         if not isinstance(linear, nn.Linear):
             raise BadInputError(f"linear: got a {type(linear).__name__}, expected an nn.Linear")
-        ids = integer_ids(torch.as_tensor(target_ids)).long().to(linear.weight.device)
-        if ids.ndim != 1 or not len(ids):
-            raise BadInputError(f"target_ids: got shape {list(ids.shape)}, expected [r] with at least one id")
+        ids = _checked_ids(target_ids).to(linear.weight.device)
         check_id_range(ids, linear.out_features)
-        each, counts = ids.unique(return_counts=True)
-        if len(each) < len(ids):
-            raise BadInputError(f"target_ids: got {int(each[counts.argmax()])} more than once, expected different ids")
+        if (repeated := repeated_id(ids)) is not None:
+            raise BadInputError(f"target_ids: got {repeated} more than once, expected different ids")
         kept = nn.Linear(linear.in_features, len(ids), linear.bias is not None, ids.device, linear.weight.dtype)
         with torch.no_grad():
             kept.weight.copy_(linear.weight[ids])
             if linear.bias is not None:
                 kept.bias.copy_(linear.bias[ids])
         return cls(kept, (ids - torch.arange(len(ids), device=ids.device)).int())
+
+    def _load_from_state_dict(self, state_dict: MutableMapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Refuse a map of other ids, with the words of its check."""
+        if (stored := state_dict.get(prefix + "d2t")) is not None:
+            try:
+                _checked_map(stored, len(self.d2t))
+            except BadInputError as error:
+                rest[-1].append(f"{prefix}{error}")
+                state_dict[prefix + "d2t"] = self.d2t
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @property
     def target_ids(self) -> Tensor:
@@ -114,6 +123,9 @@ class DraftOutput(nn.Module):
     def topk(self, hidden: Tensor, k: int) -> TopK:
         """Return the ``k`` largest logits of each hidden state, with the ids of the target model.
 
+        A `TiedOutput` has the lowest row first among equal logits; an ``nn.Linear`` leaves their order open, as
+        ``torch.topk`` does.
+
         Args:
             hidden: ``[*, d]``.
             k: number of logits, 1 to 1000 and at most r; a constant of the exported model.
@@ -128,7 +140,7 @@ class DraftOutput(nn.Module):
             values, rows = self.output.topk(hidden, k)
         else:
             check_k(k, self.output.out_features)
-            values, rows = largest(self(hidden), k)
+            values, rows = self(hidden).topk(k)
         return TopK(values, rows + self.d2t[rows])
 
 
@@ -152,15 +164,35 @@ def frequent_ids(counts: ArrayLike, size: int) -> Tensor:
     return frequencies.argsort(descending=True, stable=True)[:number].sort().values
 
 
+def repeated_id(ids: Tensor) -> int | None:
+    """Return an id that is more than once among ids [r], or None."""
+    each, counts = ids.unique(return_counts=True)
+    return int(each[counts.argmax()]) if len(each) < len(ids) else None
+
+
+def _checked_ids(target_ids: object) -> Tensor:
+    """Return target ids as int64 [r]."""
+    expected = "expected at least one integer, [r], such as those of frequent_ids"
+    try:
+        given = torch.as_tensor(target_ids)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInputError(f"target_ids: got {target_ids!r:.80}, {expected}") from error
+    if given.dtype not in _INTEGERS or given.ndim != 1 or not len(given) or given.is_meta:
+        raise BadInputError(f"target_ids: got {given.dtype} {list(given.shape)} on {given.device}, {expected}")
+    return given.long()
+
+
 def _checked_map(d2t: object, rows: int) -> Tensor:
     if not isinstance(d2t, Tensor) or d2t.dtype not in _MAPS or d2t.shape != (rows,):
         got = f"{d2t.dtype} {list(d2t.shape)}" if isinstance(d2t, Tensor) else f"a {type(d2t).__name__}"
         raise BadInputError(f"d2t: got {got}, expected int64 or int32 [{rows}], a number for each row of the layer")
+    if d2t.is_meta:  # as all of a model that gets its numbers later
+        return d2t
     ids = d2t.long() + torch.arange(rows, device=d2t.device)
     if int(ids.min()) < 0:
         row = int((ids < 0).nonzero()[0])
         raise BadInputError(f"d2t: got {int(d2t[row])} for row {row}, a target id below 0")
-    if len(ids.unique()) < rows:
+    if (repeated := repeated_id(ids)) is not None:
         remedy = "d2t is the target id minus the number of the row"
-        raise BadInputError(f"d2t: two rows have the same target id; {remedy}")
+        raise BadInputError(f"d2t: got the target id {repeated} more than once; {remedy}")
     return d2t

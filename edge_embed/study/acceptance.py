@@ -8,6 +8,7 @@ Source: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Spec
 3.6 and equation (1). Their formula for the tokens takes positions to be accepted independently of each other.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.arguments import checked_count
+from edge_embed.layers.draft_output import repeated_id
 from edge_embed.ops.ids import check_id_range, integer_ids
 
 _BLOCK = 1 << 22  # logits of the target model that are converted to float64 at a time
@@ -42,8 +44,8 @@ class Acceptance:
         Raises:
             BadInputError: for a number below 1.
         """
-        rate = self.sampled if sampled else self.greedy
-        return sum(rate**position for position in range(checked_count("drafted", drafted) + 1))
+        rate, number = self.sampled if sampled else self.greedy, checked_count("drafted", drafted)
+        return number + 1.0 if rate == 1 else (1 - rate ** (number + 1)) / (1 - rate)
 
 
 @torch.no_grad()
@@ -57,24 +59,32 @@ def acceptance(target: Tensor, draft: Tensor, target_ids: Tensor | None = None) 
             models have the same ids.
 
     Raises:
-        BadInputError: for logits of other shapes, or none, or ids that do not fit them.
+        BadInputError: for logits of other shapes or types, or none, or without numbers (-inf masks an id), or ids that
+            do not fit them.
         IdOutOfRangeError: for ids outside the vocabulary of the target model.
     """
-    n, rows = target.shape[-1], draft.shape[-1]
+    for name, logits in (("target", target), ("draft", draft)):
+        if not isinstance(logits, Tensor) or not logits.is_floating_point() or not logits.ndim or logits.is_meta:
+            got = f"{logits.dtype} {list(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+            raise BadInputError(f"{name}: got {got}, expected logits in memory, float [*, ids]")
     if target.shape[:-1] != draft.shape[:-1] or not target.numel() or not draft.numel():
-        raise BadInputError(
-            f"got logits {list(target.shape)} and {list(draft.shape)}, expected those of equal positions, at least one"
-        )
+        got = f"got logits {list(target.shape)} and {list(draft.shape)}"
+        raise BadInputError(f"{got}, expected those of equal positions, at least one")
+    n, rows = target.shape[-1], draft.shape[-1]
     ids = torch.arange(rows) if target_ids is None else integer_ids(target_ids).long()
     if ids.shape != (rows,) or (target_ids is None and rows != n):
         got = f"{rows} draft logits for {n}" if target_ids is None else f"ids {list(ids.shape)} for {rows} logits"
         raise BadInputError(f"target_ids: got {got}, expected an id for each draft logit, [{rows}]")
     check_id_range(ids, n)
+    if (repeated := repeated_id(ids)) is not None:
+        raise BadInputError(f"target_ids: got {repeated} more than once, expected different ids")
     blocks = [each.reshape(-1, each.shape[-1]).split(max(1, _BLOCK // n)) for each in (target, draft)]
     equal, shared = 0, 0.0
     for expected, found in zip(*blocks, strict=True):
         equal += int((expected.argmax(-1) == ids.to(found.device)[found.argmax(-1)]).sum())
         kept = expected.double().softmax(-1)[:, ids]  # p of the ids of the draft, [B, r]
         shared += float(torch.minimum(kept, found.double().softmax(-1)).sum())
+    if math.isnan(shared):
+        raise BadInputError("got logits with NaN or infinity, or only masked ones; expected numbers and -inf")
     positions = target.numel() // n
-    return Acceptance(equal / positions, shared / positions)
+    return Acceptance(equal / positions, min(1.0, shared / positions))

@@ -25,7 +25,7 @@ TARGETS = Page(DOCS / "verification" / "targets.md")
 LAYOUT = Page(DOCS / "development" / "architecture.md")
 
 # Each traces several models of transformers.
-LONG = "guides/transformers", "guides/encoder-decoder", "guides/language-models"
+LONG = "guides/transformers", "guides/encoder-decoder", "guides/language-models", "guides/calibrate"
 WITH_PROGRAMS = [page for page in PAGES if any(block.is_run for block in page.blocks)]
 
 # Kinds of blocks that no page runs. The first have tests of their own, for the block of one page.

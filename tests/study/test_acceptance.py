@@ -1,5 +1,6 @@
 """Acceptance of drafted tokens, by definition and by sampling."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +71,39 @@ def test_logits_that_do_not_fit_are_refused(
     given = None if ids is None else torch.tensor(ids)
     with pytest.raises(BadInputError, match=said):
         acceptance(torch.zeros(target), torch.zeros(draft), given)
+
+
+def test_masked_ids_are_never_accepted() -> None:
+    masked = torch.tensor([[0.0, 0.0, -torch.inf]])
+    found = acceptance(torch.zeros(1, 3), masked)
+    assert found.sampled == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_logits_without_numbers_are_refused(wrong: float) -> None:
+    logits = torch.zeros(3, 4)
+    with pytest.raises(BadInputError, match="got logits with NaN or infinity, or only masked ones"):
+        acceptance(logits, torch.cat([logits[:2], torch.full((1, 4), wrong)]))
+    with pytest.raises(BadInputError, match="got logits with NaN or infinity, or only masked ones"):
+        acceptance(torch.cat([logits[:2], torch.full((1, 4), wrong)]), logits)
+
+
+def test_other_types_are_refused() -> None:
+    logits = torch.zeros(3, 4)
+    for wrong in (None, [1.0], np.zeros((3, 4)), torch.tensor(1.0), logits.long(), logits.to("meta")):
+        with pytest.raises(BadInputError, match=r"target: got .*, expected logits in memory, float \[\*, ids\]"):
+            acceptance(wrong, logits)
+        with pytest.raises(BadInputError, match="draft: got"):
+            acceptance(logits, wrong)
+    with pytest.raises(BadInputError, match="target_ids: got 2 more than once"):
+        acceptance(logits, logits[:, :2], torch.tensor([2, 2]))
+
+
+def test_certain_drafts_take_all_tokens() -> None:
+    assert acceptance(torch.randn(50, 7), torch.randn(50, 7)).sampled <= 1
+    logits = torch.randn(50, 7)
+    assert acceptance(logits, logits).tokens(10**9, sampled=True) <= 10**9 + 1
+    assert Acceptance(0.5, 0.5).tokens(10**9) == 2
 
 
 def test_ids_outside_the_vocabulary_are_refused() -> None:

@@ -56,3 +56,14 @@ def test_dense_draft_is_refused_as_other_dense_models(draft: Draft, tmp_path: Pa
     with pytest.raises(BadInputError, match="the model has no compressed table"):
         edge_embed.export(draft, "onnx", tmp_path / "draft.onnx", torch.randn(2, 4, D))
     assert not list(tmp_path.iterdir())
+
+
+def test_saved_dense_draft_is_compressed_and_exported(draft: Draft, tmp_path: Path) -> None:
+    hidden = torch.randn(2, 4, D)
+    edge_embed.save(draft, tmp_path / "draft.pt", hidden)
+    edge_embed.compress(tmp_path / "draft.pt", "rows", modules=["output.output"], bits=8, output=tmp_path / "small.pt")
+    edge_embed.export(tmp_path / "small.pt", "onnx", tmp_path / "small.onnx")
+    values, ids = edge_embed.create_session(tmp_path / "small.onnx").run(None, {"hidden": hidden.numpy()})
+    expected = draft(hidden)
+    np.testing.assert_allclose(values, expected[0].detach().numpy(), atol=0.02)
+    assert (ids == expected[1].numpy()).mean() > 0.9
