@@ -88,7 +88,7 @@ def test_logits_without_numbers_are_refused(wrong: float) -> None:
         acceptance(torch.cat([logits[:2], torch.full((1, 4), wrong)]), logits)
 
 
-def test_other_types_are_refused() -> None:
+def test_logits_of_other_types_are_refused() -> None:
     logits = torch.zeros(3, 4)
     for wrong in (None, [1.0], np.zeros((3, 4)), torch.tensor(1.0), logits.long(), logits.to("meta")):
         with pytest.raises(BadInputError, match=r"target: got .*, expected logits in memory, float \[\*, ids\]"):
