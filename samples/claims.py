@@ -127,7 +127,8 @@ def _compared(scores: Sequence[float], dense: Sequence[float]) -> dict[str, Any]
 
 def interval(values: Sequence[float]) -> dict[str, float]:
     """Return the mean and half the width of its 95 % interval by Student's t; infinite for one seed."""
-    half = stats.sem(values) * stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else np.inf
+    apart = np.subtract(values, values[0])  # exactly zero for equal values
+    half = stats.sem(apart) * stats.t.ppf(0.975, len(values) - 1) if len(values) > 1 else np.inf
     return {"mean": float(np.mean(values)), "half": float(half)}
 
 

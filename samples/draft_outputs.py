@@ -28,7 +28,7 @@ from edge_embed.study.acceptance import Acceptance, acceptance
 
 _OUTPUTS = {"Penn Treebank": "output", "WikiText-2": "words"}
 _RATIOS, _QUICK_RATIOS = (8, 16, 32), (16,)
-_SHARES = 2, 4  # all ids / kept ids
+_SHARES = 2, 4, 8  # all ids / kept ids
 _CONTEXT, _CHOICE = 250, 5_000  # words of a row, and of the training text that chooses
 _NUMBER = 4  # bytes of a bias and of an entry of the map
 _DRAFTED = 4

@@ -21,6 +21,7 @@ class Case:
         judge: returns figures of a model of these layers by name; methods are compared by the first one.
         higher_is_better: whether a larger first figure is better.
         other_counts: occurrences in texts of another domain, by the name of a layer; empty without any.
+        is_trained: whether the model was trained here, so that it differs between seeds.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Case:
     judge: Judge
     higher_is_better: bool = False
     other_counts: Mapping[str, Tensor] = field(default_factory=dict)
+    is_trained: bool = False
 
     @property
     def nbytes(self) -> dict[str, int]:

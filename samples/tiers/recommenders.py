@@ -67,7 +67,7 @@ def cases(options: Options) -> Iterator[Case]:
         torch.manual_seed(options.seed)
         model = Filter(kind, *sizes)
         _train(model, pairs, kind, _QUICK_EPOCHS if options.quick else _EPOCHS[kind])
-        yield Case(f"NCF {kind}", model.eval(), counts, judge_of(histories), higher_is_better=True)
+        yield Case(f"NCF {kind}", model.eval(), counts, judge_of(histories), True, is_trained=True)
 
 
 def _pairs(histories: Histories) -> Tensor:

@@ -1,0 +1,105 @@
+"""Cells of a comparison: the figures of one method on one model at one ratio, from one seed, in a file that grows."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from claims import interval
+from tiers import language_model, news, recommenders, sentences, word_vectors
+from tiers.case import Case
+from tiers.contenders import OTHER, Contender
+
+from edge_embed.errors import EdgeEmbedError
+from edge_embed.files import new_file
+
+Cell = dict[str, Any]
+
+CASES: Mapping[str, Callable[..., Iterator[Case]]] = {
+    "words": language_model.cases,
+    "items": recommenders.cases,
+    "news": news.cases,
+    "sentences": sentences.cases,
+    "vectors": word_vectors.cases,
+}
+DENSE = "dense"
+
+
+def measured(
+    case: Case, contenders: Mapping[str, Contender], ratios: Sequence[int], seed: int, begun: Sequence[Cell] = ()
+) -> Iterator[Cell]:
+    """Yield a cell for the dense model and for each ratio and method, but for those that are begun."""
+    found: Cell = {"case": case.name, "seed": seed}
+    known = {key_of(cell) for cell in begun}
+    dense = found | {"ratio": 1, "method": DENSE}
+    if key_of(dense) not in known:
+        nbytes, higher = sum(case.nbytes.values()), case.higher_is_better
+        yield dense | {"figures": case.figures({}), "bytes": nbytes, "higher_is_better": higher}
+    for ratio in ratios:
+        for method, contender in contenders.items():
+            cell = found | {"ratio": ratio, "method": method}
+            if key_of(cell) in known or (method == OTHER and not case.other_counts):
+                continue
+            began = time.process_time()
+            try:
+                rows, nbytes, setting = contender(case, ratio, seed)
+            except EdgeEmbedError as error:
+                yield cell | {"error": str(error)}
+                continue
+            cell |= {"seconds": round(time.process_time() - began, 1), "bytes": nbytes, "setting": setting}
+            figures = case.figures(rows)
+            yield cell | {"figures": figures}
+            shown = ", ".join(f"{name} {value:.5g}" for name, value in figures.items())
+            click.echo(f"{case.name} {ratio}x {method}: {shown}", err=True)
+
+
+def key_of(cell: Cell) -> tuple[Any, ...]:
+    """Return what identifies a cell."""
+    return cell["case"], cell["seed"], cell["ratio"], cell["method"]
+
+
+def read_cells(file: Path) -> list[Cell]:
+    """Return the cells of a file; none if there is no such file.
+
+    Raises:
+        click.ClickException: the file is of another kind.
+    """
+    if not file.exists():
+        return []
+    try:
+        found: list[Cell] = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError) as error:
+        raise click.ClickException(f"--output: {file} cannot be read: {error}; remove it") from error
+    return found
+
+
+def write_cells(file: Path, command: str, cells: Sequence[Cell]) -> None:
+    """Replace the file."""
+    results = {
+        "command": command,
+        "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
+        "cells": list(cells),
+    }
+    with new_file(file, force=True) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def cells_of(cells: Sequence[Cell], ratio: int, method: str) -> list[Cell]:
+    """Return the cells of a method at a ratio."""
+    return [cell for cell in cells if (cell["ratio"], cell["method"]) == (ratio, method)]
+
+
+def values_of(cells: Sequence[Cell], ratio: int, method: str, figure: str) -> dict[int, float]:
+    """Return the figure of each seed; empty if the method does not fit in one of them."""
+    found = cells_of(cells, ratio, method)
+    whole = all("figures" in cell for cell in found)
+    return {cell["seed"]: cell["figures"][figure] for cell in found} if whole else {}
+
+
+def mean_of(values: Mapping[int, float]) -> float:
+    """Return the mean over the seeds."""
+    return interval(list(values.values()))["mean"]

@@ -1,0 +1,159 @@
+"""All methods at equal bytes: compression without training of the tables of real models, judged by the models.
+
+Usage: python samples/equal_bytes.py --data FOLDER --seeds 3 --output FOLDER
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import torch
+from cells import CASES, DENSE, Cell, mean_of, measured, read_cells, values_of, write_cells
+from claims import interval, shown
+from matplotlib.figure import Figure
+from options import Options, data_option, make_folder
+from tiers.case import Case
+from tiers.contenders import CONTENDERS, Contender, compressed
+from tiers.other_methods import OTHERS
+
+from edge_embed.report.views.markdown.blocks import join, table
+from edge_embed.report.views.svg import write_svg
+
+_RATIOS = (8, 16, 32, 64)
+_AUTO = "auto"
+_OWN = ("tiered", "dpq", "opq", "rows", "ant", "tt", "tr", "low_rank", "trimming")
+METHODS: Mapping[str, Contender] = {_AUTO: compressed(_AUTO), **{name: CONTENDERS[name] for name in _OWN}, **OTHERS}
+# The same result from every seed, unless the model differs.
+_CERTAIN = {
+    "rows",
+    "tt",
+    "tr",
+    "low_rank",
+    "trimming",
+    "rounding, rows",
+    "rounding, columns",
+    "svd",
+    "quotient-remainder",
+}
+_BUILD = Path(__file__).parents[1] / "build" / "equal_bytes"
+_NOTE = """\
+Every method gets the bytes of the dense tables divided by the ratio, and sees counts of training data, never a figure.
+Figures are means over the seeds with 95 % intervals (Student's t). A seed changes the fit, and models that are trained
+here. `auto` is within noise of the best other method if the 95 % interval of their differences within a seed reaches
+zero, or if it is better. The best method is chosen by the figure itself, which favours it."""
+
+
+@click.command()
+@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
+@click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Models. [all]")
+@click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Methods to run. [all]")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds.")
+@click.option("--quick", is_flag=True, help="Smaller models and fewer texts.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_BUILD,
+    help="Folder for cells.json, results.md and results.svg. Finished cells in it are not run again.",
+)
+def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
+    """Compress the tables of several models with each method, and write the figures of the models."""
+    options = Options(data, quick, 0, output)
+    make_folder(output)
+    torch.set_num_threads(1)
+    file = output / "cells.json"
+    cells = read_cells(file)
+    command = f"python samples/equal_bytes.py --seeds {seeds}" + " --quick" * quick
+    for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
+        for case in CASES[name](replace(options, seed=seed)):
+            for cell in measured(case, _chosen(case, methods or list(METHODS), seed), _RATIOS, seed, cells):
+                cells.append(cell)
+                write_cells(file, command, cells)
+    report = markdown(cells, command)
+    (output / "results.md").write_text(report, encoding="utf-8")
+    draw(cells, output / "results.svg")
+    print(report, end="")
+
+
+def _chosen(case: Case, methods: Sequence[str], seed: int) -> dict[str, Contender]:
+    """Return the methods to run: those without chance run once on a model that is the same for every seed."""
+    again = seed > 0 and not case.is_trained
+    return {method: METHODS[method] for method in methods if not (again and method in _CERTAIN)}
+
+
+def markdown(cells: Sequence[Cell], command: str) -> str:
+    """Return a table of all methods for each figure that models are judged by, and the cells in which auto is good."""
+    parts, good, total = [], 0, 0
+    for name in dict.fromkeys(cell["case"] for cell in cells):
+        own = [cell for cell in cells if cell["case"] == name]
+        for figure in next(cell for cell in own if cell["method"] == DENSE)["figures"]:
+            parts.append(f"### {name}, {figure}")
+            parts.append(_figures(own, figure))
+        verdicts = {ratio: _verdict(own, ratio) for ratio in _RATIOS}
+        found = {ratio: verdict for ratio, verdict in verdicts.items() if verdict}
+        good, total = good + sum(is_good for is_good, _ in found.values()), total + len(found)
+        parts += [f"- {ratio}x: {text}" for ratio, (_, text) in found.items()]
+    hours = sum(cell.get("seconds", 0) for cell in cells) / 3600
+    summary = (
+        f"`auto` is within noise of the best other method in {good} of {total} cells. Fits took {hours:.1f} hours."
+    )
+    return join(["# All methods at equal bytes", f"`{command}`", summary, _NOTE, *parts])
+
+
+def _figures(own: Sequence[Cell], figure: str) -> str:
+    """Return the table of one figure: methods by ratios."""
+    rows = [[DENSE, _shown(values_of(own, 1, DENSE, figure)), *[""] * (len(_RATIOS) - 1)]]
+    for method in METHODS:
+        values = [values_of(own, ratio, method, figure) for ratio in _RATIOS]
+        if any(values):
+            rows.append([method, *map(_shown, values)])
+    return table(["method", *(f"{ratio}x" for ratio in _RATIOS)], rows)
+
+
+def _verdict(own: Sequence[Cell], ratio: int) -> tuple[bool, str] | None:
+    """Return whether auto is within noise of the best other method at a ratio, and words; None without both."""
+    figure, sign = _judged_by(own)
+    found = {method: values for method in METHODS if (values := values_of(own, ratio, method, figure))}
+    auto = found.pop(_AUTO, None)
+    if auto is None or not found:
+        return None
+    best = min(found, key=lambda method: sign * mean_of(found[method]))
+    pairs = [(value, found[best].get(seed, found[best][0])) for seed, value in auto.items()]
+    difference = interval([one - other for one, other in pairs])
+    noise = difference["half"] if len(pairs) > 1 else 0.0
+    is_good = sign * difference["mean"] <= noise
+    return is_good, f"`auto` minus {best}: {shown(difference, '+')}, {'within noise' if is_good else '**worse**'}"
+
+
+def _judged_by(own: Sequence[Cell]) -> tuple[str, int]:
+    """Return the first figure, and 1 if less of it is better, else -1."""
+    dense = next(cell for cell in own if cell["method"] == DENSE)
+    return next(iter(dense["figures"])), -1 if dense["higher_is_better"] else 1
+
+
+def _shown(values: Mapping[int, float]) -> str:
+    return shown(interval(list(values.values())), "") if values else ""
+
+
+def draw(cells: Sequence[Cell], path: Path) -> None:
+    """Draw the figure of each model against the ratio, a line for each method."""
+    names = list(dict.fromkeys(cell["case"] for cell in cells))
+    figure = Figure(figsize=(11, 3.2 * len(names)), layout="constrained")
+    for axes, name in zip(figure.subplots(len(names), 1, squeeze=False)[:, 0], names, strict=True):
+        own = [cell for cell in cells if cell["case"] == name]
+        judged, sign = _judged_by(own)
+        for number, method in enumerate(METHODS):
+            means = {ratio: mean_of(found) for ratio in _RATIOS if (found := values_of(own, ratio, method, judged))}
+            style = {"linewidth": 2.5, "color": "black"} if method == _AUTO else {"color": f"C{number % 10}"}
+            axes.plot(list(means), list(means.values()), marker="osv^"[number // 10], label=method, **style)
+        axes.set(title=name, ylabel=judged, xlabel="ratio")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(_RATIOS, [f"{ratio}x" for ratio in _RATIOS])
+        if sign > 0:
+            axes.set_yscale("log")
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small", ncols=2)
+    write_svg(figure, path)
+
+
+if __name__ == "__main__":
+    main()

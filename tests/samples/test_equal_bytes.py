@@ -1,0 +1,107 @@
+"""The table of all methods at equal bytes: cells that resume, verdicts on auto, and the plot."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("faiss", reason="faiss, which has other methods, is missing: pip install 'edge-embed[bench]'")
+
+import cells
+import equal_bytes
+from click.testing import CliRunner
+from tiers.case import Case
+
+N, DIM = 300, 8
+
+
+def case(is_trained: bool = False) -> Case:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(N, DIM)).eval()
+    weight = model[0].weight.detach().clone()
+
+    def judge(tried: nn.Module) -> dict[str, float]:
+        return {"error": float((tried[0].weight - weight).square().mean())}
+
+    return Case("words", model, {"0": torch.arange(N, 0, -1)}, judge, is_trained=is_trained)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return a function that runs the command on one small table."""
+    monkeypatch.setattr(equal_bytes, "CASES", {"words": lambda options: iter([case()])})
+
+    def invoked(*arguments: str) -> Any:
+        threads = torch.get_num_threads()
+        done = CliRunner().invoke(
+            equal_bytes.main,
+            [
+                "--data",
+                str(tmp_path),
+                "--output",
+                str(tmp_path / "out"),
+                "--method",
+                "hashing",
+                "--method",
+                "svd",
+                *arguments,
+            ],
+        )
+        torch.set_num_threads(threads)
+        assert done.exit_code == 0, done.output
+        return cells.read_cells(tmp_path / "out" / "cells.json")
+
+    return invoked
+
+
+def test_methods_without_chance_run_once_on_one_model(run: Any) -> None:
+    found = [(cell["method"], cell["seed"]) for cell in run("--seeds", "2") if cell["ratio"] in (1, 8)]
+    assert found == [("dense", 0), ("hashing", 0), ("svd", 0), ("dense", 1), ("hashing", 1)]
+    assert set(equal_bytes._chosen(case(is_trained=True), ["svd"], 1)) == {"svd"}
+
+
+def test_finished_cells_are_not_run_again(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run("--seeds", "1")
+    monkeypatch.setattr(equal_bytes, "METHODS", dict.fromkeys(equal_bytes.METHODS))  # no method could run
+    assert run("--seeds", "1") == first
+
+
+def test_results_have_figures_and_a_plot(run: Any, tmp_path: Path) -> None:
+    found = {(cell["method"], cell["ratio"]): cell for cell in run("--seeds", "1")}
+    text = (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert f"| svd | {found['svd', 8]['figures']['error']:.4g} |" in text
+    assert (tmp_path / "out" / "results.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def made(method: str, figures: list[float], ratio: int = 8) -> list[dict[str, Any]]:
+    found = {"case": "words", "ratio": ratio, "method": method, "higher_is_better": False}
+    return [found | {"seed": seed, "figures": {"KL": figure}} for seed, figure in enumerate(figures)]
+
+
+@pytest.mark.parametrize(
+    ("auto", "best", "is_good"),
+    [
+        ([0.30, 0.31, 0.29], [0.40, 0.41, 0.39], True),  # better
+        ([0.40, 0.45, 0.35], [0.39, 0.38, 0.40], True),  # within the interval
+        ([0.40, 0.41, 0.39], [0.30, 0.31, 0.29], False),
+        ([0.40, 0.41, 0.39], [0.30], False),  # a method without chance, which ran once
+        ([0.4], [0.4], True),
+        ([0.41], [0.4], False),
+    ],
+)
+def test_verdict_compares_auto_with_the_best_method(auto: list[float], best: list[float], is_good: bool) -> None:
+    own = [*made("dense", [0.0], 1), *made("auto", auto), *made("svd", best), *made("hashing", [0.9] * len(auto))]
+    found = equal_bytes._verdict(own, 8)
+    assert found is not None
+    assert found[0] == is_good
+    assert "`auto` minus svd:" in found[1]
+    text = equal_bytes.markdown(own, "command")
+    assert f"`auto` is within noise of the best other method in {int(is_good)} of 1 cells." in text
+
+
+def test_method_that_does_not_fit_has_no_figure() -> None:
+    own = [*made("dense", [0.0], 1), {"case": "words", "ratio": 8, "method": "svd", "seed": 0, "error": "no"}]
+    assert equal_bytes._verdict([*own, *made("auto", [0.1])], 8) is None
+    assert "svd" not in equal_bytes._figures(own, "KL")
