@@ -85,6 +85,8 @@ def kept_ids(method: str, **options: Any) -> Contender:
             ids = edge_embed.frequent_ids(case.counts, len(case.counts) // share)
             draft = edge_embed.DraftOutput.from_linear(case.target, ids)
             left = nbytes - 2 * _NUMBER * len(ids)
+            if left >= case.target.weight[: len(ids)].nbytes:
+                break  # these rows fit as floats, so that more of them are better
             layers.append(_compressed(draft, "draft.output", method, left, seed, case.counts[ids], **options))
         return layers
 

@@ -25,7 +25,7 @@ def case() -> draft_outputs.Case:
 def test_layers_take_no_more_bytes_than_given(case: draft_outputs.Case, method: str) -> None:
     nbytes = case.nbytes // 4
     made = draft_outputs.METHODS[method](case, nbytes, 0)
-    assert len(made) == (3 if "frequent" in method else 1)
+    assert len(made) == (2 if "frequent" in method else 1)  # an eighth of the ids would fit as floats
     assert all(0.5 * nbytes < draft_outputs.bytes_of(layer) <= nbytes for layer in made)
 
 
