@@ -19,6 +19,7 @@ from calibration import language_models
 from claims import interval, shown
 from options import Options, data_option, make_folder
 from results import write_results
+from tiers.contenders import most_that_fit
 from torch import Tensor, nn
 
 import edge_embed
@@ -105,7 +106,7 @@ def _compressed(
 def trimmed(case: Case, nbytes: int, seed: int) -> list[nn.Module]:
     """Return a layer of as many frequent ids as fit, with 8 bits a number."""
     n, dim = case.target.weight.shape
-    size = max(r for r in range(1, n) if integers.shape_of(r, dim, 8).nbytes + 2 * _NUMBER * r <= nbytes)
+    size = most_that_fit(n, lambda rows: integers.shape_of(rows, dim, 8).nbytes + 2 * _NUMBER * rows, nbytes)
     ids = edge_embed.frequent_ids(case.counts, size)
     draft = nn.ModuleDict({"draft": edge_embed.DraftOutput.from_linear(case.target, ids)})
     small, _ = edge_embed.compress(draft, "rows", modules=["draft.output"], bits=8)

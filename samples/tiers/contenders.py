@@ -4,6 +4,7 @@ trimming    frequent rows of 8 bits, the mean of the others in place of each of 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ def trimmed(case: Case, ratio: float, seed: int) -> Made:
         weight = weight_of(case.model, name)
         n, dim = weight.shape
         most = int(weight.nbytes / ratio)
-        count = _most_rows(n, dim, most)
+        count = most_that_fit(n, partial(_bytes, n, dim), most)
         if count < 1:
             raise SizeError(f"trimming: no row fits into {most:,} bytes")
         order = counts.argsort(descending=True, stable=True)
@@ -73,11 +74,12 @@ def _bytes(n: int, dim: int, count: int) -> int:
     return integers.shape_of(count, dim, _BITS).nbytes + 2 * dim + blocks * (BLOCK // 8 + 4)
 
 
-def _most_rows(n: int, dim: int, nbytes: int) -> int:
+def most_that_fit(n: int, size: Callable[[int], int], nbytes: int) -> int:
+    """Return the largest number up to n whose size fits, or 0; sizes grow with numbers."""
     low, high = 0, n
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _bytes(n, dim, middle) <= nbytes else (low, middle - 1)
+        low, high = (middle, high) if size(middle) <= nbytes else (low, middle - 1)
     return low
 
 

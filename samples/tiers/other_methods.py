@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from edge_embed.errors import SizeError
 from tiers.case import Case, weight_of
-from tiers.contenders import Contender, Made
+from tiers.contenders import Contender, Made, most_that_fit
 
 Rows = NDArray[np.float32]
 Weights = NDArray[np.float64]
@@ -176,7 +176,7 @@ def quotient_remainder(rows: Rows, weights: Weights, nbytes: int, seed: int) -> 
 def clustered(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
     """Return the centre of its cluster in place of each row."""
     n, dim = rows.shape
-    clusters = _most(n, lambda k: _HALF * dim * k + _codes(n, 1, _width(k)), nbytes)
+    clusters = most_that_fit(n, lambda k: _HALF * dim * k + _codes(n, 1, _width(k)), nbytes)
     if clusters == 0:
         raise SizeError(f"clusters: no row fits into {nbytes:,} bytes")
     centres, cluster = _kmeans(rows, weights, clusters, seed)
@@ -186,7 +186,7 @@ def clustered(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
 def clustered_and_hashed(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
     """Return, for each part of the columns, the centre of a cluster plus the mean error of a bucket (CCE)."""
     n, dim = rows.shape
-    clusters = _most(n, lambda k: 2 * _HALF * dim * k + _codes(n, _PARTS, _width(k)), nbytes)
+    clusters = most_that_fit(n, lambda k: 2 * _HALF * dim * k + _codes(n, _PARTS, _width(k)), nbytes)
     if clusters == 0:
         raise SizeError(f"cce: no row fits into {nbytes:,} bytes")
     found = []
@@ -210,15 +210,6 @@ def _codes(n: int, groups: int, bits: int) -> int:
 def _width(count: int) -> int:
     """Return the bits of a code of ``count`` values."""
     return max(1, (count - 1).bit_length())
-
-
-def _most(n: int, size: Callable[[int], int], nbytes: int) -> int:
-    """Return the largest number up to n whose size fits, or 0; sizes grow with numbers."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(middle) <= nbytes else (low, middle - 1)
-    return low
 
 
 def _best(rows: Rows, found: Sequence[Fitted], name: str, nbytes: int) -> Fitted:
