@@ -4,12 +4,14 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 from claims import interval
+from options import Options, make_folder
 from tiers import language_model, news, recommenders, sentences, word_vectors
 from tiers.case import Case
 from tiers.contenders import OTHER, Contender
@@ -29,8 +31,38 @@ CASES: Mapping[str, Callable[..., Iterator[Case]]] = {
 DENSE = "dense"
 
 
+def run_cells(
+    options: Options,
+    names: Sequence[str],
+    seeds: int,
+    ratios: Sequence[int],
+    chosen: Callable[[Case, int], Mapping[str, Contender]],
+    command: str,
+) -> list[Cell]:
+    """Return all cells of cells.json in the folder of the options, after adding those that are not in it yet.
+
+    Args:
+        options: options of the command.
+        names: names of `CASES`; all if empty.
+        seeds: number of seeds.
+        ratios: compression ratios.
+        chosen: returns the methods to run on a case from a seed.
+        command: command that is written into the file.
+    """
+    make_folder(options.output)
+    torch.set_num_threads(1)
+    file = options.output / "cells.json"
+    cells = read_cells(file)
+    for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
+        for case in CASES[name](replace(options, seed=seed)):
+            for cell in measured(case, chosen(case, seed), ratios, seed, cells):
+                cells.append(cell)
+                write_cells(file, command, cells)
+    return cells
+
+
 def measured(
-    case: Case, contenders: Mapping[str, Contender], ratios: Sequence[int], seed: int, begun: Sequence[Cell] = ()
+    case: Case, contenders: Mapping[str, Contender], ratios: Sequence[int], seed: int, begun: Sequence[Cell]
 ) -> Iterator[Cell]:
     """Yield a cell for the dense model and for each ratio and method, but for those that are begun."""
     found: Cell = {"case": case.name, "seed": seed}

@@ -4,14 +4,12 @@ Usage: python samples/compare_tiers.py --data FOLDER --seeds 3 --output FOLDER
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
-import torch
-from cells import CASES, Cell, cells_of, key_of, mean_of, measured, read_cells, values_of, write_cells
+from cells import CASES, Cell, cells_of, mean_of, run_cells, values_of
 from claims import interval, shown
-from options import Options, data_option, make_folder
+from options import Options, data_option
 from tiers.contenders import CONTENDERS, OTHER
 
 from edge_embed.report.views.markdown.blocks import join, table
@@ -37,22 +35,13 @@ changes the models that are trained here, and the fits."""
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_BUILD,
-    help="Folder for cells.json and results.md. Cells of other models and methods in it are kept.",
+    help="Folder for cells.json and results.md. Finished cells in it are not run again.",
 )
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
-    options = Options(data, quick, 0, output)
-    make_folder(output)
-    torch.set_num_threads(1)
-    file = output / "cells.json"
-    cells = read_cells(file)
     chosen = {method: CONTENDERS[method] for method in methods or CONTENDERS}
     command = f"python samples/compare_tiers.py --seeds {seeds}" + " --quick" * quick
-    for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
-        for case in CASES[name](replace(options, seed=seed)):
-            for cell in measured(case, chosen, _RATIOS, seed):
-                cells = [old for old in cells if key_of(old) != key_of(cell)] + [cell]
-                write_cells(file, command, cells)
+    cells = run_cells(Options(data, quick, 0, output), names, seeds, _RATIOS, lambda case, seed: chosen, command)
     report = markdown(cells, command)
     (output / "results.md").write_text(report, encoding="utf-8")
     print(report, end="")

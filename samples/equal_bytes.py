@@ -4,15 +4,14 @@ Usage: python samples/equal_bytes.py --data FOLDER --seeds 3 --output FOLDER
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
-import torch
-from cells import CASES, DENSE, Cell, mean_of, measured, read_cells, values_of, write_cells
+from cells import CASES, DENSE, Cell, mean_of, run_cells, values_of
 from claims import interval, shown
 from matplotlib.figure import Figure
-from options import Options, data_option, make_folder
+from options import Options, data_option
 from tiers.case import Case
 from tiers.contenders import CONTENDERS, Contender, compressed
 from tiers.other_methods import OTHERS
@@ -58,24 +57,16 @@ zero, or if it is better. The best method is chosen by the figure itself, which 
 )
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
-    options = Options(data, quick, 0, output)
-    make_folder(output)
-    torch.set_num_threads(1)
-    file = output / "cells.json"
-    cells = read_cells(file)
     command = f"python samples/equal_bytes.py --seeds {seeds}" + " --quick" * quick
-    for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
-        for case in CASES[name](replace(options, seed=seed)):
-            for cell in measured(case, _chosen(case, methods or list(METHODS), seed), _RATIOS, seed, cells):
-                cells.append(cell)
-                write_cells(file, command, cells)
+    options = Options(data, quick, 0, output)
+    cells = run_cells(options, names, seeds, _RATIOS, partial(_chosen, methods or list(METHODS)), command)
     report = markdown(cells, command)
     (output / "results.md").write_text(report, encoding="utf-8")
     draw(cells, output / "results.svg")
     print(report, end="")
 
 
-def _chosen(case: Case, methods: Sequence[str], seed: int) -> dict[str, Contender]:
+def _chosen(methods: Sequence[str], case: Case, seed: int) -> dict[str, Contender]:
     """Return the methods to run: those without chance run once on a model that is the same for every seed."""
     again = seed > 0 and not case.is_trained
     return {method: METHODS[method] for method in methods if not (again and method in _CERTAIN)}
