@@ -5,12 +5,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from .pages import DOCS, ROOT, Page
 
 CALIBRATE = Page(DOCS / "guides" / "calibrate.md")
 FINE_TUNE = Page(DOCS / "guides" / "fine-tune-compressed.md")
+TIERED_TRAINING = Page(DOCS / "guides" / "tiered-training.md")
+DRAFT_MODELS = Page(DOCS / "guides" / "draft-models.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
@@ -109,6 +112,46 @@ def test_figures_of_fine_tuning_are_those_of_the_sample() -> None:
         for metric, before, after in zip(("score", "KL", "top-1"), written[::2], written[1::2], strict=True):
             assert is_rounded(before, row["before"][metric]), row
             assert is_rounded(after, row["after"][metric]["mean"]), row
+
+
+def test_figures_of_trained_tiers_are_those_of_samples() -> None:
+    header = "| sample | bytes | flat DPQ-VQ | tiers | tiers minus flat | tiers after training |"
+    rows = list(TIERED_TRAINING.table_rows(header))
+    assert len(rows) == 4
+    for name, nbytes, flat, tiers, difference, after in rows:
+        run = read_sample(re.findall(r"`samples/(\w+)`", name)[0])
+        scale = 100 if run["metric"].lower() in IN_POINTS else 1
+        groups = "D = 64" if nbytes == "146,784" else "D = 32" if nbytes in ("77,488", "383,552") else "D = 16"
+        trials = {
+            method: [trial for trial in run["trials"] if trial["method"] == full]
+            for method, full in (("flat", f"dpq vq, K = 16, {groups}"), ("tiers", f"tiers, as {groups}"))
+        }
+        assert {len(each) for each in trials.values()} == {5}
+        assert {f"{trial['table_bytes']:,}" for trial in trials["flat"]} == {nbytes}
+        assert all(
+            abs(own["table_bytes"] / other["table_bytes"] - 1) < 0.005
+            for own, other in zip(trials["tiers"], trials["flat"], strict=True)
+        )
+        scores = {method: np.array([trial["test"] for trial in each]) for method, each in trials.items()}
+        apart = scores["tiers"] - scores["flat"]
+        half = 2.7764 * apart.std(ddof=1) / 5**0.5  # t(0.975, 4)
+        assert is_interval(tuple(difference.split(" ± ")), {"mean": apart.mean(), "half": half}, scale), name
+        cut_down = np.array([trial["cut_down"]["tiers"] for trial in trials["tiers"]])
+        for written, found in ((flat, scores["flat"]), (tiers, scores["tiers"]), (after, cut_down)):
+            assert is_rounded(written, scale * found.mean()), name
+
+
+def test_figures_of_draft_models_are_those_of_the_sample() -> None:
+    every = json.loads((ROOT / "samples" / "drafted" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    measured = [row for row in every if row["ratio"] != 16]
+    header = "| model | bytes | output layer | ids | greedy | sampled | tokens |"
+    rows = list(DRAFT_MODELS.table_rows(header))
+    assert len(rows) == len(measured)
+    for (model, nbytes, method, ids, *written), row in zip(rows, measured, strict=True):
+        assert (model, nbytes, method) == (row["model"], f"1/{row['ratio']}", row["method"])
+        assert ids.split(" or ") == [f"{size:,}" for size in sorted(set(row["ids"]))]
+        for text, name in zip(written, ("greedy", "sampled", "tokens"), strict=True):
+            assert is_rounded(text, row[name]["mean"]), row
 
 
 def mean_of(row: dict[str, Any], metric: str) -> float:
