@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 
+INTEGER_TYPES = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 _MOST = 1 << 40  # sizes beyond this overflow in torch before they fill the memory
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
-from edge_embed.layers.arguments import checked_count, checked_counts
+from edge_embed.layers.arguments import INTEGER_TYPES, checked_count, checked_counts
 from edge_embed.layers.tied_output import IGNORED, TiedOutput
 from edge_embed.ops.ids import check_id_range, integer_ids
 from edge_embed.ops.logits import check_hidden
@@ -23,7 +23,6 @@ from edge_embed.ops.topk import TopK
 from edge_embed.packed.topk import check_k
 
 _MAPS = torch.int32, torch.int64
-_INTEGERS = torch.uint8, torch.int8, torch.int16, *_MAPS
 
 
 @suggests_keywords
@@ -177,7 +176,7 @@ def _checked_ids(target_ids: object) -> Tensor:
         given = torch.as_tensor(target_ids)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"target_ids: got {target_ids!r:.80}, {expected}") from error
-    if given.dtype not in _INTEGERS or given.ndim != 1 or not len(given) or given.is_meta:
+    if given.dtype not in INTEGER_TYPES or given.ndim != 1 or not len(given) or given.is_meta:
         raise BadInputError(f"target_ids: got {given.dtype} {list(given.shape)} on {given.device}, {expected}")
     return given.long()
 

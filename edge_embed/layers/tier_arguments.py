@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError, located
-from edge_embed.layers.arguments import checked_count, checked_counts
+from edge_embed.layers.arguments import INTEGER_TYPES, checked_count, checked_counts
 from edge_embed.layers.dpq import DPQEmbedding
 from edge_embed.layers.float_rows import FloatRows
 from edge_embed.layers.integers import IntegerEmbedding
@@ -18,7 +18,6 @@ from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.packed.tier_map import NUM_TIERS
 
 Tier = nn.Embedding | IntegerEmbedding | DPQEmbedding
-_INTEGERS = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 _KINDS = "nn.Embedding, edge_embed.IntegerEmbedding, edge_embed.DPQEmbedding or edge_embed.SharedDPQEmbedding"
 
 
@@ -88,7 +87,7 @@ def checked_tier_of(tier_of: object, sizes: list[int]) -> NDArray[np.uint8] | No
         given = torch.as_tensor(tier_of)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInputError(f"tier_of: got {tier_of!r:.80}, expected integers [{n}], a tier for each row") from error
-    if given.dtype not in _INTEGERS or given.layout != torch.strided or given.shape != (n,):
+    if given.dtype not in INTEGER_TYPES or given.layout != torch.strided or given.shape != (n,):
         raise BadInputError(
             f"tier_of: got {given.dtype} {list(given.shape)}, expected integers [{n}], a tier for each row"
         )

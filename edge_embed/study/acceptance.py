@@ -2,7 +2,7 @@
 
     greedy  = share of positions at which both models have the same most likely token
     sampled = mean over positions of sum_i min(p_i, q_i)         p: target, q: draft; 0 for ids that the draft lacks
-    tokens of a step of the target model after g drafted ones = (1 - a^(g + 1)) / (1 - a)
+    tokens of a step of the target model after g drafted ones = (1 - a^(g + 1)) / (1 - a)      a: either of both
 
 Source: Leviathan, Kalman and Matias, "Fast Inference from Transformers via Speculative Decoding" (ICML 2023), corollary
 3.6 and equation (1). Their formula for the tokens takes positions to be accepted independently of each other.
