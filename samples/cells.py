@@ -3,15 +3,16 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
 from claims import interval
-from options import Options, make_folder
+from options import Options, data_option, make_folder
 from tiers import language_model, news, recommenders, sentences, word_vectors
 from tiers.case import Case
 from tiers.contenders import OTHER, Contender
@@ -20,6 +21,7 @@ from edge_embed.errors import EdgeEmbedError
 from edge_embed.files import new_file
 
 Cell = dict[str, Any]
+Command = Callable[..., None]
 
 CASES: Mapping[str, Callable[..., Iterator[Case]]] = {
     "words": language_model.cases,
@@ -29,6 +31,26 @@ CASES: Mapping[str, Callable[..., Iterator[Case]]] = {
     "vectors": word_vectors.cases,
 }
 DENSE = "dense"
+
+
+def cells_options(methods: Iterable[str], build: Path, written: str) -> Callable[[Command], Command]:
+    """Return a decorator with the options of a command that fills cells.
+
+    Args:
+        methods: names of its methods.
+        build: default folder.
+        written: names of the files that it writes.
+    """
+    help_of_output = f"Folder for {written}. Finished cells in it are not run again."
+    options = (
+        data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True),
+        click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Models. [all]"),
+        click.option("--method", "methods", multiple=True, type=click.Choice(list(methods)), help="Methods. [all]"),
+        click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds."),
+        click.option("--quick", is_flag=True, help="Smaller models and fewer texts."),
+        click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=build, help=help_of_output),
+    )
+    return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def run_cells(
@@ -52,7 +74,7 @@ def run_cells(
     make_folder(options.output)
     torch.set_num_threads(1)
     file = options.output / "cells.json"
-    cells = read_cells(file)
+    cells = read_cells(file, options.quick)
     for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
         for case in CASES[name](replace(options, seed=seed)):
             for cell in measured(case, chosen(case, seed), ratios, seed, cells):
@@ -94,19 +116,22 @@ def key_of(cell: Cell) -> tuple[Any, ...]:
     return cell["case"], cell["seed"], cell["ratio"], cell["method"]
 
 
-def read_cells(file: Path) -> list[Cell]:
+def read_cells(file: Path, quick: bool) -> list[Cell]:
     """Return the cells of a file; none if there is no such file.
 
     Raises:
-        click.ClickException: the file is of another kind.
+        click.ClickException: the file is of another kind, or of a quick run and this one is not, or the other way.
     """
     if not file.exists():
         return []
     try:
-        found: list[Cell] = json.loads(file.read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError) as error:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        command, cells = found["command"], found["cells"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"--output: {file} cannot be read: {error}; remove it") from error
-    return found
+    if ("--quick" in command) != quick:
+        raise click.ClickException(f"--output: {file} is of `{command}`; give another folder, or the same --quick")
+    return list(cells)
 
 
 def write_cells(file: Path, command: str, cells: Sequence[Cell]) -> None:

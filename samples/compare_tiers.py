@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from cells import CASES, Cell, cells_of, mean_of, run_cells, values_of
+from cells import Cell, cells_of, cells_options, mean_of, run_cells, values_of
 from claims import interval, shown
-from options import Options, data_option
+from options import Options
 from tiers.contenders import CONTENDERS, OTHER
 
 from edge_embed.report.views.markdown.blocks import join, table
@@ -26,17 +26,7 @@ changes the models that are trained here, and the fits."""
 
 
 @click.command()
-@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
-@click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Models. [all]")
-@click.option("--method", "methods", multiple=True, type=click.Choice(list(CONTENDERS)), help="Methods to run. [all]")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds.")
-@click.option("--quick", is_flag=True, help="Smaller models and fewer texts.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_BUILD,
-    help="Folder for cells.json and results.md. Finished cells in it are not run again.",
-)
+@cells_options(CONTENDERS, _BUILD, "cells.json and results.md")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     chosen = {method: CONTENDERS[method] for method in methods or CONTENDERS}

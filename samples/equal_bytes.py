@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import click
-from cells import CASES, DENSE, Cell, mean_of, run_cells, values_of
+from cells import DENSE, Cell, cells_options, mean_of, run_cells, values_of
 from claims import interval, shown
 from matplotlib.figure import Figure
-from options import Options, data_option
+from options import Options
 from tiers.case import Case
 from tiers.contenders import CONTENDERS, Contender, compressed
 from tiers.other_methods import OTHERS
@@ -44,17 +44,7 @@ zero, or if it is better. The best method is chosen by the figure itself, which 
 
 
 @click.command()
-@data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
-@click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Models. [all]")
-@click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)), help="Methods to run. [all]")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds.")
-@click.option("--quick", is_flag=True, help="Smaller models and fewer texts.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_BUILD,
-    help="Folder for cells.json, results.md and results.svg. Finished cells in it are not run again.",
-)
+@cells_options(METHODS, _BUILD, "cells.json, results.md and results.svg")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     command = f"python samples/equal_bytes.py --seeds {seeds}" + " --quick" * quick

@@ -17,7 +17,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.arguments import INTEGER_TYPES, checked_count, checked_counts
 from edge_embed.layers.tied_output import IGNORED, TiedOutput
-from edge_embed.ops.ids import check_id_range, integer_ids
+from edge_embed.ops.ids import check_id_range, integer_ids, repeated_id
 from edge_embed.ops.logits import check_hidden
 from edge_embed.ops.topk import TopK
 from edge_embed.packed.topk import check_k
@@ -161,12 +161,6 @@ def frequent_ids(counts: ArrayLike, size: int) -> Tensor:
     if number > len(frequencies):
         raise BadInputError(f"size: got {number}, expected at most the {len(frequencies)} tokens of the counts")
     return frequencies.argsort(descending=True, stable=True)[:number].sort().values
-
-
-def repeated_id(ids: Tensor) -> int | None:
-    """Return an id that is more than once among ids [r], or None."""
-    each, counts = ids.unique(return_counts=True)
-    return int(each[counts.argmax()]) if len(each) < len(ids) else None
 
 
 def _checked_ids(target_ids: object) -> Tensor:

@@ -35,3 +35,9 @@ def check_id_range(ids: Tensor, num_embeddings: int) -> None:
     if lowest < 0 or highest >= num_embeddings:
         wrong = lowest if lowest < 0 else highest
         raise IdOutOfRangeError(f"id {wrong} is out of range: expected 0 to {num_embeddings - 1}")
+
+
+def repeated_id(ids: Tensor) -> int | None:
+    """Return an id that is more than once among ids [r], or None."""
+    each, counts = ids.unique(return_counts=True)
+    return int(each[counts.argmax()]) if len(each) < len(ids) else None

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.layers.arguments import checked_count
-from edge_embed.layers.draft_output import repeated_id
-from edge_embed.ops.ids import check_id_range, integer_ids
+from edge_embed.ops.ids import check_id_range, integer_ids, repeated_id
 
 _BLOCK = 1 << 22  # logits of the target model that are converted to float64 at a time
 

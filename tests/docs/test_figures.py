@@ -137,8 +137,33 @@ def test_figures_of_trained_tiers_are_those_of_samples() -> None:
         half = 2.7764 * apart.std(ddof=1) / 5**0.5  # t(0.975, 4)
         assert is_interval(tuple(difference.split(" ± ")), {"mean": apart.mean(), "half": half}, scale), name
         cut_down = np.array([trial["cut_down"]["tiers"] for trial in trials["tiers"]])
+        assert ((apart if scale == 100 else -apart) > 0).all()  # as the READMEs of the samples say: in every seed
         for written, found in ((flat, scores["flat"]), (tiers, scores["tiers"]), (after, cut_down)):
             assert is_rounded(written, scale * found.mean()), name
+
+
+def test_sx_beside_trained_tiers_is_that_of_the_sample() -> None:
+    (written,) = re.findall(r"flat DPQ-SX has (\S+) % hits", TIERED_TRAINING.text)
+    run = {row["method"]: row["score"] for row in read_sample("amazon_video")["methods"]}
+    other, tiers = run["dpq sx, K = 16, D = 32"], run["tiers, as D = 32"]
+    assert is_rounded(written, 100 * other["mean"])
+    assert abs(other["mean"] - tiers["mean"]) < tiers["half"]
+
+
+def test_advice_on_draft_models_follows_from_the_sample() -> None:
+    every = json.loads((ROOT / "samples" / "drafted" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    found = {(row["model"], row["ratio"], row["method"]): row for row in every}
+    for model, ratio in {(row["model"], row["ratio"]) for row in every}:
+        flat, tiered, trimmed = (
+            found[model, ratio, method] for method in ("dpq, all ids", "tiered, all ids", "trimmed, 8 bits")
+        )
+        assert all(flat[figure]["mean"] < tiered[figure]["mean"] for figure in ("greedy", "sampled"))
+        assert tiered["sampled"]["mean"] > trimmed["sampled"]["mean"]
+        assert tiered["greedy"]["mean"] < trimmed["greedy"]["mean"]
+        if ratio == 8:
+            assert is_rounded("98", 100 * tiered["sampled"]["mean"])
+        if ratio == 32:
+            assert 97.5 < 100 * trimmed["greedy"]["mean"] < 99
 
 
 def test_figures_of_draft_models_are_those_of_the_sample() -> None:

@@ -51,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         )
         torch.set_num_threads(threads)
         assert done.exit_code == 0, done.output
-        return cells.read_cells(tmp_path / "out" / "cells.json")
+        return cells.read_cells(tmp_path / "out" / "cells.json", quick=False)
 
     return invoked
 
@@ -66,6 +66,19 @@ def test_finished_cells_are_not_run_again(run: Any, monkeypatch: pytest.MonkeyPa
     first = run("--seeds", "1")
     monkeypatch.setattr(equal_bytes, "METHODS", dict.fromkeys(equal_bytes.METHODS))  # no method could run
     assert run("--seeds", "1") == first
+
+
+def test_quick_cells_are_not_taken_for_others(run: Any, tmp_path: Path) -> None:
+    run("--seeds", "1")
+    arguments = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--quick"]
+    done = CliRunner().invoke(equal_bytes.main, arguments)
+    assert done.exit_code == 1
+    assert "cells.json is of `python samples/equal_bytes.py --seeds 1`; give another folder" in done.stderr
+
+
+def test_readme_gives_the_command() -> None:
+    text = (Path(equal_bytes.__file__).parent / "tiers" / "README.md").read_text(encoding="utf-8")
+    assert ".venv/bin/python samples/equal_bytes.py --data FOLDER" in text
 
 
 def test_results_have_figures_and_a_plot(run: Any, tmp_path: Path) -> None:
