@@ -55,10 +55,13 @@ def tokens(tokenizer: Any, sentences: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def similarities(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-    """Return the cosines of all pairs of sentences, [pairs]."""
-    parts = zip(ids.split(_BATCH), mask.split(_BATCH), strict=True)
-    vectors = torch.cat([model(*part) for part in parts])
+def vectors(model: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+    """Return the vectors of sentences, [sentences, 384]."""
+    return torch.cat([model(*part) for part in zip(ids.split(_BATCH), mask.split(_BATCH), strict=True)])
+
+
+def similarities(vectors: Tensor) -> Tensor:
+    """Return the products of all pairs of vectors [sentences, 384], which are cosines, [pairs]."""
     first, second = torch.triu_indices(len(vectors), len(vectors), offset=1)
     return (vectors @ vectors.T)[first, second]
 

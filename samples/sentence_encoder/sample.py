@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import edge_embed
-from sentence_encoder.model import WORDS, load, rank_correlation, similarities, tokens
+from sentence_encoder.model import WORDS, load, rank_correlation, similarities, tokens, vectors
 
 _SIZES: dict[str, Any] = {"num_codes": 64, "num_groups": 192}
 _COMPARED, _STEPS, _QUICK_STEPS, _BATCH = 200, 300, 30, 32
@@ -26,22 +26,25 @@ def run(options: Options) -> list[Result]:
     model, tokenizer = load()
     found = sentences.read(options.data)
     ids, mask = tokens(tokenizer, [text for _, text in found.testing[:_COMPARED]])
-    expected = similarities(model, ids, mask)
+    expected = similarities(vectors(model, ids, mask))
+
+    def alike(tried: nn.Module) -> dict[str, float]:
+        return {"rank correlation": rank_correlation(similarities(vectors(tried, ids, mask)), expected)}
+
     comparison = Comparison(options.output, (ids[:2], mask[:2]), options.quick)
     comparison.add("dense", model, {"rank correlation": 1.0})
 
     learner, _ = edge_embed.compress(model, "dpq", modules=[WORDS], trainable=True, **_SIZES)
     small = frozen(copy.deepcopy(learner))
-    comparison.add("dpq", small, {"rank correlation": rank_correlation(similarities(small, ids, mask), expected)})
+    comparison.add("dpq", small, alike(small))
     rotated, _ = edge_embed.compress(model, "opq", modules=[WORDS], value_type="float16", **_SIZES)
-    comparison.add("opq", rotated, {"rank correlation": rank_correlation(similarities(rotated, ids, mask), expected)})
+    comparison.add("opq", rotated, alike(rotated))
     texts = [text for _, text in found.training]
     steps = _QUICK_STEPS if options.quick else _STEPS
     batches = [tokens(tokenizer, texts[at :: len(texts) // _BATCH][:_BATCH]) for at in range(steps)]
     distil(model, learner, batches)
     taught = frozen(learner)
-    alike = rank_correlation(similarities(taught, ids, mask), expected)
-    comparison.add("dpq_distilled", taught, {"rank correlation": alike})
+    comparison.add("dpq_distilled", taught, alike(taught))
     return comparison.results
 
 

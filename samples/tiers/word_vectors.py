@@ -1,6 +1,8 @@
-"""The first 50,000 words of GloVe (6B tokens, 50 columns), judged by analogies: a is to b as c is to d.
+"""The first 50,000 words of GloVe (6B tokens, 50 columns), judged by analogies and by similarities of words.
 
-    d is the word, other than a, b and c, with the largest cosine between its row and b - a + c, rows of length 1
+    a is to b as c is to d: d is the word, other than a, b and c, with the largest cosine between its row and
+    b - a + c, rows of length 1
+    similarity: cosine of the rows of two words, compared with that of people (WordSim-353) by Spearman's correlation
 
 Their counts are unknown, and GloVe sorts its words by frequency: counts are 1 / (rank + 1), by Zipf's law.
 """
@@ -12,10 +14,11 @@ import click
 import numpy as np
 import torch
 from options import Options
+from sentence_encoder.model import rank_correlation
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tiers.case import Case
+from tiers.case import Case, weight_of
 
 _WORDS, _QUICK_WORDS = 50_000, 5_000
 _TOGETHER = 512
@@ -38,9 +41,16 @@ def cases(options: Options) -> Iterator[Case]:
     index = parquet.read_table(Path(ROOT) / "glove_6B_index.parquet").to_pydict()
     words = _words(index, count)
     questions = _questions(Path(datapath("questions-words.txt")), words)
+    pairs, people = _pairs(Path(datapath("wordsim353.tsv")), words)
     model = nn.Sequential(nn.Embedding.from_pretrained(rows)).eval()
     counts = 1 / torch.arange(1, count + 1, dtype=torch.float64)
-    yield Case("GloVe", model, {"0": counts}, lambda tried: {"analogies": _score(tried, questions)}, True)
+
+    def judge(tried: nn.Module) -> dict[str, float]:
+        rows = functional.normalize(weight_of(tried, "0"))
+        similarity = (rows[pairs[:, 0]] * rows[pairs[:, 1]]).sum(1)
+        return {"analogies": _score(rows, questions), "rank correlation": rank_correlation(similarity, people)}
+
+    yield Case("GloVe", model, {"0": counts}, judge, higher_is_better=True)
 
 
 def _words(index: dict[str, list[object]], count: int) -> dict[str, int]:
@@ -56,9 +66,16 @@ def _questions(path: Path, words: dict[str, int]) -> Tensor:
     return torch.tensor([[words[word] for word in line] for line in lines if all(word in words for word in line)])
 
 
-def _score(model: nn.Module, questions: Tensor) -> float:
-    """Return the share of right answers."""
-    rows = functional.normalize(model[0].weight)  # type: ignore[index]
+def _pairs(path: Path, words: dict[str, int]) -> tuple[Tensor, Tensor]:
+    """Return pairs of known words, [pairs, 2], and their similarity as people see it, [pairs]."""
+    lines = [line.lower().split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    known = [(words[one], words[other], float(mean)) for one, other, mean in lines if {one, other} <= words.keys()]
+    found = torch.tensor(known, dtype=torch.float64)
+    return found[:, :2].long(), found[:, 2]
+
+
+def _score(rows: Tensor, questions: Tensor) -> float:
+    """Return the share of right answers with rows of length 1, [n, 50]."""
     right = 0
     for a, b, c, d in (part.T for part in questions.split(_TOGETHER)):
         scores = (rows[b] - rows[a] + rows[c]) @ rows.T  # [questions, words]
