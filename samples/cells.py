@@ -1,4 +1,4 @@
-"""Cells of a comparison: the figures of one method on one model at one ratio, from one seed, in a file that grows."""
+"""Cells of a comparison: the figures of one method on one model at one ratio, from one seed, in files that grow."""
 
 import json
 import platform
@@ -41,7 +41,7 @@ def cells_options(methods: Iterable[str], build: Path, written: str) -> Callable
         build: default folder.
         written: names of the files that it writes.
     """
-    help_of_output = f"Folder for {written}. Finished cells in it are not run again."
+    help_of_output = f"Folder for a JSON file per case, {written}. Finished cells in it are not run again."
     options = (
         data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True),
         click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Models. [all]"),
@@ -61,7 +61,9 @@ def run_cells(
     chosen: Callable[[Case, int], Mapping[str, Contender]],
     command: str,
 ) -> list[Cell]:
-    """Return all cells of cells.json in the folder of the options, after adding those that are not in it yet.
+    """Return all cells of a folder, after adding those that are not in it yet; each of `CASES` has a file of its own.
+
+    Several processes may run, each with other names.
 
     Args:
         options: options of the command.
@@ -69,18 +71,24 @@ def run_cells(
         seeds: number of seeds.
         ratios: compression ratios.
         chosen: returns the methods to run on a case from a seed.
-        command: command that is written into the file.
+        command: command that is written into the files.
     """
     make_folder(options.output)
     torch.set_num_threads(1)
-    file = options.output / "cells.json"
-    cells = read_cells(file, options.quick)
-    for name, seed in ((name, seed) for name in names or CASES for seed in range(seeds)):
-        for case in CASES[name](replace(options, seed=seed)):
-            for cell in measured(case, chosen(case, seed), ratios, seed, cells):
-                cells.append(cell)
-                write_cells(file, command, cells)
-    return cells
+    for name in names or CASES:
+        file = options.output / f"{name}.json"
+        cells = read_cells(file, options.quick)
+        for seed in range(seeds):
+            for case in CASES[name](replace(options, seed=seed)):
+                for cell in measured(case, chosen(case, seed), ratios, seed, cells):
+                    cells.append(cell)
+                    write_cells(file, command, cells)
+    return all_cells(options.output, options.quick)
+
+
+def all_cells(folder: Path, quick: bool) -> list[Cell]:
+    """Return the cells of all files of a folder."""
+    return [cell for name in CASES for cell in read_cells(folder / f"{name}.json", quick)]
 
 
 def measured(

@@ -26,7 +26,7 @@ changes the models that are trained here, and the fits."""
 
 
 @click.command()
-@cells_options(CONTENDERS, _BUILD, "cells.json and results.md")
+@cells_options(CONTENDERS, _BUILD, "results.md")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     chosen = {method: CONTENDERS[method] for method in methods or CONTENDERS}

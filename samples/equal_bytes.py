@@ -44,7 +44,7 @@ zero, or if it is better. The best method is chosen by the figure itself, which 
 
 
 @click.command()
-@cells_options(METHODS, _BUILD, "cells.json, results.md and results.svg")
+@cells_options(METHODS, _BUILD, "results.md and results.svg")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     command = f"python samples/equal_bytes.py --seeds {seeds}" + " --quick" * quick

@@ -1,5 +1,6 @@
 """The table of all methods at equal bytes: cells that resume, verdicts on auto, and the plot."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def case(is_trained: bool = False) -> Case:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Return a function that runs the command on one small table."""
-    monkeypatch.setattr(cells, "CASES", {"words": lambda options: iter([case()])})
+    made = {name: lambda options, name=name: iter([replace(case(), name=name)]) for name in ("words", "items")}
+    monkeypatch.setattr(cells, "CASES", made)
 
     def invoked(*arguments: str) -> Any:
         threads = torch.get_num_threads()
@@ -46,12 +48,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
                 "hashing",
                 "--method",
                 "svd",
-                *arguments,
+                *(arguments if "--case" in arguments else ("--case", "words", *arguments)),
             ],
         )
         torch.set_num_threads(threads)
         assert done.exit_code == 0, done.output
-        return cells.read_cells(tmp_path / "out" / "cells.json", quick=False)
+        return cells.all_cells(tmp_path / "out", quick=False)
 
     return invoked
 
@@ -68,12 +70,25 @@ def test_finished_cells_are_not_run_again(run: Any, monkeypatch: pytest.MonkeyPa
     assert run("--seeds", "1") == first
 
 
+def test_report_has_the_cells_of_all_files(run: Any, tmp_path: Path) -> None:
+    """Two processes may run two cases: neither writes the file of the other."""
+    first = run("--seeds", "1", "--case", "items")
+    file = tmp_path / "out" / "items.json"
+    before = file.stat().st_mtime_ns
+    both = run("--seeds", "1", "--case", "words")
+    assert file.stat().st_mtime_ns == before
+    assert both == [cell for cell in both if cell["case"] == "words"] + first
+    text = (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert "### words, error" in text
+    assert "### items, error" in text
+
+
 def test_quick_cells_are_not_taken_for_others(run: Any, tmp_path: Path) -> None:
     run("--seeds", "1")
     arguments = ["--data", str(tmp_path), "--output", str(tmp_path / "out"), "--quick"]
     done = CliRunner().invoke(equal_bytes.main, arguments)
     assert done.exit_code == 1
-    assert "cells.json is of `python samples/equal_bytes.py --seeds 1`; give another folder" in done.stderr
+    assert "words.json is of `python samples/equal_bytes.py --seeds 1`; give another folder" in done.stderr
 
 
 def test_readme_gives_the_command() -> None:
