@@ -6,6 +6,7 @@ Usage: python samples/equal_bytes.py --data FOLDER --seeds 3 --output FOLDER
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from cells import DENSE, Cell, cells_options, mean_of, run_cells, values_of
@@ -40,7 +41,9 @@ _NOTE = """\
 Every method gets the bytes of the dense tables divided by the ratio, and sees counts of training data, never a figure.
 Figures are means over the seeds with 95 % intervals (Student's t). A seed changes the fit, and models that are trained
 here. `auto` is within noise of the best other method if the 95 % interval of their differences within a seed reaches
-zero, or if it is better. The best method is chosen by the figure itself, which favours it."""
+zero, or if it is better. The best method is chosen by the figure itself, which favours it. *selected* is the method
+with the same figures, which is the one that `auto` selects; it is empty if seeds select different ones. The best other
+method has other figures."""
 
 
 @click.command()
@@ -63,22 +66,30 @@ def _chosen(methods: Sequence[str], case: Case, seed: int) -> dict[str, Contende
 
 
 def markdown(cells: Sequence[Cell], command: str) -> str:
-    """Return a table of all methods for each figure that models are judged by, and the cells in which auto is good."""
-    parts, good, total = [], 0, 0
+    """Return a table of auto beside the best other method, and a table of all methods for each figure."""
+    parts, verdicts = list[str](), list[Verdict]()
     for name in dict.fromkeys(cell["case"] for cell in cells):
         own = [cell for cell in cells if cell["case"] == name]
+        verdicts += [verdict for ratio in _RATIOS if (verdict := verdict_of(own, ratio))]
         for figure in next(cell for cell in own if cell["method"] == DENSE)["figures"]:
-            parts.append(f"### {name}, {figure}")
-            parts.append(_figures(own, figure))
-        verdicts = {ratio: _verdict(own, ratio) for ratio in _RATIOS}
-        found = {ratio: verdict for ratio, verdict in verdicts.items() if verdict}
-        good, total = good + sum(is_good for is_good, _ in found.values()), total + len(found)
-        parts += [f"- {ratio}x: {text}" for ratio, (_, text) in found.items()]
+            parts += [f"## {name}, {figure}", _figures(own, figure)]
+    good = sum(verdict.is_good for verdict in verdicts)
     hours = sum(cell.get("seconds", 0) for cell in cells) / 3600
-    summary = (
-        f"`auto` is within noise of the best other method in {good} of {total} cells. Fits took {hours:.1f} hours."
-    )
-    return join(["# All methods at equal bytes", f"`{command}`", summary, _NOTE, *parts])
+    summary = f"`auto` is within noise of the best other method in {good} of {len(verdicts)} cells."
+    header = [
+        "model, figure",
+        "dense",
+        "ratio",
+        "selected",
+        "`auto`",
+        "best other",
+        "method",
+        "difference",
+        "within noise",
+    ]
+    rows = [verdict.row for verdict in verdicts]
+    title, cost = "# All methods at equal bytes", f"Fits took {hours:.1f} hours of one core."
+    return join([title, f"`{command}`", table(header, rows), f"{summary} {cost}", _NOTE, *parts])
 
 
 def _figures(own: Sequence[Cell], figure: str) -> str:
@@ -91,19 +102,39 @@ def _figures(own: Sequence[Cell], figure: str) -> str:
     return table(["method", *(f"{ratio}x" for ratio in _RATIOS)], rows)
 
 
-def _verdict(own: Sequence[Cell], ratio: int) -> tuple[bool, str] | None:
-    """Return whether auto is within noise of the best other method at a ratio, and words; None without both."""
+class Verdict(NamedTuple):
+    """Auto beside the best other method in a cell: whether it is within noise or better, and a row of words."""
+
+    is_good: bool
+    row: list[str]
+
+
+def verdict_of(own: Sequence[Cell], ratio: int) -> Verdict | None:
+    """Return the verdict on the cells of a model at a ratio; None without auto or without other methods."""
     figure, sign = _judged_by(own)
     found = {method: values for method in METHODS if (values := values_of(own, ratio, method, figure))}
     auto = found.pop(_AUTO, None)
-    if auto is None or not found:
+    if auto is None:
         return None
-    best = min(found, key=lambda method: sign * mean_of(found[method]))
-    pairs = [(value, found[best].get(seed, found[best][0])) for seed, value in auto.items()]
-    difference = interval([one - other for one, other in pairs])
-    noise = difference["half"] if len(pairs) > 1 else 0.0
+    others = {
+        method: values for method, values in found.items() if any(one != other for one, other in _pairs(auto, values))
+    }
+    if not others:
+        return None
+    selected = ", ".join(method for method in found if method not in others)  # the same figures of every seed
+    best = min(others, key=lambda method: sign * mean_of(others[method]))
+    difference = interval([one - other for one, other in _pairs(auto, others[best])])
+    noise = difference["half"] if len(auto) > 1 else 0.0
     is_good = sign * difference["mean"] <= noise
-    return is_good, f"`auto` minus {best}: {shown(difference, '+')}, {'within noise' if is_good else '**worse**'}"
+    both = _shown(auto), _shown(others[best])
+    dense, answer = _shown(values_of(own, 1, DENSE, figure)), "yes" if is_good else "**no**"
+    title = f"{own[0]['case']}, {figure}"
+    return Verdict(is_good, [title, dense, f"{ratio}x", selected, *both, best, shown(difference, "+"), answer])
+
+
+def _pairs(auto: Mapping[int, float], other: Mapping[int, float]) -> list[tuple[float, float]]:
+    """Return the figures of both of each seed; a method without chance may have those of one seed."""
+    return [(value, other.get(seed, other[0])) for seed, value in auto.items()]
 
 
 def _judged_by(own: Sequence[Cell]) -> tuple[str, int]:

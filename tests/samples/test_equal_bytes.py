@@ -79,8 +79,8 @@ def test_report_has_the_cells_of_all_files(run: Any, tmp_path: Path) -> None:
     assert file.stat().st_mtime_ns == before
     assert both == [cell for cell in both if cell["case"] == "words"] + first
     text = (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
-    assert "### words, error" in text
-    assert "### items, error" in text
+    assert "## words, error" in text
+    assert "## items, error" in text
 
 
 def test_quick_cells_are_not_taken_for_others(run: Any, tmp_path: Path) -> None:
@@ -115,21 +115,29 @@ def made(method: str, figures: list[float], ratio: int = 8) -> list[dict[str, An
         ([0.40, 0.45, 0.35], [0.39, 0.38, 0.40], True),  # within the interval
         ([0.40, 0.41, 0.39], [0.30, 0.31, 0.29], False),
         ([0.40, 0.41, 0.39], [0.30], False),  # a method without chance, which ran once
-        ([0.4], [0.4], True),
+        ([0.39], [0.4], True),
         ([0.41], [0.4], False),
     ],
 )
 def test_verdict_compares_auto_with_the_best_method(auto: list[float], best: list[float], is_good: bool) -> None:
     own = [*made("dense", [0.0], 1), *made("auto", auto), *made("svd", best), *made("hashing", [0.9] * len(auto))]
-    found = equal_bytes._verdict(own, 8)
+    found = equal_bytes.verdict_of(own, 8)
     assert found is not None
-    assert found[0] == is_good
-    assert "`auto` minus svd:" in found[1]
+    assert found.is_good == is_good
+    assert (found.row[3], found.row[6]) == ("", "svd")
+    assert found.row[-1] == ("yes" if is_good else "**no**")
     text = equal_bytes.markdown(own, "command")
     assert f"`auto` is within noise of the best other method in {int(is_good)} of 1 cells." in text
 
 
+def test_verdict_names_the_method_that_auto_selects() -> None:
+    own = [*made("dense", [0.0], 1), *made("auto", [0.1, 0.3]), *made("dpq", [0.1, 0.3]), *made("svd", [0.2, 0.4])]
+    found = equal_bytes.verdict_of(own, 8)
+    assert found is not None
+    assert (found.row[3], found.row[6]) == ("dpq", "svd")
+
+
 def test_method_that_does_not_fit_has_no_figure() -> None:
     own = [*made("dense", [0.0], 1), {"case": "words", "ratio": 8, "method": "svd", "seed": 0, "error": "no"}]
-    assert equal_bytes._verdict([*own, *made("auto", [0.1])], 8) is None
+    assert equal_bytes.verdict_of([*own, *made("auto", [0.1])], 8) is None
     assert "svd" not in equal_bytes._figures(own, "KL")
