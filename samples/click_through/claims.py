@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from amazon_video.claims import read_histories
 from candidates import Candidates, penalties, rates
-from methods import ant, dense, sx, tt, vq
+from methods import ant, dense, sx, tiers, tt, vq
 from options import Options
 
 from click_through.model import WIDTH
@@ -24,7 +24,9 @@ _SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0, distance_norm=False)
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 6, 4e-2, 2e-2, 1e-2, decay=True),
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32), 6, 4e-2, 2e-2, decay=True),
+    "tiers, as D = 32": rates(tiers(WIDTH, 0.02, 0.27, 16), 6, 4e-2, 2e-2, decay=True),
     "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 4e-2, 2e-2, decay=True),
+    "tiers, as D = 16": rates(tiers(WIDTH, 0.0125, 0.11, 8), 6, 4e-2, 2e-2, decay=True),
     "dpq sx, K = 16, D = 32": rates(_SX, 6, 4e-2, 2e-2, decay=True),
     "ant, A = 10": penalties(ant(WIDTH, 10), 8, 3e-2, 1e-6, 4e-6, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-6, 4e-6, decay=True),

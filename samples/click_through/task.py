@@ -32,14 +32,17 @@ class ClickTask(Task[ClickModel]):
     def __init__(self, histories: Histories) -> None:
         self.num_users, self.num_items = len(histories.items) + 1, histories.num_items
         self.items = histories.items
-        users, places = (self.items[:, :LENGTH] != PADDING).nonzero(as_tuple=True)
+        is_training = self.items[:, :LENGTH] != PADDING
+        order = is_training.sum(1).argsort(descending=True, stable=True)
+        self.user_ids = torch.empty_like(order).index_copy_(0, order, torch.arange(1, self.num_users))  # by frequency
+        users, places = is_training.nonzero(as_tuple=True)
         self.training = self._clicks(users, places)
 
     def _clicks(self, users: Tensor, places: Tensor) -> Batch:
         """Return users [m], items [m] and the items before them [m, 5] at some places of the histories."""
         padded = functional.pad(self.items, (_RECENT, 0), value=PADDING)
         recent = padded[users.unsqueeze(1), places.unsqueeze(1) + torch.arange(_RECENT)]
-        return users + 1, self.items[users, places], recent
+        return self.user_ids[users], self.items[users, places], recent
 
     def model(self, table: MakeTable) -> ClickModel:
         """Return the predictor."""

@@ -49,6 +49,13 @@ class TestClicks:
         assert rows[23] == [0, 0, 0, 21, 22]
         assert rows[56] == [51, 52, 53, 54, 55]
 
+    def test_users_are_numbered_by_their_clicks_in_training(self, task: ClickTask) -> None:
+        """Tiered tables take rows sorted by frequency; the last two items of a user are not in training."""
+        users, _, _ = task.training
+        counts = users.bincount(minlength=USERS + 1)
+        assert counts[0] == 0
+        assert counts[1:].tolist() == sorted((3 + user % 6 - 2 for user in range(USERS)), reverse=True)
+
     def test_negatives_are_items_of_other_clicks(self, task: ClickTask) -> None:
         (batch,) = task.batches()
         users, items, recent, taken = batch
