@@ -31,14 +31,26 @@ CASES: Mapping[str, Callable[..., Iterator[Case]]] = {
     "vectors": word_vectors.cases,
 }
 DENSE = "dense"
+_BUILD = Path(__file__).parents[1] / "build" / "tiers"
+# Methods without chance: the same result from every seed, unless the model differs.
+_CERTAIN = {
+    "rows",
+    "tt",
+    "tr",
+    "low_rank",
+    "trimming",
+    "rounding, rows",
+    "rounding, columns",
+    "svd",
+    "quotient-remainder",
+}
 
 
-def cells_options(methods: Iterable[str], build: Path, written: str) -> Callable[[Command], Command]:
+def cells_options(methods: Iterable[str], written: str) -> Callable[[Command], Command]:
     """Return a decorator with the options of a command that fills cells.
 
     Args:
         methods: names of its methods.
-        build: default folder.
         written: names of the files that it writes.
     """
     help_of_output = f"Folder for a JSON file per case, {written}. Finished cells in it are not run again."
@@ -48,7 +60,7 @@ def cells_options(methods: Iterable[str], build: Path, written: str) -> Callable
         click.option("--method", "methods", multiple=True, type=click.Choice(list(methods)), help="Methods. [all]"),
         click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Number of seeds."),
         click.option("--quick", is_flag=True, help="Smaller models and fewer texts."),
-        click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=build, help=help_of_output),
+        click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_BUILD, help=help_of_output),
     )
     return lambda command: reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
@@ -58,8 +70,7 @@ def run_cells(
     names: Sequence[str],
     seeds: int,
     ratios: Sequence[int],
-    chosen: Callable[[Case, int], Mapping[str, Contender]],
-    command: str,
+    methods: Mapping[str, Contender],
 ) -> list[Cell]:
     """Return all cells of a folder, after adding those that are not in it yet; each of `CASES` has a file of its own.
 
@@ -70,8 +81,7 @@ def run_cells(
         names: names of `CASES`; all if empty.
         seeds: number of seeds.
         ratios: compression ratios.
-        chosen: returns the methods to run on a case from a seed.
-        command: command that is written into the files.
+        methods: methods by name; one without chance runs once on a model that is the same for every seed.
     """
     make_folder(options.output)
     torch.set_num_threads(1)
@@ -80,9 +90,9 @@ def run_cells(
         cells = read_cells(file, options.quick)
         for seed in range(seeds):
             for case in CASES[name](replace(options, seed=seed)):
-                for cell in measured(case, chosen(case, seed), ratios, seed, cells):
+                for cell in measured(case, methods, ratios, seed, cells):
                     cells.append(cell)
-                    write_cells(file, command, cells)
+                    write_cells(file, options.quick, cells)
     return all_cells(options.output, options.quick)
 
 
@@ -104,7 +114,8 @@ def measured(
     for ratio in ratios:
         for method, contender in contenders.items():
             cell = found | {"ratio": ratio, "method": method}
-            if key_of(cell) in known or (method == OTHER and not case.other_counts):
+            is_again = seed > 0 and not case.is_trained and method in _CERTAIN
+            if key_of(cell) in known or is_again or (method == OTHER and not case.other_counts):
                 continue
             began = time.process_time()
             try:
@@ -134,18 +145,19 @@ def read_cells(file: Path, quick: bool) -> list[Cell]:
         return []
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        command, cells = found["command"], found["cells"]
+        was_quick, cells = found["quick"], found["cells"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"--output: {file} cannot be read: {error}; remove it") from error
-    if ("--quick" in command) != quick:
-        raise click.ClickException(f"--output: {file} is of `{command}`; give another folder, or the same --quick")
+    if was_quick != quick:
+        kind = "with" if was_quick else "without"
+        raise click.ClickException(f"--output: {file} is of a run {kind} --quick; give another folder, or the same")
     return list(cells)
 
 
-def write_cells(file: Path, command: str, cells: Sequence[Cell]) -> None:
+def write_cells(file: Path, quick: bool, cells: Sequence[Cell]) -> None:
     """Replace the file."""
     results = {
-        "command": command,
+        "quick": quick,
         "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
         "cells": list(cells),
     }
@@ -163,6 +175,12 @@ def values_of(cells: Sequence[Cell], ratio: int, method: str, figure: str) -> di
     found = cells_of(cells, ratio, method)
     whole = all("figures" in cell for cell in found)
     return {cell["seed"]: cell["figures"][figure] for cell in found} if whole else {}
+
+
+def pairs_of(one: Mapping[int, float], other: Mapping[int, float]) -> list[tuple[float, float]]:
+    """Return the figures of two methods of each seed; a method without chance may have those of one seed."""
+    seeds = sorted(one.keys() | other.keys())
+    return [(one.get(seed, one[0]), other.get(seed, other[0])) for seed in seeds]
 
 
 def mean_of(values: Mapping[int, float]) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from cells import Cell, cells_of, cells_options, mean_of, run_cells, values_of
+from cells import Cell, cells_of, cells_options, mean_of, pairs_of, run_cells, values_of
 from claims import interval, shown
 from options import Options
 from tiers.contenders import CONTENDERS, OTHER
@@ -16,7 +16,6 @@ from edge_embed.report.views.markdown.blocks import join, table
 
 _RATIOS = (8, 16, 32)
 _TIERED = "tiered"
-_BUILD = Path(__file__).parents[1] / "build" / "tiers"
 _NOTE = """\
 Each model is trained once and then only compressed; the methods see counts of training data, never a figure. Every
 method gets 1/8, 1/16 or 1/32 of the bytes of its dense tables, and selects its settings as `edge-embed compress` does.
@@ -26,12 +25,12 @@ changes the models that are trained here, and the fits."""
 
 
 @click.command()
-@cells_options(CONTENDERS, _BUILD, "results.md")
+@cells_options(CONTENDERS, "results.md")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     chosen = {method: CONTENDERS[method] for method in methods or CONTENDERS}
     command = f"python samples/compare_tiers.py --seeds {seeds}" + " --quick" * quick
-    cells = run_cells(Options(data, quick, 0, output), names, seeds, _RATIOS, lambda case, seed: chosen, command)
+    cells = run_cells(Options(data, quick, 0, output), names, seeds, _RATIOS, chosen)
     report = markdown(cells, command)
     (output / "results.md").write_text(report, encoding="utf-8")
     print(report, end="")
@@ -53,7 +52,7 @@ def markdown(cells: Sequence[Cell], command: str) -> str:
                 continue
             best = min(flat, key=lambda method: sign * mean_of(found[method]))
             won += bool(tiered) and sign * mean_of(tiered) < sign * mean_of(found[best])
-            differences = [tiered[seed] - found[best][seed] for seed in tiered.keys() & found[best].keys()]
+            differences = [one - other for one, other in pairs_of(tiered, found[best])] if tiered else []
             difference = shown(interval(differences), "+") if differences else ""
             values = {cell["seed"]: cell["figures"][figure] for cell in dense}
             title, both = f"{name}, {figure}", (_shown(tiered), _shown(found[best]))

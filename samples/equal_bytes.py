@@ -4,16 +4,14 @@ Usage: python samples/equal_bytes.py --data FOLDER --seeds 3 --output FOLDER
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import click
-from cells import DENSE, Cell, cells_options, mean_of, run_cells, values_of
+from cells import DENSE, Cell, cells_options, mean_of, pairs_of, run_cells, values_of
 from claims import interval, shown
 from matplotlib.figure import Figure
 from options import Options
-from tiers.case import Case
 from tiers.contenders import CONTENDERS, Contender, compressed
 from tiers.other_methods import OTHERS
 
@@ -24,19 +22,6 @@ _RATIOS = (8, 16, 32, 64)
 _AUTO = "auto"
 _OWN = ("tiered", "dpq", "opq", "rows", "ant", "tt", "tr", "low_rank", "trimming")
 METHODS: Mapping[str, Contender] = {_AUTO: compressed(_AUTO), **{name: CONTENDERS[name] for name in _OWN}, **OTHERS}
-# The same result from every seed, unless the model differs.
-_CERTAIN = {
-    "rows",
-    "tt",
-    "tr",
-    "low_rank",
-    "trimming",
-    "rounding, rows",
-    "rounding, columns",
-    "svd",
-    "quotient-remainder",
-}
-_BUILD = Path(__file__).parents[1] / "build" / "equal_bytes"
 _NOTE = """\
 Every method gets the bytes of the dense tables divided by the ratio, and sees counts of training data, never a figure.
 Figures are means over the seeds with 95 % intervals (Student's t). A seed changes the fit, and models that are trained
@@ -47,22 +32,17 @@ method has other figures."""
 
 
 @click.command()
-@cells_options(METHODS, _BUILD, "results.md and results.svg")
+@cells_options(METHODS, "equal_bytes.md and equal_bytes.svg")
 def main(data: Path, names: Sequence[str], methods: Sequence[str], seeds: int, quick: bool, output: Path) -> None:
     """Compress the tables of several models with each method, and write the figures of the models."""
     command = f"python samples/equal_bytes.py --seeds {seeds}" + " --quick" * quick
     options = Options(data, quick, 0, output)
-    cells = run_cells(options, names, seeds, _RATIOS, partial(_chosen, methods or list(METHODS)), command)
+    chosen = {method: METHODS[method] for method in methods or METHODS}
+    cells = run_cells(options, names, seeds, _RATIOS, chosen)
     report = markdown(cells, command)
-    (output / "results.md").write_text(report, encoding="utf-8")
-    draw(cells, output / "results.svg")
+    (output / "equal_bytes.md").write_text(report, encoding="utf-8")
+    draw(cells, output / "equal_bytes.svg")
     print(report, end="")
-
-
-def _chosen(methods: Sequence[str], case: Case, seed: int) -> dict[str, Contender]:
-    """Return the methods to run: those without chance run once on a model that is the same for every seed."""
-    again = seed > 0 and not case.is_trained
-    return {method: METHODS[method] for method in methods if not (again and method in _CERTAIN)}
 
 
 def markdown(cells: Sequence[Cell], command: str) -> str:
@@ -117,24 +97,19 @@ def verdict_of(own: Sequence[Cell], ratio: int) -> Verdict | None:
     if auto is None:
         return None
     others = {
-        method: values for method, values in found.items() if any(one != other for one, other in _pairs(auto, values))
+        method: values for method, values in found.items() if any(one != other for one, other in pairs_of(auto, values))
     }
     if not others:
         return None
     selected = ", ".join(method for method in found if method not in others)  # the same figures of every seed
     best = min(others, key=lambda method: sign * mean_of(others[method]))
-    difference = interval([one - other for one, other in _pairs(auto, others[best])])
+    difference = interval([one - other for one, other in pairs_of(auto, others[best])])
     noise = difference["half"] if len(auto) > 1 else 0.0
     is_good = sign * difference["mean"] <= noise
     both = _shown(auto), _shown(others[best])
     dense, answer = _shown(values_of(own, 1, DENSE, figure)), "yes" if is_good else "**no**"
     title = f"{own[0]['case']}, {figure}"
     return Verdict(is_good, [title, dense, f"{ratio}x", selected, *both, best, shown(difference, "+"), answer])
-
-
-def _pairs(auto: Mapping[int, float], other: Mapping[int, float]) -> list[tuple[float, float]]:
-    """Return the figures of both of each seed; a method without chance may have those of one seed."""
-    return [(value, other.get(seed, other[0])) for seed, value in auto.items()]
 
 
 def _judged_by(own: Sequence[Cell]) -> tuple[str, int]:
