@@ -1,15 +1,16 @@
 """Methods of other authors and libraries, on the rows of one table.
 
     rounding, rows / columns    integers of 2 to 8 bits, with a minimum and a step for each row or column
-    pq, opq                     product quantisation, alone or after a rotation (faiss)
+    pq, opq                     weighted k-means in groups of columns, alone or after a rotation (faiss)
     residual, additive          sums of whole rows of several codebooks (faiss: RQ and LSQ)
-    svd                         the best matrix of a rank, in float16
+    svd                         the best matrix of a rank
     hashing                     rows with the same remainder share their mean
     quotient-remainder          products of two small tables
     cce                         for each part of the columns, a centroid plus a shared remainder row
     clusters                    one row for each cluster, the way that model2vec quantises a vocabulary
 
-Bits of codes are counted as if they were packed, and floats as they are named; tables count no further overhead.
+Codes of a row are packed into whole bytes, and all other numbers are float16; there is no further overhead. Weights of
+rows are their frequencies, where a method has weights.
 Sources: Shi and others, "Compositional Embeddings Using Complementary Partitions" (2020); Tsang and Ahle, "Clustering
 the Sketch" (2023); Weinberger and others, "Feature Hashing for Large Scale Multitask Learning" (2009).
 """
@@ -32,8 +33,10 @@ Weights = NDArray[np.float64]
 Fitted = tuple[Rows, int, str]  # rows, bytes, setting
 Fit = Callable[[Rows, Weights, int, int], Fitted]  # rows [n, d], weights [n], bytes, seed
 
-_HALF, _FLOAT = 2, 4  # bytes of a number
+_HALF = 2  # bytes of a float16 number
+_TINY = np.finfo(np.float32).tiny
 _BITS = range(8, 1, -1)
+_CODE_BITS, _MOST_BOOKS = (4, 6, 8), 64
 _ROUNDS = 20
 _PARTS = 4  # of the columns, in CCE
 _PRIME = 2_654_435_761  # Knuth's multiplier spreads neighbouring ids
@@ -62,44 +65,46 @@ def rounded(rows: Rows, weights: Weights, nbytes: int, seed: int, axis: int) -> 
         size = n * -(-dim * bits // 8) + 2 * _HALF * (n if axis == 1 else dim)
         if size <= nbytes:
             least, largest = (edge(rows, axis=axis, keepdims=True) for edge in (np.min, np.max))
-            step = np.maximum((largest - least) / (2**bits - 1), np.finfo(np.float32).tiny)
-            return (np.rint((rows - least) / step) * step + least).astype(np.float32), size, f"{bits} bits"
+            first, step = _in_half(least), _in_half((largest - least) / (2**bits - 1))
+            codes = np.clip(np.rint((rows - first) / np.maximum(step, _TINY)), 0, 2**bits - 1)
+            return (codes * step + first).astype(np.float32), size, f"{bits} bits"
     raise SizeError(f"rounding: 2 bits do not fit into {nbytes:,} bytes")
 
 
 def product_quantised(rows: Rows, weights: Weights, nbytes: int, seed: int, rotates: bool) -> Fitted:
     """Return the best product quantisation of 2^4, 2^6 or 2^8 codes, after a learned rotation or without."""
     n, dim = rows.shape
-    left = nbytes - rotates * _FLOAT * dim * dim
+    left = nbytes - rotates * _HALF * dim * dim
     found = []
-    for bits in (4, 6, 8):
-        fitting = [m for m in _divisors(dim) if _codes(n, m, bits) + _FLOAT * dim * 2**bits <= left]
+    for bits in _CODE_BITS:
+        fitting = [m for m in _divisors(dim) if _codes(n, m, bits) + _HALF * dim * 2**bits <= left]
         if fitting and n >= 2**bits:
             groups = max(fitting)
-            size = nbytes - left + _codes(n, groups, bits) + _FLOAT * dim * 2**bits
-            found.append((_faiss_pq(rows, groups, bits, seed, rotates), size, f"K={2**bits} D={groups}"))
-    return _best(rows, found, "product quantisation", nbytes)
+            rotation = _rotation(rows, groups, bits, seed) if rotates else np.eye(dim, dtype=np.float32)
+            quantised = _groups(rows @ rotation.T, weights, groups, bits, seed) @ rotation
+            size = nbytes - left + _codes(n, groups, bits) + _HALF * dim * 2**bits
+            found.append((quantised, size, f"K={2**bits} D={groups}"))
+    return _best(rows, weights, found, "product quantisation", nbytes)
 
 
-def _faiss_pq(rows: Rows, groups: int, bits: int, seed: int, rotates: bool) -> Rows:
+def _groups(rows: Rows, weights: Weights, groups: int, bits: int, seed: int) -> Rows:
+    """Return rows whose groups of columns are each replaced by the nearest of 2^bits centres."""
+    found = []
+    for group, columns in enumerate(np.split(rows, groups, axis=1)):
+        centres, cluster = _kmeans(np.ascontiguousarray(columns), weights, 2**bits, seed + group)
+        found.append(centres[cluster])
+    return np.hstack(found)
+
+
+def _rotation(rows: Rows, groups: int, bits: int, seed: int) -> Rows:
+    """Return the rotation of OPQ, float16 numbers [d, d]."""
     dim = rows.shape[1]
     quantizer: Any = faiss.ProductQuantizer(dim, groups, bits)
-    quantizer.cp.seed, quantizer.cp.niter = seed + 1, _ROUNDS
-    if not rotates:
-        quantizer.train(rows)
-        return _decoded(quantizer, rows)
+    quantizer.cp.seed = seed + 1
     rotation: Any = faiss.OPQMatrix(dim, groups)
     rotation.pq = quantizer
     rotation.train(rows)
-    turned = rotation.apply(rows)
-    quantizer.train(turned)
-    found: Rows = rotation.reverse_transform(_decoded(quantizer, turned))
-    return found
-
-
-def _decoded(quantizer: Any, rows: Rows) -> Rows:
-    """Return the approximation of rows by a trained quantiser of faiss."""
-    found: Rows = quantizer.decode(quantizer.compute_codes(rows))
+    found: Rows = _in_half(faiss.vector_to_array(rotation.A)).reshape(dim, dim)
     return found
 
 
@@ -109,9 +114,8 @@ def sums_of_codebooks(
     """Return the best sum of whole rows of codebooks, of 2^4, 2^6 or 2^8 codes each."""
     n, dim = rows.shape
     found = []
-    for bits in (4, 6, 8):
-        size = _codes(n, 1, bits) + _FLOAT * dim * 2**bits
-        books = min(nbytes // size, 64)
+    for bits in _CODE_BITS:
+        books = most_that_fit(_MOST_BOOKS, lambda m: _codes(n, m, bits) + m * _HALF * dim * 2**bits, nbytes)  # noqa: B023
         if books and n >= 2**bits:
             quantizer = kind(dim, books, bits)
             if kind is faiss.ResidualQuantizer:
@@ -119,14 +123,17 @@ def sums_of_codebooks(
             else:
                 quantizer.random_seed = seed + 1
             quantizer.train(rows)
-            found.append(
-                (
-                    _decoded(quantizer, rows),
-                    _codes(n, books, bits) + books * _FLOAT * dim * 2**bits,
-                    f"{books} x {2**bits}",
-                )
-            )
-    return _best(rows, found, "sums of codebooks", nbytes)
+            size = _codes(n, books, bits) + books * _HALF * dim * 2**bits
+            found.append((_decoded(quantizer, rows), size, f"{books} x {2**bits}"))
+    return _best(rows, weights, found, "sums of codebooks", nbytes)
+
+
+def _decoded(quantizer: Any, rows: Rows) -> Rows:
+    """Return the sums of codebooks that a trained quantiser of faiss finds for rows, in float16 numbers."""
+    codes = quantizer.compute_codes(rows)
+    faiss.copy_array_to_vector(_in_half(faiss.vector_to_array(quantizer.codebooks)), quantizer.codebooks)
+    found: Rows = quantizer.decode(codes)
+    return found
 
 
 def low_rank(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
@@ -136,8 +143,7 @@ def low_rank(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
         raise SizeError(f"svd: a rank of 1 does not fit into {nbytes:,} bytes")
     left, sizes, right = np.linalg.svd(rows, full_matrices=False)
     root = np.sqrt(sizes[:rank])
-    factors = (left[:, :rank] * root).astype(np.float16), (root[:, None] * right[:rank]).astype(np.float16)
-    product: Rows = factors[0].astype(np.float32) @ factors[1].astype(np.float32)
+    product: Rows = _in_half(left[:, :rank] * root) @ _in_half(root[:, None] * right[:rank])
     return product, _HALF * rank * sum(rows.shape), f"rank {rank}"
 
 
@@ -168,9 +174,9 @@ def quotient_remainder(rows: Rows, weights: Weights, nbytes: int, seed: int) -> 
         above, below = (np.zeros_like(small[turn % 2]) for _ in range(2))
         np.add.at(above, own, weights[:, None] * factor * rows)
         np.add.at(below, own, weights[:, None] * factor**2)
-        small[turn % 2] = above / np.maximum(below, np.finfo(np.float32).tiny)
-    product = small[0].astype(np.float16)[high].astype(np.float32) * small[1].astype(np.float16)[low]
-    return product, _HALF * dim * (quotients + remainders), f"{quotients:,} x {remainders:,}"
+        small[turn % 2] = above / np.maximum(below, _TINY)
+    factors = [_in_half(table.astype(np.float32)) for table in small]
+    return factors[0][high] * factors[1][low], _HALF * dim * (quotients + remainders), f"{quotients:,} x {remainders:,}"
 
 
 def clustered(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
@@ -212,11 +218,16 @@ def _width(count: int) -> int:
     return max(1, (count - 1).bit_length())
 
 
-def _best(rows: Rows, found: Sequence[Fitted], name: str, nbytes: int) -> Fitted:
-    """Return the result with the least squared error."""
+def _best(rows: Rows, weights: Weights, found: Sequence[Fitted], name: str, nbytes: int) -> Fitted:
+    """Return the result with the least squared error, weighted by frequency."""
     if not found:
         raise SizeError(f"{name}: no setting fits into {nbytes:,} bytes")
-    return min(found, key=lambda each: float(np.square(each[0] - rows).sum()))
+    return min(found, key=lambda each: float(weights @ np.square(each[0] - rows).sum(1)))
+
+
+def _in_half(numbers: Rows) -> Rows:
+    """Return float32 numbers rounded to float16."""
+    return numbers.astype(np.float16).astype(np.float32)
 
 
 def _hash(n: int, buckets: int, seed: int) -> NDArray[np.int64]:
@@ -231,8 +242,8 @@ def _means(rows: Rows, weights: Weights, group: NDArray[np.int64], count: int) -
     sums, total = np.zeros((count, rows.shape[1])), np.zeros(count)
     np.add.at(sums, group, weights[:, None] * rows)
     np.add.at(total, group, weights)
-    means = sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]
-    return means.astype(np.float16).astype(np.float32)
+    means: Rows = (sums / np.maximum(total, np.finfo(np.float64).tiny)[:, None]).astype(np.float32)
+    return _in_half(means)
 
 
 def _kmeans(rows: Rows, weights: Weights, clusters: int, seed: int) -> tuple[Rows, NDArray[np.int64]]:
@@ -242,8 +253,7 @@ def _kmeans(rows: Rows, weights: Weights, clusters: int, seed: int) -> tuple[Row
     )
     found.train(rows, weights=weights.astype(np.float32))
     _, cluster = found.index.search(rows, 1)
-    centres: Rows = found.centroids.astype(np.float16).astype(np.float32)
-    return centres, cluster[:, 0]
+    return _in_half(found.centroids), cluster[:, 0]
 
 
 OTHERS: dict[str, Contender] = {

@@ -19,9 +19,17 @@ RATIOS = {"rounding, rows": 5, "rounding, columns": 5}  # at 8, too few bits are
 def case() -> Case:
     """Return a table of rows near few centres, so that codebooks pay."""
     torch.manual_seed(0)
-    rows = torch.randn(30, DIM)[torch.randint(30, (N,))] + 0.2 * torch.randn(N, DIM)
+    return table_of(torch.randn(30, DIM)[torch.randint(30, (N,))] + 0.2 * torch.randn(N, DIM))
+
+
+def table_of(rows: torch.Tensor) -> Case:
     model = nn.Sequential(nn.Embedding.from_pretrained(rows)).eval()
     return Case("words", model, {"0": torch.arange(N, 0, -1)}, lambda tried: {"sum": 0.0})
+
+
+def grouped_rows() -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.cat([torch.randn(5, 2)[torch.randint(5, (N,))] for _ in range(DIM // 2)], 1)
 
 
 @pytest.mark.parametrize("method", OTHERS)
@@ -46,13 +54,32 @@ def test_methods_that_do_not_fit_are_told(method: str) -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("bits", [2, 5, 8])
 def test_rounding_is_at_most_half_a_step(axis: int, bits: int) -> None:
+    """The first number of a line and the step are float16 numbers, which adds their errors."""
     rows = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
     nbytes = 50 * -(-8 * bits // 8) + 4 * (50 if axis == 1 else 8)
     found, size, setting = rounded(rows, np.ones(50), nbytes, 0, axis)
     assert (size, setting) == (nbytes, f"{bits} bits")
-    step = (rows.max(axis, keepdims=True) - rows.min(axis, keepdims=True)) / (2**bits - 1)
-    assert (np.abs(found - rows) <= 0.5001 * step).all()
+    least, largest = rows.min(axis, keepdims=True), rows.max(axis, keepdims=True)
+    step = (largest - least) / (2**bits - 1)
+    assert (np.abs(found - rows) <= 0.5 * step + 2**-11 * (np.abs(least) + largest - least)).all()
     assert max(len(np.unique(line)) for line in (found if axis == 1 else found.T)) <= 2**bits
+
+
+def test_product_quantisation_finds_the_codebooks_of_a_table() -> None:
+    """Groups of two columns have five different values each: rows are exact, but for float16."""
+    made = table_of(grouped_rows())
+    rows, _, setting = OTHERS["pq"](made, 12, 0)
+    assert setting == "K=16 D=8"
+    torch.testing.assert_close(rows["0"], made.model[0].weight.detach(), rtol=2**-11, atol=1e-7)
+
+
+def test_rotation_finds_directions_that_are_quantised_well() -> None:
+    rows = grouped_rows() @ torch.linalg.qr(torch.randn(DIM, DIM))[0]
+    errors = {
+        method: float((OTHERS[method](table_of(rows), 8, 0)[0]["0"] - rows).square().mean())
+        for method in ("pq", "opq (faiss)")
+    }
+    assert errors["opq (faiss)"] < 0.85 * errors["pq"]
 
 
 def test_hashing_gives_rows_of_a_bucket_their_mean() -> None:
