@@ -108,28 +108,36 @@ def _rotation(rows: Rows, groups: int, bits: int, seed: int) -> Rows:
     return found
 
 
-def sums_of_codebooks(
-    rows: Rows, weights: Weights, nbytes: int, seed: int, kind: Callable[[int, int, int], Any]
-) -> Fitted:
-    """Return the best sum of whole rows of codebooks, of 2^4, 2^6 or 2^8 codes each."""
+def residual(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
+    """Return the best sum of whole rows of codebooks, each fitted to what the codebooks before it leave."""
     n, dim = rows.shape
     found = []
     for bits in _CODE_BITS:
-        books = most_that_fit(_MOST_BOOKS, lambda m: _codes(n, m, bits) + m * _HALF * dim * 2**bits, nbytes)  # noqa: B023
+        size = partial(_books_bytes, n, dim, bits)
+        books = most_that_fit(_MOST_BOOKS, size, nbytes)
         if books and n >= 2**bits:
-            quantizer = kind(dim, books, bits)
-            if kind is faiss.ResidualQuantizer:
-                quantizer.cp.seed = seed + 1
-            else:
-                quantizer.random_seed = seed + 1
-            quantizer.train(rows)
-            size = _codes(n, books, bits) + books * _HALF * dim * 2**bits
-            found.append((_decoded(quantizer, rows), size, f"{books} x {2**bits}"))
+            quantizer: Any = faiss.ResidualQuantizer(dim, books, bits)
+            quantizer.cp.seed = seed + 1
+            found.append((_decoded(quantizer, rows), size(books), f"{books} x {2**bits}"))
     return _best(rows, weights, found, "sums of codebooks", nbytes)
 
 
+def additive(rows: Rows, weights: Weights, nbytes: int, seed: int) -> Fitted:
+    """Return a sum of as many codebooks as `residual` selects, which are fitted together."""
+    _, size, setting = residual(rows, weights, nbytes, seed)
+    books, codes = map(int, setting.split(" x "))
+    quantizer: Any = faiss.LocalSearchQuantizer(rows.shape[1], books, codes.bit_length() - 1)
+    quantizer.random_seed = seed + 1
+    return _decoded(quantizer, rows), size, setting
+
+
+def _books_bytes(n: int, dim: int, bits: int, books: int) -> int:
+    return _codes(n, books, bits) + books * _HALF * dim * (1 << bits)
+
+
 def _decoded(quantizer: Any, rows: Rows) -> Rows:
-    """Return the sums of codebooks that a trained quantiser of faiss finds for rows, in float16 numbers."""
+    """Train a quantiser of faiss, and return the sums of its codebooks for rows."""
+    quantizer.train(rows)
     codes = quantizer.compute_codes(rows)
     faiss.copy_array_to_vector(_in_half(faiss.vector_to_array(quantizer.codebooks)), quantizer.codebooks)
     found: Rows = quantizer.decode(codes)
@@ -261,8 +269,8 @@ OTHERS: dict[str, Contender] = {
     "rounding, columns": each_table(partial(rounded, axis=0)),
     "pq": each_table(partial(product_quantised, rotates=False)),
     "opq (faiss)": each_table(partial(product_quantised, rotates=True)),
-    "residual": each_table(partial(sums_of_codebooks, kind=faiss.ResidualQuantizer)),
-    "additive": each_table(partial(sums_of_codebooks, kind=faiss.LocalSearchQuantizer)),
+    "residual": each_table(residual),
+    "additive": each_table(additive),
     "svd": each_table(low_rank),
     "hashing": each_table(hashed),
     "quotient-remainder": each_table(quotient_remainder),
