@@ -12,6 +12,7 @@ from .pages import DOCS, ROOT, Page
 
 CALIBRATE = Page(DOCS / "guides" / "calibrate.md")
 FINE_TUNE = Page(DOCS / "guides" / "fine-tune-compressed.md")
+TIERED_TABLES = Page(DOCS / "guides" / "tiered-tables.md")
 TIERED_TRAINING = Page(DOCS / "guides" / "tiered-training.md")
 DRAFT_MODELS = Page(DOCS / "guides" / "draft-models.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
@@ -112,6 +113,56 @@ def test_figures_of_fine_tuning_are_those_of_the_sample() -> None:
         for metric, before, after in zip(("score", "KL", "top-1"), written[::2], written[1::2], strict=True):
             assert is_rounded(before, row["before"][metric]), row
             assert is_rounded(after, row["after"][metric]["mean"]), row
+
+
+TIERED_CASES = {
+    "language model, output layer": ("words", "PTB output layer", "KL"),
+    "language model, input table": ("words", "PTB input table", "KL"),
+    "recommender GMF": ("items", "NCF GMF", "hits in 10"),
+    "recommender MLP": ("items", "NCF MLP", "hits in 10"),
+    "news": ("news", "AG News", "KL"),
+}
+FLAT = ("trimming", "dpq", "dpq, no counts", "opq", "opq, no counts", "rows", "ant", "tt", "tr", "low_rank")
+
+
+def tiered_means(task: str, ratio: int) -> dict[str, float]:
+    """Return the mean figure of each method of `samples/tiers` that fits, by its name."""
+    file, case, figure = TIERED_CASES[task]
+    cells = json.loads((ROOT / "samples" / "tiers" / f"{file}.json").read_text(encoding="utf-8"))["cells"]
+    found = dict[str, list[float]]()
+    for cell in cells:
+        if (cell["case"], cell["ratio"]) == (case, ratio) and "figures" in cell:
+            found.setdefault(cell["method"], []).append(cell["figures"][figure])
+    return {method: float(np.mean(figures)) for method, figures in found.items()}
+
+
+def test_figures_of_tiered_tables_are_those_of_the_sample() -> None:
+    rows = list(TIERED_TABLES.table_rows("| model and figure | 8x: tiered, best other | 16x | 32x |"))
+    assert len(rows) == len(TIERED_CASES)
+    won = 0
+    for name, *written in rows:
+        task, figure, *_ = name.rsplit(", ", 1) if "dense" not in name else name.rsplit(", ", 2)
+        sign = -1 if "hits" in figure else 1
+        for ratio, cell in zip((8, 16, 32), written, strict=True):
+            means = tiered_means(task, ratio)
+            best = min((method for method in FLAT if method in means), key=lambda method: sign * means[method])
+            tiered, other = cell.split(", ")
+            value, method = other.split(" ")
+            assert method == f"`{best.partition(',')[0]}`", (name, ratio)
+            assert is_rounded(value.strip("*"), means[best]), (name, ratio)
+            is_best = "tiered" in means and sign * means["tiered"] < sign * means[best]
+            assert (tiered.startswith("**"), value.startswith("**")) == (is_best, not is_best and "tiered" in means)
+            assert tiered == "does not fit" if "tiered" not in means else is_rounded(tiered.strip("*"), means["tiered"])
+            won += is_best
+    assert f"Tiered tables are best in {won} of 15 cells." in TIERED_TABLES.text
+
+
+def test_tiers_by_counts_of_another_domain_are_those_of_the_sample() -> None:
+    (sentence,) = re.findall(r"With counts of WikiText-2 .*?\.(?= )", TIERED_TABLES.text)
+    written = re.findall(r"\.\d+", sentence)
+    tasks = ("language model, input table", "language model, output layer")
+    means = [tiered_means(task, ratio)["tiered, other counts"] for task in tasks for ratio in (8, 16, 32)]
+    assert all(is_rounded(one, mean) for one, mean in zip(written, means, strict=True)), (written, means)
 
 
 def test_figures_of_trained_tiers_are_those_of_samples() -> None:
