@@ -66,6 +66,12 @@ def test_methods_without_chance_run_once_on_one_model(run: Any) -> None:
     assert [cell["method"] for cell in again] == ["dense", "svd"]
 
 
+@pytest.mark.parametrize("method", sorted(cells._CERTAIN))
+def test_methods_without_chance_find_the_same_rows_from_every_seed(method: str) -> None:
+    first, second = (equal_bytes.METHODS[method](case(), 4, seed) for seed in (0, 1))
+    assert torch.equal(first[0]["0"], second[0]["0"])
+
+
 def test_finished_cells_are_not_run_again(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run("--seeds", "1")
     monkeypatch.setattr(equal_bytes, "METHODS", dict.fromkeys(equal_bytes.METHODS))  # no method could run
