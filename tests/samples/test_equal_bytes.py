@@ -104,6 +104,20 @@ def test_readme_gives_the_command() -> None:
     assert ".venv/bin/python samples/equal_bytes.py --data FOLDER" in text
 
 
+def test_readme_says_what_auto_selected() -> None:
+    folder = Path(equal_bytes.__file__).parent / "tiers"
+    committed = cells.read_cells(folder / "words.json", quick=False)
+    verdicts = [
+        equal_bytes.verdict_of([cell for cell in committed if cell["case"] == case], ratio)
+        for case in ("PTB output layer", "PTB input table")
+        for ratio in (8, 16, 32, 64)
+    ]
+    assert all(verdict and verdict.row[3] == "tiered" and verdict.row[7].startswith("-") for verdict in verdicts)
+    hours = sum(cell.get("seconds", 0) for cell in committed if cell["method"] in equal_bytes.METHODS) / 3600
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"took {hours:.1f} hours of one core. `auto` selects tiered tables in all {len(verdicts)} cells" in text
+
+
 def test_results_have_figures_and_a_plot(run: Any, tmp_path: Path) -> None:
     found = {(cell["method"], cell["ratio"]): cell for cell in run("--seeds", "1")}
     text = (tmp_path / "out" / "equal_bytes.md").read_text(encoding="utf-8")
