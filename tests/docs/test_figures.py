@@ -196,6 +196,29 @@ def test_figures_of_trained_tiers_are_those_of_samples() -> None:
             assert is_rounded(written, scale * found.mean()), name
 
 
+@pytest.mark.parametrize(("sample", "beside"), [("click_through", ()), ("wikitext2_untied", ("wikitext2",))])
+def test_intervals_in_readme_are_those_of_the_sample(sample: str, beside: tuple[str, ...]) -> None:
+    run = read_sample(sample)
+    scale = 100 if run["metric"].lower() in IN_POINTS else 1
+    methods = [row for name in (sample, *beside) for row in read_sample(name)["methods"] if row["method"] != "dense"]
+    intervals = [each for row in methods for each in (row["difference"], *row["cut down"].values())]
+    page = TIERED_TRAINING.table_rows(
+        "| sample | bytes | flat DPQ-VQ | tiers | tiers minus flat | tiers after training |"
+    )
+    quoted = [row[4].split(" ± ") for row in page if f"`samples/{sample}`" in row[0]]
+    bullets = Page(ROOT / "samples" / sample / "README.md").text.partition("Differences are within a seed")[2]
+    found = re.findall(r"(\d+\.\d+) ± (\d+\.\d+)", bullets)
+    assert len(found) >= 6
+    for mean, half in found:
+        of_methods = any(
+            is_rounded(mean, abs(scale * each["mean"])) and is_rounded(half, scale * each["half"]) for each in intervals
+        )
+        beside_flat = any(
+            is_rounded(mean, abs(float(one[1:]))) and is_rounded(half, float(other)) for one, other in quoted
+        )
+        assert of_methods or beside_flat, (mean, half)
+
+
 def test_sx_beside_trained_tiers_is_that_of_the_sample() -> None:
     (written,) = re.findall(r"flat DPQ-SX has (\S+) % hits", TIERED_TRAINING.text)
     run = {row["method"]: row["score"] for row in read_sample("amazon_video")["methods"]}
