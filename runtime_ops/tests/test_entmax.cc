@@ -15,7 +15,7 @@ using Row = std::vector<float>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr size_t kLengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 33, 100, 1000};
+constexpr size_t kLengths[] = {1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 1000};
 constexpr float kAlphas[] = {1, 1.0000001F, 1.001F, 1.25F, 1.49F, 1.5F, 1.9F, 1.999F, 2, 3, 4};
 
 // Probabilities of finite scores by bisection.
@@ -120,7 +120,7 @@ void TestGradients() {
 
 void TestRowsThatAreNotFinite() {
   for (const float alpha : kAlphas) {
-    for (const size_t n : {size_t{1}, size_t{5}, size_t{40}}) {
+    for (const size_t n : {size_t{1}, size_t{5}, size_t{40}, size_t{200}}) {
       for (const float value : {kNaN, kInfinity}) {
         Row scores = Random(n, 1, 3);
         scores[n / 2] = value;
@@ -198,6 +198,40 @@ void TestLongRowsWithBlock() {
   }
 }
 
+// Rows take their steps together: each is what it is alone, beside rows of other spreads and those that are
+// NaN.
+void TestRowsAtOnce() {
+  const size_t count = 7, of_nan = 2, of_nothing = 5, lengths[] = {1, 3, 31, 64, 100, 512, 600, 1500, 2500};
+  for (const float alpha : {1.5F, 2.0F}) {
+    for (const size_t n : lengths) {
+      Context() =
+          std::to_string(count) + " rows of " + std::to_string(n) + ", alpha " + std::to_string(alpha);
+      Row all;
+      for (size_t row = 0; row < count; ++row) {
+        Row scores = Random(n,
+                            row % 3 == 0   ? 0.01F
+                            : row % 3 == 1 ? 1.0F
+                                           : 30.0F,
+                            static_cast<unsigned>(row));
+        if (row == of_nan) scores[n / 2] = kNaN;
+        if (row == of_nothing) scores.assign(n, -kInfinity);
+        all.insert(all.end(), scores.begin(), scores.end());
+      }
+      const Guarded scores(all), found(Row(all.size(), -7));
+      const ee_score_rows rows{scores.data(), &alpha, n, 0};
+      ee_training_entmax(&rows, 0, count, found.data());
+      for (size_t row = 0; row < count; ++row) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * n);
+        const Row expected = Probabilities(Row(begin, begin + static_cast<std::ptrdiff_t>(n)), alpha);
+        const bool is_nan = row == of_nan || row == of_nothing;
+        for (size_t i = 0; i < n; ++i) {
+          CHECK(is_nan ? std::isnan(found[row * n + i]) : found[row * n + i] == expected[i]);
+        }
+      }
+    }
+  }
+}
+
 // Every row has its alpha, and only the rows of a part are written.
 void TestParts() {
   const size_t n = 19;
@@ -225,6 +259,7 @@ int main() {
   TestEqualScores();
   TestLongRows();
   TestLongRowsWithBlock();
+  TestRowsAtOnce();
   TestParts();
   return 0;
 }

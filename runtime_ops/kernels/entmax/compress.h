@@ -44,10 +44,14 @@ inline Lanes NotBelow(Floats part, float limit) {
   return _mm512_cmp_ps_mask((__m512)part, (__m512)Broadcast(limit), _CMP_NLE_UQ);
 }
 inline bool AnyOf(Lanes lanes) { return lanes != 0; }
+inline uint64_t BitsOf(Lanes lanes) { return lanes; }
 #else
 using Lanes = Integers;
 inline Lanes NotBelow(Floats part, float limit) { return ~(part <= Broadcast(limit)); }
 inline bool AnyOf(Lanes lanes) { return Any(lanes); }
+#if defined(__AVX2__)
+inline uint64_t BitsOf(Lanes lanes) { return static_cast<unsigned>(_mm256_movemask_ps((__m256)lanes)); }
+#endif
 #endif
 
 // Moves the first `count` numbers of a vector that are not at or below a limit to the front of `to`, and
@@ -73,20 +77,53 @@ inline size_t CopyPart(Floats part, size_t count, float limit, float* to) {
 #endif
 }
 
-// Copies the numbers that are not at or below a limit, each less `offset`, and returns their count; NaN too.
-// `to` [n] may be `from`. Most vectors of a long row have none, so several are compared at once.
-inline size_t CopyAbove(const float* from, size_t n, float offset, float limit, float* to) {
-  size_t i = 0, kept = 0;
-  for (; i + kGroup * kLanes <= n; i += kGroup * kLanes) {
-    Floats parts[kGroup];
-    Lanes above{};
-    for (size_t v = 0; v < kGroup; ++v) {
-      parts[v] = LoadFloats(from + i + v * kLanes) - offset;
-      above |= NotBelow(parts[v], limit);
+// The same for kWord numbers, each less `offset`.
+#if defined(__AVX2__)
+constexpr size_t kWord = 64;
+inline size_t CopyWord(const float* from, float offset, float limit, float* to) {
+  constexpr size_t kFew = 4;  // as many are copied always: branches cost more
+  uint64_t bits = 0;          // the lanes, that of the first number in the lowest bit
+  for (size_t i = 0; i < kWord; i += kLanes)
+    bits |= BitsOf(NotBelow(LoadFloats(from + i) - offset, limit)) << i;
+  const auto number = static_cast<size_t>(__builtin_popcountll(bits));
+  const auto copy_few = [&](size_t at) {
+    for (size_t k = 0; k < kFew; ++k, bits &= bits - 1) {
+      to[at + k] = from[__builtin_ctzll(bits | uint64_t{1} << (kWord - 1))] - offset;
     }
-    if (!AnyOf(above)) continue;
-    for (const Floats& part : parts) kept += CopyPart(part, kLanes, limit, to + kept);
+  };
+  if (number <= 2 * kFew) {
+    copy_few(0);
+    if (number > kFew) copy_few(kFew);
+    return number;
   }
+  size_t kept = 0;
+  for (size_t i = 0; i < kWord; i += kLanes) {
+    kept += CopyPart(LoadFloats(from + i) - offset, kLanes, limit, to + kept);
+  }
+  return kept;
+}
+#else
+constexpr size_t kWord = kGroup * kLanes;
+inline size_t CopyWord(const float* from, float offset, float limit, float* to) {
+  Floats parts[kGroup];
+  Lanes above{};
+  for (size_t v = 0; v < kGroup; ++v) {
+    parts[v] = LoadFloats(from + v * kLanes) - offset;
+    above |= NotBelow(parts[v], limit);
+  }
+  if (!AnyOf(above)) return 0;  // as most often in long rows
+  size_t kept = 0;
+  for (const Floats& part : parts) kept += CopyPart(part, kLanes, limit, to + kept);
+  return kept;
+}
+#endif
+
+// Copies the numbers that are not at or below a limit, each less `offset`, and returns their count; NaN too.
+// `to` [n] may be `from`. Out of line: the library has a limit of bytes.
+__attribute__((noinline)) inline size_t CopyAbove(const float* from, size_t n, float offset, float limit,
+                                                  float* to) {
+  size_t i = 0, kept = 0;
+  for (; i + kWord <= n; i += kWord) kept += CopyWord(from + i, offset, limit, to + kept);
   for (; i < n; i += kLanes) {
     const size_t count = n - i < kLanes ? n - i : kLanes;
     kept += CopyPart(LoadPart(from + i, count, -kInfinity) - offset, count, limit, to + kept);

@@ -74,8 +74,9 @@ inline void Softmax(const float* scores, size_t n, float largest, float* out) {
       n, [&](size_t i, size_t count) { StorePart(LoadPart(out + i, count, 0) * share, out + i, count); });
 }
 
-// alpha = 2 and 1.5, whose probabilities take no powers.
-inline void WriteExact(const float* scores, size_t n, float largest, float alpha, float tau, float* out) {
+// alpha = 2 and 1.5, whose probabilities take no powers. Out of line: the library has a limit of bytes.
+__attribute__((noinline)) inline void WriteExact(const float* scores, size_t n, float largest, float alpha,
+                                                 float tau, float* out) {
   ForEach<kLanes>(n, [&](size_t i, size_t count) {
     const Floats difference = LoadPart(scores + i, count, -kInfinity) - largest;
     const Floats above = (alpha == 2 ? difference : 0.5F * difference) - tau;
@@ -94,6 +95,12 @@ inline void ByBisection(const float* scores, size_t n, float largest, float alph
   });
 }
 
+// Out of line, as above.
+__attribute__((noinline)) inline double SolveExact(const float* differences, size_t n, float alpha,
+                                                   double tau) {
+  return alpha == 2 ? SolveSparsemax(differences, n, tau) : SolveEntmax15(differences, n, tau);
+}
+
 inline bool IsExact(float alpha) { return alpha == 2 || alpha == 1.5F; }
 
 // Candidates are above this limit, as differences from the largest score.
@@ -108,8 +115,7 @@ inline void ByParts(const Parts& parts, const float* scores, size_t n, float lar
   parts.ForEach(n, [&](size_t begin, size_t count) {
     candidates += CopyAbove(scores + begin, count, largest, limit, out + candidates);
   });
-  const double tau =
-      alpha == 2 ? SolveSparsemax(out, candidates, least_tau) : SolveEntmax15(out, candidates, least_tau);
+  const double tau = SolveExact(out, candidates, alpha, least_tau);
   if (tau != tau) return Fill(out, n, kNaN);
   if (parts.size < n) ClearFront(n, candidates, out);
   parts.ForEach(n, [&](size_t begin, size_t count) {
@@ -159,6 +165,58 @@ inline void ForwardRow(const float* scores, size_t n, float alpha, float* out) {
   Parts parts;
   FindParts(out, n, largest, LimitOfDifferences(alpha, least_tau), &parts);
   ByParts(parts, scores, n, largest, alpha, least_tau, out);
+}
+
+constexpr size_t kRowsAtOnce = 4, kScoresAtOnce = 1 << 11;  // half of the innermost cache with their result
+
+// Adds numbers that are no candidates, so that few branches depend on the number of candidates.
+inline size_t Padded(float* candidates, size_t count, size_t n) {
+  constexpr size_t kWhole = 32;
+  if (count + kWhole > n) return count;
+  for (size_t i = 0; i < kWhole; i += kLanes) StoreFloats(Broadcast(-kInfinity), candidates + count + i);
+  return (count + kWhole - 1) / kWhole * kWhole;
+}
+
+// Some short rows, for alpha = 2 or 1.5. All of them take a step before the next one, because each step of a
+// row waits for the last one, and the processor computes those of other rows meanwhile.
+inline void ForwardBlock(const float* scores, size_t rows, size_t n, float alpha, float* out) {
+  float largest[kRowsAtOnce];
+  double tau[kRowsAtOnce];
+  size_t candidates[kRowsAtOnce];
+  for (size_t row = 0; row < rows; ++row) {
+    Floats best[kBest];
+    const size_t vectors = LargestOfLanes(scores + row * n, n, best);
+    largest[row] = LargestOf(best, vectors);
+    const bool is_finite = largest[row] > -kInfinity && largest[row] < kInfinity;
+    tau[row] = is_finite ? LeastTau(best, vectors, largest[row], alpha) : double{kNaN};
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    float* to = out + row * n;
+    const float limit = LimitOfDifferences(alpha, tau[row]);
+    const bool has_any = limit == limit;
+    const size_t count = has_any ? CopyAbove(scores + row * n, n, largest[row], limit, to) : 0;
+    candidates[row] = Padded(to, count, n);
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    tau[row] = SolveExact(out + row * n, candidates[row], alpha, tau[row]);
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    const auto found = static_cast<float>(tau[row]);
+    if (found != found)
+      Fill(out + row * n, n, kNaN);
+    else
+      WriteExact(scores + row * n, n, largest[row], alpha, found, out + row * n);
+  }
+}
+
+inline void ForwardShort(const ee_score_rows& of, size_t begin, size_t end, float* out) {
+  const size_t at_once = of.n * kRowsAtOnce <= kScoresAtOnce ? kRowsAtOnce
+                         : of.n <= kScoresAtOnce             ? kScoresAtOnce / of.n
+                                                             : 1;
+  for (size_t row = begin; row < end; row += at_once) {
+    const size_t rows = end - row < at_once ? end - row : at_once, first = row * of.n;
+    ForwardBlock(of.scores + first, rows, of.n, of.alphas[0], out + first);
+  }
 }
 
 // p^(2 - alpha) where p > 0, else 0.
@@ -242,8 +300,11 @@ inline float AlphaOf(const ee_score_rows& of, size_t row) {
 }
 
 inline void Forward(const ee_score_rows* of, size_t begin, size_t end, float* out) {
+  const size_t n = of->n;
+  if (n < kLongRow && of->alpha_per_row == 0 && IsExact(of->alphas[0]))
+    return ForwardShort(*of, begin, end, out);
   for (size_t row = begin; row < end; ++row) {
-    ForwardRow(of->scores + row * of->n, of->n, AlphaOf(*of, row), out + row * of->n);
+    ForwardRow(of->scores + row * n, n, AlphaOf(*of, row), out + row * n);
   }
 }
 

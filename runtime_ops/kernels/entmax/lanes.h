@@ -54,27 +54,24 @@ inline float Largest(const float* scores, size_t n) {
   return LargestOf(best, vectors);
 }
 
-// Two steps of Newton for the scores `best`, from a tau below theirs, for (alpha - 1) = kHalves / 2.
+// A step of Newton for the scores `best`, for (alpha - 1) = kHalves / 2. g is convex (solve.h), so the step
+// ends below their tau from both sides. It begins near tau of rows of normal scores.
 template <int kHalves>
 inline float Approach(const Floats* best, size_t vectors, float largest) {
-  constexpr float kFactor = 0.5F * kHalves;
-  float tau = -1;
-  for (int step = 0; step < 2; ++step) {
-    Floats sums{}, lower{};  // sums of (x - tau)^e and (x - tau)^(e - 1) over x > tau, e = 1 / factor
-    for (size_t v = 0; v < vectors; ++v) {
-      const Floats above = (best[v] - largest) * kFactor - tau;
-      const Integers is_above = above > Floats{};
-      const Floats positive = is_above ? above : Floats{};
-      sums += kHalves == 2 ? positive : positive * positive;
-      lower += kHalves == 2 ? WhereFloats(is_above, Broadcast(1)) : positive;
-    }
-    const float sum = Sum(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
-    tau += (norm - 1) * sum / (norm * Sum(lower));
+  constexpr float kFactor = 0.5F * kHalves, kBegin = -0.6F;
+  Floats sums{}, lower{};  // sums of (x - tau)^e and (x - tau)^(e - 1) over x > tau, e = 1 / factor
+  for (size_t v = 0; v < vectors; ++v) {
+    const Floats above = (best[v] - largest) * kFactor - kBegin;
+    const Integers is_above = above > Floats{};
+    const Floats positive = is_above ? above : Floats{};
+    sums += kHalves == 2 ? positive : positive * positive;
+    lower += kHalves == 2 ? WhereFloats(is_above, Broadcast(1)) : positive;
   }
-  return tau;
+  const float sum = Sum(sums), norm = kHalves == 2 ? sum : __builtin_sqrtf(sum);
+  return kBegin + (norm - 1) * sum / (norm * Sum(lower));
 }
 
-// The same for a free alpha, as mu = -(1 + tau) / (alpha - 1), which falls from 0.
+// Two steps for a free alpha, as mu = -(1 + tau) / (alpha - 1), which falls from 0.
 inline double ApproachByPowers(const Floats* best, size_t vectors, float largest, double factor) {
   double mu = 0;
   for (int step = 0; step < 2; ++step) {
@@ -94,7 +91,8 @@ inline double ApproachByPowers(const Floats* best, size_t vectors, float largest
 // A number below tau of a row whose largest score is finite, from those of its lanes. For alpha > 2, that of
 // alpha = 2 is a bound, as tau / (alpha - 1) grows with alpha: where d = z - max z - tau / c, the sum of
 // (c d)^(1 / c) grows with c, as c d <= 1.
-inline double LeastTau(const Floats* best, size_t vectors, float largest, float alpha) {
+__attribute__((noinline)) inline double LeastTau(const Floats* best, size_t vectors, float largest,
+                                                 float alpha) {
   if (!(alpha > 1 && alpha <= kMostAlpha)) return -1;
   const double factor = double{alpha} - 1;
   double tau;
