@@ -38,6 +38,7 @@ _TINY = np.finfo(np.float32).tiny
 _BITS = range(8, 1, -1)
 _CODE_BITS, _MOST_BOOKS = (4, 6, 8), 64
 _ROUNDS = 20
+_TRAINED = 10_000  # rows at most that a rotation is trained on
 _PARTS = 4  # of the columns, in CCE
 _PRIME = 2_654_435_761  # Knuth's multiplier spreads neighbouring ids
 
@@ -103,6 +104,7 @@ def _rotation(rows: Rows, groups: int, bits: int, seed: int) -> Rows:
     quantizer.cp.seed = seed + 1
     rotation: Any = faiss.OPQMatrix(dim, groups)
     rotation.pq = quantizer
+    rotation.max_train_points = _TRAINED
     rotation.train(rows)
     found: Rows = _in_half(faiss.vector_to_array(rotation.A)).reshape(dim, dim)
     return found
