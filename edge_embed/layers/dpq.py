@@ -13,6 +13,7 @@ Related modules: `edge_embed.ops.dpq_distance` (distances r and codes c), `edge_
 `edge_embed.layers.regularization` (loss of VQ), `edge_embed.layers.moving_centroids` (moving averages in its place).
 """
 
+import math
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ from edge_embed.layers.dpq_options import (
     ValueGradient,
     Variant,
     check_directions,
+    check_learned,
     check_method,
     check_norm,
     check_scale,
@@ -93,6 +95,8 @@ class DPQEmbedding(Centroids):
             required for tied keys and values.
         query_init_scale: as ``init_scale``, for the queries only.
         temperature: tau of SX (eq. 4), the attribute `temperature`.
+        learn_temperature: SX: whether tau is trained, from ``temperature`` on: its logarithm is the parameter
+            ``log_temperature``. Rows do not depend on tau, but its gradient is that of p V_j in eq. (5).
         norm_eps: constant added to the variance of the distances, 1e-8 to 1. The authors' code uses 1e-3. Distances of
             small vectors vary by less, so SX trained worse with it: on AG News (`samples/ag_news/defaults.md`, five
             seeds) SX scored .883 with 1e-3 and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored
@@ -125,10 +129,12 @@ class DPQEmbedding(Centroids):
     running_mean: Tensor
     running_var: Tensor
     centroids: MovingCentroids | None
+    log_temperature: nn.Parameter
     # Defaults for layers that were pickled before these options existed.
     norm_eps: float = NORM_EPS
     norm_momentum: float = _NORM_MOMENTUM
     value_gradient: ValueGradient = "selected"
+    learn_temperature: bool = False
 
     def __init__(
         self,
@@ -153,6 +159,7 @@ class DPQEmbedding(Centroids):
         norm_eps: float = NORM_EPS,
         norm_momentum: float = _NORM_MOMENTUM,
         value_gradient: ValueGradient = "selected",
+        learn_temperature: bool = False,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         is_vq = variant == "vq"
@@ -174,9 +181,14 @@ class DPQEmbedding(Centroids):
         check_norm(norm_eps, norm_momentum)
         check_value_gradient(value_gradient, variant)
         self.norm_eps, self.norm_momentum, self.value_gradient = norm_eps, norm_momentum, value_gradient
-        self.temperature = temperature
+        self.learn_temperature = learn_temperature
+        check_switch("learn_temperature", learn_temperature)
+        check_learned(learn_temperature, variant)
         groups, width = 1 if share_subspaces else num_groups, self.embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
+        if learn_temperature:
+            self.log_temperature = nn.Parameter(torch.empty((), **options))
+        self.temperature = temperature
         self.query = nn.Parameter(torch.empty(self.num_embeddings, self.key_dim, **options))
         if not self.tie_key_value:
             self.key = nn.Parameter(torch.empty(groups, num_codes, self.key_dim // num_groups, **options))
@@ -197,15 +209,25 @@ class DPQEmbedding(Centroids):
     def temperature(self) -> float:
         """Temperature tau of the softmax of SX in training (eq. 4), above 0; the paper uses 1.
 
-        It can be set at any time. Codes are those of tau = 0 for every temperature. The temperature is not part of the
-        state_dict, like a learning rate: code that changes it from step to step must also set it after a resume.
+        It can be set at any time. Codes are those of tau = 0 for every temperature. Unless it is learned, it is not
+        part of the state_dict, like a learning rate: code that changes it must also set it after a resume.
         """
-        return self._temperature
+        learned = self._learned_temperature
+        return self._temperature if learned is None else learned.item()
 
     @temperature.setter
     def temperature(self, temperature: float) -> None:
         check_temperature(temperature, self.variant)
         self._temperature = float(temperature)
+        if self._learned_temperature is not None:
+            nn.init.constant_(self.log_temperature, math.log(temperature))
+
+    @property
+    def _learned_temperature(self) -> Tensor | None:
+        """The temperature as a function of its parameter, a scalar of at least float32, if it is learned."""
+        if "log_temperature" not in self._parameters:  # nor do layers of older pickles have it
+            return None
+        return self.log_temperature.to(torch.promote_types(self.log_temperature.dtype, torch.float32)).exp()
 
     def reset_parameters(self) -> None:
         """Draw new queries, keys and values, and reset the running statistics and moving averages."""
@@ -218,6 +240,7 @@ class DPQEmbedding(Centroids):
         if self.distance_norm:
             self.running_mean.zero_()
             self.running_var.fill_(1 + self._more_eps)
+        self.temperature = self._temperature
 
     @classmethod
     def from_packed(cls, packed: PackedDPQ) -> Self:
@@ -283,7 +306,7 @@ class DPQEmbedding(Centroids):
         return self
 
     def _become_frozen(self, codes: Tensor, value: Tensor, value_scales: Tensor | None) -> None:
-        for name in ("query", "key", "value", "running_mean", "running_var", "centroids"):
+        for name in ("query", "key", "value", "running_mean", "running_var", "centroids", "log_temperature"):
             if hasattr(self, name):
                 delattr(self, name)
         self.register_buffer("codes", codes)
@@ -342,9 +365,11 @@ class DPQEmbedding(Centroids):
             self.centroids.move(self.value)
         is_output_layer, memory = memory is not None, {} if memory is None else memory
         if self.variant == "sx":
-            weights = self._distance_weights(query, counts, update)
+            weights, learned = self._distance_weights(query, counts, update), self._learned_temperature
+            temperature = self.temperature if learned is None else 1.0
+            weights = weights if learned is None else weights / learned  # in which distances are linear
             soft_values = self.value_gradient == "softmax"
-            return softmax_rows(query, weights, self.value, self.metric, self.temperature, memory, soft_values)
+            return softmax_rows(query, weights, self.value, self.metric, temperature, memory, soft_values)
 
         def find() -> Tensor:
             return training_codes(query, self._distance_weights(query, counts, update), self.metric)
@@ -398,6 +423,7 @@ class DPQEmbedding(Centroids):
             "norm_momentum": _NORM_MOMENTUM,
             "value_gradient": "selected",
             "temperature": 1,
+            "learn_temperature": False,
             "query_init_scale": self.init_scale,
             "padding_idx": None,
         }

@@ -84,6 +84,14 @@ def check_temperature(temperature: float, variant: Variant) -> None:
         )
 
 
+def check_learned(learn_temperature: bool, variant: Variant) -> None:
+    """Raise `BadInputError` for a learned temperature of a variant without softmax."""
+    if learn_temperature and variant == "vq":
+        raise BadInputError(
+            'learn_temperature: got True with variant "vq", expected False, as it has no softmax (eq. 7)'
+        )
+
+
 def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:
     """Raise `BadInputError` unless the options form a valid method."""
     if variant not in ("sx", "vq"):

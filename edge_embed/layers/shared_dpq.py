@@ -28,6 +28,7 @@ _OPTIONS = (
     "norm_eps",
     "norm_momentum",
     "value_gradient",
+    "learn_temperature",
 )
 
 
@@ -95,6 +96,10 @@ class SharedDPQEmbedding(DPQEmbedding):
     @temperature.setter
     def temperature(self, temperature: float) -> None:
         self.owner.temperature = temperature
+
+    @property
+    def _learned_temperature(self) -> Tensor | None:
+        return self.owner._learned_temperature
 
     def reset_parameters(self) -> None:
         """Draw new queries, and reset the running statistics."""

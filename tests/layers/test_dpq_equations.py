@@ -51,6 +51,7 @@ def cases(draw: st.DrawFn) -> Case:
         tie_key_value=tied,
         key_dim=None if tied else num_groups * draw(widths),
         temperature=draw(st.sampled_from([1.0, 0.3, 4.0])),
+        learn_temperature=draw(st.booleans()),
         init_scale=1.0,
         dtype=torch.float64,
     )  # fmt: skip
@@ -102,7 +103,8 @@ def test_rows_and_gradients_match_equations(case):
         if layer.distance_norm:
             scores = standardised(case, scores)
         assume(clear(scores))
-        soft = (scores / layer.temperature).softmax(-1)  # eq. (4)
+        temperature = weights["log_temperature"].exp() if layer.learn_temperature else layer.temperature
+        soft = (scores / temperature).softmax(-1)  # eq. (4)
         hard = functional.one_hot(scores.argmax(-1), layer.num_codes).double()  # eq. (3)
         value = weights["value"].expand(layer.num_groups, -1, -1)
         relaxed, selected = (torch.einsum("bjk,jks->bjs", *pair) for pair in ((soft, value.detach()), (hard, value)))

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ OPTIONS = {
     "dot": {},
     "euclidean": {"metric": "euclidean"},
     "cosine": {"metric": "cosine", "temperature": 0.2},
+    "learned temperature": {"temperature": 0.5, "learn_temperature": True},
     "tied": {"tie_key_value": True},
     "key_dim": {"key_dim": 6},
     "per group": {"distance_norm": "per_group", "query_init_scale": 0.01},
@@ -59,6 +61,11 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
             {"variant": "vq", "temperature": 0.5},
             'temperature: got 0.5 with variant "vq", expected 1, as it has no softmax',
         ),
+        ({"learn_temperature": 1}, "learn_temperature must be True or False, got 1"),
+        (
+            {"variant": "vq", "learn_temperature": True},
+            'learn_temperature: got True with variant "vq", expected False, as it has no softmax',
+        ),
     ],
 )
 def test_options_that_exclude_each_other_are_refused_with_reason(options, message):
@@ -96,6 +103,29 @@ def test_queries_start_in_range_of_their_own():
         assert 0.8 * scale < parameter.abs().max() <= scale
     layer.reset_parameters()
     assert 0.009 < layer.query.abs().max() <= 0.01
+
+
+def test_learned_temperature_is_saved_trained_and_reset():
+    layer = DPQEmbedding(20, 12, 5, 3, temperature=0.5, learn_temperature=True, init_scale=1.0)
+    assert layer.temperature == pytest.approx(0.5)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(torch.arange(20)).square().sum().backward()
+        optimizer.step()
+    learned = layer.temperature
+    assert abs(learned - 0.5) > 1e-3
+    other = DPQEmbedding(20, 12, 5, 3, learn_temperature=True)
+    other.load_state_dict(layer.state_dict())
+    assert other.temperature == learned
+    layer.temperature = 2.0
+    assert layer.log_temperature.item() == pytest.approx(math.log(2))
+    other.reset_parameters()
+    assert other.temperature == 1
+    assert "temperature=0.5, learn_temperature=True" in repr(
+        DPQEmbedding(20, 12, 5, 3, temperature=0.5, learn_temperature=True)
+    )
+    assert set(layer.freeze().state_dict()) == {"codes", "value"}
 
 
 def test_temperature_set_during_training_is_checked_and_used():
