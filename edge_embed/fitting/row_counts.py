@@ -1,8 +1,10 @@
 """Frequencies of the rows of a table, as a user has them.
 
-counts      numbers >= 0 [n]
+counts      numbers >= 0 [n]; relative frequencies f: count_i = f_i / (smallest f above 0), so that each is at least 1
 ids         count_i = occurrences of i
-"order"     count_i = 1 / (i + 1): Zipf's law for rows sorted by frequency, an assumption
+"order"     count_i = n / (i + 1): Zipf's law for rows sorted by frequency, an assumption
+
+Occurrences have a unit, because fits of tiers add 1/2 to each (`edge_embed.fitting.tier_weights`).
 """
 
 from dataclasses import dataclass
@@ -57,11 +59,20 @@ def counts_of(given: RowCounts | None, num_embeddings: int) -> Tensor | None:
     if isinstance(given, str):
         if given != ORDER:
             raise BadInputError(f"counts: got {given!r:.80}, expected numbers [n], or {ORDER!r} for rows in order")
-        return 1 / torch.arange(1, num_embeddings + 1, dtype=torch.float64)
+        return num_embeddings / torch.arange(1, num_embeddings + 1, dtype=torch.float64)
     if not isinstance(given, SeenIds):
-        return None if given is None else checked_counts(given)
+        return None if given is None else _occurrences(checked_counts(given))
     largest = len(given.occurrences) - 1
     if largest >= num_embeddings:
         expected = f"expected 0 to {num_embeddings - 1}: count ids of the same vocabulary"
         raise BadInputError(f"ids: got {largest}, {expected}")
     return torch.from_numpy(np.pad(given.occurrences, (0, num_embeddings - 1 - largest)))
+
+
+def _occurrences(counts: Tensor) -> Tensor:
+    """Return counts, of which relative ones are scaled until the rarest row that occurs has occurred once."""
+    smallest = counts[counts > 0].min() if (counts > 0).any() else counts.new_ones(())
+    least = torch.maximum(
+        smallest, counts.max() * torch.finfo(counts.dtype).eps
+    )  # what float64 holds beside the largest
+    return counts / least if least < 1 else counts

@@ -4,7 +4,7 @@
     b - a + c, rows of length 1
     similarity: cosine of the rows of two words, compared with that of people (WordSim-353) by Spearman's correlation
 
-Their counts are unknown, and GloVe sorts its words by frequency: counts are 1 / (rank + 1), by Zipf's law.
+Their counts are unknown, and GloVe sorts its words by frequency: counts are n / (rank + 1), by Zipf's law.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def cases(options: Options) -> Iterator[Case]:
     questions = _questions(Path(datapath("questions-words.txt")), words)
     pairs, people = _pairs(Path(datapath("wordsim353.tsv")), words)
     model = nn.Sequential(nn.Embedding.from_pretrained(rows)).eval()
-    counts = 1 / torch.arange(1, count + 1, dtype=torch.float64)
+    counts = count / torch.arange(1, count + 1, dtype=torch.float64)
 
     def judge(tried: nn.Module) -> dict[str, float]:
         rows = functional.normalize(weight_of(tried, "0"))

@@ -74,7 +74,7 @@ def test_counts_of_order_are_named_as_assumption() -> None:
     report = made(Plan("tiered", ratio=8), "order")
     assert (report.plan.counts, report.plan.map_bytes) == ("order", 0)
     shown = str(CompressReport((report,), 1))
-    assert "Counts are assumed: 1 / (rank + 1) in the order of the rows." in shown
+    assert "Counts are assumed: n / (rank + 1) in the order of the n rows." in shown
 
 
 def test_counts_of_ids_are_used(report: CompressedTable) -> None:

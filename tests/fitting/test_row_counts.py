@@ -16,7 +16,7 @@ def test_counts_of_ids_are_their_occurrences() -> None:
 
 
 def test_counts_of_order_follow_zipf() -> None:
-    assert counts_of("order", 4).tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
+    assert counts_of("order", 4).tolist() == [4, 2, 4 / 3, 1]
 
 
 @pytest.mark.parametrize("given", [torch.tensor([2, 0, 5]), [2.0, 0, 5], np.array([2, 0, 5], np.uint8)])
@@ -26,6 +26,20 @@ def test_counts_of_numbers_are_these_in_float64(given: Any) -> None:
     assert found.dtype == torch.float64
     assert found.tolist() == [2, 0, 5]
     assert counts_of(None, 3) is None
+
+
+@pytest.mark.parametrize("total", [1e-3, 8.0, 1e6])
+def test_relative_frequencies_are_counts_whose_smallest_is_one(total: float) -> None:
+    found = counts_of(torch.tensor([5, 0, 1, 2], dtype=torch.float64) / total, 4)
+    assert found is not None
+    np.testing.assert_allclose(found, [5, 0, 1, 2] if total > 1 else [5000, 0, 1000, 2000], rtol=1e-12)
+
+
+def test_relative_frequencies_stay_finite() -> None:
+    for given in ([1.0, 5e-324], [0.0, 0.0], [1e308, 1e-308]):
+        found = counts_of(torch.tensor(given, dtype=torch.float64), 2)
+        assert found is not None
+        assert found.isfinite().all()
 
 
 def test_counts_of_ids_outside_table_are_refused() -> None:

@@ -45,7 +45,7 @@ def test_row_counts_of_texts_are_those_of_tokens(tmp_path: Path) -> None:
 
 def test_row_counts_of_order_and_numbers(tmp_path: Path) -> None:
     np.save(tmp_path / "counts.npy", np.array([3, 0, 2]))
-    assert counted("order", 2) == [1, 0.5]
+    assert counted("order", 2) == [2, 1]
     assert counted(str(tmp_path / "counts.npy"), 3) == [3, 0, 2]
 
 

@@ -62,7 +62,7 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
 
 
 _ASSUMED = {
-    "order": "Counts are assumed: 1 / (rank + 1) in the order of the rows.",
+    "order": "Counts are assumed: n / (rank + 1) in the order of the n rows.",
     "equal": "Counts are assumed: all rows are equally frequent. With counts, frequent rows get more bytes.",
     "calibration": "The curvature of the outputs by each row, measured on the examples, stands for its count.",
 }
