@@ -5,16 +5,17 @@
 The search adds anchors as long as the objective falls. It removes the last anchors again when the objective rises.
 
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021), Algorithm 2 and appendix
-J.4, where all tables change together. The paper leaves the trend of eq. (34) undefined. This search compares the
-objective before and after the last change of K. The authors' released code takes the trend over epochs, which hardly
-depends on K: training alone lowers eq. (34), and so does a removal. Either would add anchors without end.
+J.4, where all tables change together. The paper leaves the trend of eq. (34) undefined. By default this search compares
+the objective before and after the last change of K. The authors' released code takes the trend over epochs
+(``trend="epochs"``), which hardly depends on K: training alone lowers eq. (34), and so does a removal.
+`samples/anchor_search.py` compares both.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.anchor_columns import AnchorColumns, table_state
 from edge_embed.layers.arguments import checked_count, is_number
 from edge_embed.layers.proximal import ProximalOptimizer, check_proximal, checked_penalty
+
+Trend = Literal["sizes", "epochs"]
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,26 @@ class AnchorSearch:
         anchor_penalty: lambda_1, above lambda_2; a larger value selects fewer anchors.
         change: Delta K, the number of anchors added or removed at a time.
         most: maximum number of anchors of a table.
+        trend: objectives that are compared. ``"sizes"``: those of the present and the last number of anchors, as above.
+            ``"epochs"``: those of the last two calls, literally as in Algorithm 2. A fall then adds anchors, a rise
+            removes some, and each call is an epoch.
 
     Raises:
         BadInputError: if a number is outside its range, no table is trainable, ``optimizer`` has no penalty, or it
             wraps L-BFGS or Adafactor, whose state has no entry for each number.
     """
 
-    def __init__(self, optimizer: ProximalOptimizer, anchor_penalty: float, change: int = 1, most: int = 100) -> None:
+    def __init__(
+        self,
+        optimizer: ProximalOptimizer,
+        anchor_penalty: float,
+        change: int = 1,
+        most: int = 100,
+        trend: Trend = "sizes",
+    ) -> None:
         check_proximal(optimizer)
+        if trend not in get_args(Trend):
+            raise BadInputError(f'trend must be "sizes" or "epochs", got {trend!r:.80}')
         for name, number in (("change", change), ("most", most)):
             checked_count(name, number)
         if isinstance(optimizer.optimizer, (torch.optim.LBFGS, torch.optim.Adafactor)):
@@ -101,7 +116,7 @@ class AnchorSearch:
             raise BadInputError(f"optimizer: {got}; use edge_embed.Yogi or Adam")
         self.optimizer, self.anchor_penalty = optimizer, checked_penalty(anchor_penalty, "anchor_penalty")
         self._check_penalty()
-        self.change, self.most = change, most
+        self.change, self.most, self.trend = change, most, trend
         self.history: list[SearchStep] = []
         self._tables = [AnchorColumns(layer, optimizer.optimizer) for layer in optimizer.layers]
         for table in self._tables:
@@ -112,7 +127,7 @@ class AnchorSearch:
 
     @torch.no_grad()
     def step(self, loss: float | Tensor) -> bool:
-        """Record eq. (34) for this loss, and add or remove anchors if the current size has had its two calls.
+        """Record eq. (34) for this loss, and add or remove anchors by its trend.
 
         Args:
             loss: mean loss over validation samples, or over training samples.
@@ -125,6 +140,8 @@ class AnchorSearch:
                 longer below ``anchor_penalty``.
         """
         self.history.append(self._seen(_checked_loss(loss)))
+        if self.trend == "epochs":
+            return self._resize(_way_of_epochs(self.history))
         way = _way(self.history)
         return self._resize(way) or (_is_half(self.history) and self._resize(-way))
 
@@ -189,8 +206,14 @@ def _checked_loss(loss: float | Tensor) -> float:
     return float(value)
 
 
+def _way_of_epochs(history: Sequence[SearchStep]) -> int:
+    """Return 1 for more anchors if eq. (34) fell in the last epoch, -1 for fewer if it rose, and 0 to stay."""
+    before, now = history[-2:][0].objective, history[-1].objective
+    return (now < before) - (now > before)
+
+
 def _way(history: Sequence[SearchStep]) -> int:
-    """Return the direction in which eq. (34) falls: 1 for more anchors, -1 for fewer, 0 to stay."""
+    """Return the direction in which eq. (34) falls with the number of anchors: as `_way_of_epochs`."""
     sizes = [(size, [one.objective for one in run]) for size, run in groupby(history, lambda one: one.num_anchors)]
     if len(sizes) == 1:
         return 1

@@ -16,6 +16,7 @@ TIERED_TABLES = Page(DOCS / "guides" / "tiered-tables.md")
 TIERED_TRAINING = Page(DOCS / "guides" / "tiered-training.md")
 DRAFT_MODELS = Page(DOCS / "guides" / "draft-models.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
+ANT = Page(DOCS / "papers" / "ant.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
 SPARSE_ATTENTION = Page(DOCS / "papers" / "sparse-attention.md")
@@ -278,3 +279,25 @@ def test_dpq_page_names_better_variant_of_each_sample() -> None:
         gains = [means[name.replace("sx", "vq")] - means[name] for name in means if name.startswith("dpq sx")]
         assert gains, sample
         assert all((gain > 0) == (variant == "vq") for gain in gains), sample
+
+
+def test_figures_of_anchor_search_are_those_of_the_sample() -> None:
+    measured = json.loads((ROOT / "samples" / "anchors" / "figures.json").read_text(encoding="utf-8"))["rows"]
+    columns = '`trend="sizes"` | anchors | `trend="epochs"` | anchors'
+    rows = list(ANT.table_rows(f"| rows | begins with | {columns} | sweep |"))
+    names = {"sums of 2 of 6 vectors, 100 × 8": "made rows", "handwritten digits, 200 × 64": "digits"}  # noqa: RUF001
+    assert [(names[row[0]], int(row[1])) for row in rows] == [
+        (case, start) for case in names.values() for start in (1, 10)
+    ]
+    for name, start, *written in rows:
+        found = {(row["trend"], row["start"]): row for row in measured if row["rows"] == names[name]}
+        for trend, objective, anchors in (("sizes", *written[:2]), ("epochs", *written[2:4])):
+            row = found[trend, int(start)]
+            assert is_interval(tuple(objective.split(" ± ")), row["objective"]), row
+            assert anchors == span(row["anchors"]), row
+        assert written[4] == span(found["sweep", None]["anchors"])
+
+
+def span(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"

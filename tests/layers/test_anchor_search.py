@@ -110,6 +110,23 @@ def test_anchors_are_added_and_removed_by_objective(losses, counts):
     assert model.users.anchors.shape == (counts[-1][0], 4)
 
 
+def test_trend_of_epochs_is_literally_that_of_algorithm_2():
+    """Each call adds anchors after a fall, removes some after a rise, and stays at the first one and without either."""
+    model, search = made(change=2, most=12, trend="epochs")
+    seen = []
+    for loss in (50, 40, 30, 60, 90, 80, 1e9, 2e9, 3e9):
+        search.step(loss)
+        seen.append((model.users.num_anchors, model.items.num_anchors))
+    assert seen == [(5, 3), (7, 5), (9, 7), (7, 5), (5, 3), (7, 5), (5, 3), (3, 1), (1, 1)]
+    same, search = made(trend="epochs")
+    assert [search.step(1.0), search.step(1.0), same.users.num_anchors] == [False, False, 5]
+
+
+def test_unknown_trend_is_refused():
+    with pytest.raises(BadInputError, match='trend must be "sizes" or "epochs", got \'calls\''):
+        made(trend="calls")
+
+
 def test_table_with_most_anchors_loses_some_first():
     model, search = made(most=5)
     model.items.anchors.requires_grad_(False)
