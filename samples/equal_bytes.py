@@ -5,7 +5,7 @@ Usage: python samples/equal_bytes.py --data FOLDER --seeds 3 --output FOLDER
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from cells import DENSE, Cell, cells_options, mean_of, pairs_of, run_cells, values_of
@@ -20,6 +20,7 @@ from edge_embed.report.views.svg import write_svg
 
 _RATIOS = (8, 16, 32, 64)
 _AUTO = "auto"
+_BAND: Mapping[str, Any] = {"color": "0.8", "linewidth": 9, "zorder": 0}
 _OWN = ("tiered", "dpq", "opq", "rows", "ant", "tt", "tr", "low_rank", "trimming")
 METHODS: Mapping[str, Contender] = {_AUTO: compressed(_AUTO), **{name: CONTENDERS[name] for name in _OWN}, **OTHERS}
 _NOTE = """\
@@ -123,22 +124,23 @@ def _shown(values: Mapping[int, float]) -> str:
 
 
 def draw(cells: Sequence[Cell], path: Path) -> None:
-    """Draw the figure of each model against the ratio, a line for each method."""
+    """Draw the figure of each model against the ratio, a line for each method; that of auto is a band behind it."""
     names = list(dict.fromkeys(cell["case"] for cell in cells))
-    figure = Figure(figsize=(11, 3.2 * len(names)), layout="constrained")
-    for axes, name in zip(figure.subplots(len(names), 1, squeeze=False)[:, 0], names, strict=True):
+    figure = Figure(figsize=(9, 3 * len(names)), layout="constrained")
+    panels = figure.subplots(len(names), 1, squeeze=False)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
         own = [cell for cell in cells if cell["case"] == name]
         judged, sign = _judged_by(own)
         for number, method in enumerate(METHODS):
             means = {ratio: mean_of(found) for ratio in _RATIOS if (found := values_of(own, ratio, method, judged))}
-            style = {"linewidth": 2.5, "color": "black"} if method == _AUTO else {"color": f"C{number % 10}"}
-            axes.plot(list(means), list(means.values()), marker="osv^"[number // 10], label=method, **style)
+            style = {"color": f"C{number % 10}", "marker": "osv^"[number // 10], "markersize": 4, "linewidth": 1}
+            axes.plot(list(means), list(means.values()), label=method, **(_BAND if method == _AUTO else style))
         axes.set(title=name, ylabel=judged, xlabel="ratio")
         axes.set_xscale("log", base=2)
         axes.set_xticks(_RATIOS, [f"{ratio}x" for ratio in _RATIOS])
         if sign > 0:
             axes.set_yscale("log")
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="x-small", ncols=2)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     write_svg(figure, path)
 
 
