@@ -72,7 +72,6 @@ def counts_of(given: RowCounts | None, num_embeddings: int) -> Tensor | None:
 def _occurrences(counts: Tensor) -> Tensor:
     """Return counts, of which relative ones are scaled until the rarest row that occurs has occurred once."""
     smallest = counts[counts > 0].min() if (counts > 0).any() else counts.new_ones(())
-    least = torch.maximum(
-        smallest, counts.max() * torch.finfo(counts.dtype).eps
-    )  # what float64 holds beside the largest
+    precision = counts.max() * torch.finfo(counts.dtype).eps  # quotients stay finite
+    least = torch.maximum(smallest, precision)
     return counts / least if least < 1 else counts

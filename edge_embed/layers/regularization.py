@@ -5,8 +5,7 @@
     loss     = weight (L_reg + commitment L_commit)
 
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission), sec. 2.3.
-    The
-paper prints a sum; the authors' released code has a mean. The commitment (beta) is from van den Oord, Vinyals and
+The paper prints a sum; the authors' released code has a mean. The commitment (beta) is from van den Oord, Vinyals and
 Kavukcuoglu, "Neural Discrete Representation Learning" (2017), eq. (3), and is 0 in the paper and in its code.
 
 The term is part of the model's loss, not a gradient that the layer adds by itself: a layer cannot know the factor of
