@@ -97,6 +97,7 @@ inline size_t CopyWord(const float* from, float offset, float limit, float* to) 
     return number;
   }
   size_t kept = 0;
+#pragma GCC unroll 1  // the library has a limit of bytes
   for (size_t i = 0; i < kWord; i += kLanes) {
     kept += CopyPart(LoadFloats(from + i) - offset, kLanes, limit, to + kept);
   }

@@ -49,7 +49,12 @@ inline double SolveByBisection(const float* scores, size_t n, float largest, flo
                                float* memory) {
   constexpr int kSteps = 54;  // to the precision of double
   const double factor = double{alpha} - 1;
-  const size_t candidates = CopyAbove(scores, n, 0, LimitOf(largest, alpha, low), memory);
+  const float limit = LimitOf(largest, alpha, low);
+  size_t candidates = 0;
+  for (size_t i = 0; i < n; ++i) {  // little beside the powers, and in the library
+    memory[candidates] = scores[i];
+    candidates += !(scores[i] <= limit);
+  }
   double high = 0;
   for (int step = 0; step < kSteps; ++step) {
     const double middle = (low + high) / 2;
@@ -85,9 +90,9 @@ __attribute__((noinline)) inline void WriteExact(const float* scores, size_t n, 
   });
 }
 
-// alpha > 2
-inline void ByBisection(const float* scores, size_t n, float largest, float alpha, double least_tau,
-                        float* out) {
+// alpha > 2. Out of line, as above.
+__attribute__((noinline)) inline void ByBisection(const float* scores, size_t n, float largest, float alpha,
+                                                  double least_tau, float* out) {
   const double factor = double{alpha} - 1, exponent = 1 / factor;
   const double tau = SolveByBisection(scores, n, largest, alpha, least_tau, out);
   ForEachAbove(scores, n, largest, factor, tau, [&](size_t i, size_t count, Doubles above, Longs mask) {
@@ -108,8 +113,9 @@ inline float LimitOfDifferences(float alpha, double least_tau) {
   return static_cast<float>(least_tau / (double{alpha} - 1));
 }
 
-inline void ByParts(const Parts& parts, const float* scores, size_t n, float largest, float alpha,
-                    double least_tau, float* out) {
+// Out of line, as above.
+__attribute__((noinline)) inline void ByParts(const Parts& parts, const float* scores, size_t n,
+                                              float largest, float alpha, double least_tau, float* out) {
   const float limit = LimitOfDifferences(alpha, least_tau);
   size_t candidates = 0;
   parts.ForEach(n, [&](size_t begin, size_t count) {
@@ -132,7 +138,7 @@ inline void ByNewton(const float* scores, size_t n, float largest, float alpha, 
   const double tau = SolveByPowers(out, count, c, least_tau);
   if (tau != tau) return Fill(out, n, kNaN);
   const ExpC exp_c(c, -(1 + tau) / c);
-  ForEach<kLanes>(count, [&](size_t i, size_t part) {
+  ForEachInOne<kLanes>(count, [&](size_t i, size_t part) {
     StorePart(exp_c(LoadPart(out + i, part, -kInfinity)).value, out + i, part);
   });
   if (count < n) Spread(scores, n, largest, limit, count, out);

@@ -19,6 +19,12 @@ inline void ForEach(size_t n, const Function& function) {
   if (i < n) function(i, n - i);
 }
 
+// The same, in one place: for long functions, as the library has a limit of bytes.
+template <size_t kStep, class Function>
+inline void ForEachInOne(size_t n, const Function& function) {
+  for (size_t i = 0; i < n; i += kStep) function(i, n - i < kStep ? n - i : kStep);
+}
+
 #if defined(__AVX512F__)
 inline __mmask16 FirstLanes(size_t count) { return static_cast<__mmask16>((1U << count) - 1); }
 #elif defined(__AVX2__)
