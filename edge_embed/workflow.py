@@ -310,10 +310,10 @@ def compress(
         modules: names of the layers to compress, ``nn.Linear`` included; for an ONNX or TFLite file, of the constants.
             By default, looked-up tables with at least 5 % of the parameters are compressed; tied output layers follow
             their table.
-        counts: for each table by name, the occurrences of its rows, numbers >= 0 [n], or relative frequencies, of which
-            the smallest one above 0 is taken as one occurrence; or ``"order"``, which assumes that rows are sorted by
-            frequency, n / (rank + 1). Frequent rows weigh more in all figures, and all methods except ``rows`` fit them
-            more closely.
+        counts: for each table by name, the occurrences of its rows, numbers >= 0 [n]. If the smallest one above 0 is
+            below 1, they are relative frequencies, and it is taken as one occurrence. Or ``"order"``, which assumes
+            that rows are sorted by frequency, n / (rank + 1). Frequent rows weigh more in all figures, and all methods
+            except ``rows`` fit them more closely.
         other_counts: the same for other data, under which the report measures a tiered table too.
         objective: of ``tiered``: ``rows`` weights rows by (count + 1/2)^(1/2), ``bags`` by count + 1/2 for sums and
             means of rows, ``logits`` by (count + 1/2)^(3/4) for output layers whose first choice matters. By default

@@ -28,8 +28,8 @@ Every method gets the bytes of the dense tables divided by the ratio, and sees c
 Figures are means over the seeds with 95 % intervals (Student's t). A seed changes the fit, and models that are trained
 here. `auto` is within noise of the best other method if the 95 % interval of their differences within a seed reaches
 zero, or if it is better. The best method is chosen by the figure itself, which favours it. *selected* is the method
-with the same figures, which is the one that `auto` selects; it is empty if seeds select different ones. The best other
-method has other figures."""
+with the same figures, which is the one that `auto` selects. It is empty if no method has them: `auto` selects a method
+for each table and seed. The best other method has other figures."""
 
 
 @click.command()
@@ -66,7 +66,7 @@ def markdown(cells: Sequence[Cell], command: str) -> str:
         "best other",
         "method",
         "difference",
-        "within noise",
+        "within noise or better",
     ]
     rows = [verdict.row for verdict in verdicts]
     title, cost = "# All methods at equal bytes", f"Fits took {hours:.1f} hours of one core."

@@ -24,6 +24,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
 from edge_embed.layers.arguments import checked_count
 from edge_embed.layers.dpq_options import (
+    LEARNED,
     DistanceNorm,
     ValueGradient,
     Variant,
@@ -96,7 +97,8 @@ class DPQEmbedding(Centroids):
         query_init_scale: as ``init_scale``, for the queries only.
         temperature: tau of SX (eq. 4), the attribute `temperature`.
         learn_temperature: SX: whether tau is trained, from ``temperature`` on: its logarithm is the parameter
-            ``log_temperature``. Rows do not depend on tau, but its gradient is that of p V_j in eq. (5).
+            ``log_temperature``. Rows do not depend on tau, but its gradient is that of p V_j in eq. (5). It is used
+            from .001 to 1000 only, as smaller ones leave the range of distances.
         norm_eps: constant added to the variance of the distances, 1e-8 to 1. The authors' code uses 1e-3. Distances of
             small vectors vary by less, so SX trained worse with it: on AG News (`samples/ag_news/defaults.md`, five
             seeds) SX scored .883 with 1e-3 and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored
@@ -183,7 +185,7 @@ class DPQEmbedding(Centroids):
         self.norm_eps, self.norm_momentum, self.value_gradient = norm_eps, norm_momentum, value_gradient
         self.learn_temperature = learn_temperature
         check_switch("learn_temperature", learn_temperature)
-        check_learned(learn_temperature, variant)
+        check_learned(learn_temperature, variant, temperature)
         groups, width = 1 if share_subspaces else num_groups, self.embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         if learn_temperature:
@@ -227,7 +229,8 @@ class DPQEmbedding(Centroids):
         """The temperature as a function of its parameter, a scalar of at least float32, if it is learned."""
         if "log_temperature" not in self._parameters:  # nor do layers of older pickles have it
             return None
-        return self.log_temperature.to(torch.promote_types(self.log_temperature.dtype, torch.float32)).exp()
+        wide = torch.promote_types(self.log_temperature.dtype, torch.float32)
+        return self.log_temperature.to(wide).exp().clamp(*LEARNED)
 
     def reset_parameters(self) -> None:
         """Draw new queries, keys and values, and reset the running statistics and moving averages."""

@@ -14,6 +14,7 @@ Variant = Literal["sx", "vq"]
 DistanceNorm = bool | Literal["per_group"]
 ValueGradient = Literal["selected", "softmax"]
 
+LEARNED = 1e-3, 1e3  # range of a learned temperature
 _MOST_NAMED = 6
 
 
@@ -84,12 +85,15 @@ def check_temperature(temperature: float, variant: Variant) -> None:
         )
 
 
-def check_learned(learn_temperature: bool, variant: Variant) -> None:
-    """Raise `BadInputError` for a learned temperature of a variant without softmax."""
+def check_learned(learn_temperature: bool, variant: Variant, temperature: float) -> None:
+    """Raise `BadInputError` for a learned temperature of a variant without softmax, or one that begins out of range."""
     if learn_temperature and variant == "vq":
         raise BadInputError(
             'learn_temperature: got True with variant "vq", expected False, as it has no softmax (eq. 7)'
         )
+    least, most = LEARNED
+    if learn_temperature and is_number(temperature) and not least <= temperature <= most:
+        raise BadInputError(f"temperature: got {temperature!r:.80}, expected {least} to {most:g} for a learned one")
 
 
 def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:

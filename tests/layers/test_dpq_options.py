@@ -61,6 +61,10 @@ def options(request: pytest.FixtureRequest) -> dict[str, object]:
             {"variant": "vq", "temperature": 0.5},
             'temperature: got 0.5 with variant "vq", expected 1, as it has no softmax',
         ),
+        (
+            {"learn_temperature": True, "temperature": 1e-30},
+            "temperature: got 1e-30, expected 0.001 to 1000 for a learned one",
+        ),
         ({"learn_temperature": 1}, "learn_temperature must be True or False, got 1"),
         (
             {"variant": "vq", "learn_temperature": True},
@@ -126,6 +130,15 @@ def test_learned_temperature_is_saved_trained_and_reset():
         DPQEmbedding(20, 12, 5, 3, temperature=0.5, learn_temperature=True)
     )
     assert set(layer.freeze().state_dict()) == {"codes", "value"}
+
+
+def test_learned_temperature_out_of_range_trains_on_at_its_bound():
+    layer = DPQEmbedding(20, 12, 5, 3, learn_temperature=True, init_scale=1.0)
+    with torch.no_grad():
+        layer.log_temperature.fill_(-80)
+    assert layer.temperature == pytest.approx(1e-3)
+    layer(torch.arange(20)).square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
 def test_temperature_set_during_training_is_checked_and_used():
