@@ -97,8 +97,8 @@ class DPQEmbedding(Centroids):
         query_init_scale: as ``init_scale``, for the queries only.
         temperature: tau of SX (eq. 4), the attribute `temperature`.
         learn_temperature: SX: whether tau is trained, from ``temperature`` on: its logarithm is the parameter
-            ``log_temperature``. Rows do not depend on tau, but its gradient is that of p V_j in eq. (5). It is used
-            from .001 to 1000 only, as smaller ones leave the range of distances.
+            ``log_temperature``. Rows do not depend on tau, but its gradient is that of p V_j in eq. (5). It stays
+            from .001 to 1000.
         norm_eps: constant added to the variance of the distances, 1e-8 to 1. The authors' code uses 1e-3. Distances of
             small vectors vary by less, so SX trained worse with it: on AG News (`samples/ag_news/defaults.md`, five
             seeds) SX scored .883 with 1e-3 and .889 with the default of 1e-5 (difference .006 ± .007, 95 %). VQ scored
@@ -136,7 +136,6 @@ class DPQEmbedding(Centroids):
     norm_eps: float = NORM_EPS
     norm_momentum: float = _NORM_MOMENTUM
     value_gradient: ValueGradient = "selected"
-    learn_temperature: bool = False
 
     def __init__(
         self,
@@ -183,9 +182,8 @@ class DPQEmbedding(Centroids):
         check_norm(norm_eps, norm_momentum)
         check_value_gradient(value_gradient, variant)
         self.norm_eps, self.norm_momentum, self.value_gradient = norm_eps, norm_momentum, value_gradient
-        self.learn_temperature = learn_temperature
         check_switch("learn_temperature", learn_temperature)
-        check_learned(learn_temperature, variant, temperature)
+        check_learned(learn_temperature, variant)
         groups, width = 1 if share_subspaces else num_groups, self.embedding_dim // num_groups
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         if learn_temperature:
@@ -219,15 +217,20 @@ class DPQEmbedding(Centroids):
 
     @temperature.setter
     def temperature(self, temperature: float) -> None:
-        check_temperature(temperature, self.variant)
+        check_temperature(temperature, self.variant, self.learn_temperature)
         self._temperature = float(temperature)
-        if self._learned_temperature is not None:
+        if self.learn_temperature:
             nn.init.constant_(self.log_temperature, math.log(temperature))
+
+    @property
+    def learn_temperature(self) -> bool:
+        """Return whether the temperature is a parameter; that of a frozen layer is none."""
+        return "log_temperature" in self._parameters
 
     @property
     def _learned_temperature(self) -> Tensor | None:
         """The temperature as a function of its parameter, a scalar of at least float32, if it is learned."""
-        if "log_temperature" not in self._parameters:  # nor do layers of older pickles have it
+        if not self.learn_temperature:
             return None
         wide = torch.promote_types(self.log_temperature.dtype, torch.float32)
         return self.log_temperature.to(wide).exp().clamp(*LEARNED)

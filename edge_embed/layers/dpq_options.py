@@ -73,7 +73,7 @@ def check_value_gradient(value_gradient: str, variant: Variant) -> None:
         raise BadInputError(f'value_gradient: got {value_gradient!r} with variant "vq", {reason}; use variant="sx"')
 
 
-def check_temperature(temperature: float, variant: Variant) -> None:
+def check_temperature(temperature: float, variant: Variant, is_learned: bool) -> None:
     """Raise `BadInputError` unless distances can be divided by ``temperature``, also in float32."""
     narrow = torch.finfo(torch.float32)
     if not (is_number(temperature) and narrow.tiny <= temperature <= narrow.max):
@@ -83,17 +83,17 @@ def check_temperature(temperature: float, variant: Variant) -> None:
         raise BadInputError(
             f'temperature: got {temperature} with variant "vq", expected 1, as it has no softmax (eq. 7)'
         )
+    least, most = LEARNED
+    if is_learned and not least <= temperature <= most:
+        raise BadInputError(f"temperature: got {temperature!r:.80}, expected {least} to {most:g} for a learned one")
 
 
-def check_learned(learn_temperature: bool, variant: Variant, temperature: float) -> None:
-    """Raise `BadInputError` for a learned temperature of a variant without softmax, or one that begins out of range."""
+def check_learned(learn_temperature: bool, variant: Variant) -> None:
+    """Raise `BadInputError` for a learned temperature of a variant without softmax."""
     if learn_temperature and variant == "vq":
         raise BadInputError(
             'learn_temperature: got True with variant "vq", expected False, as it has no softmax (eq. 7)'
         )
-    least, most = LEARNED
-    if learn_temperature and is_number(temperature) and not least <= temperature <= most:
-        raise BadInputError(f"temperature: got {temperature!r:.80}, expected {least} to {most:g} for a learned one")
 
 
 def check_method(variant: str, metric: str, tied: bool, distance_norm: object, ema_decay: float | None) -> None:

@@ -28,7 +28,6 @@ _OPTIONS = (
     "norm_eps",
     "norm_momentum",
     "value_gradient",
-    "learn_temperature",
 )
 
 
@@ -99,7 +98,7 @@ class SharedDPQEmbedding(DPQEmbedding):
 
     @property
     def _learned_temperature(self) -> Tensor | None:
-        return self.owner._learned_temperature
+        return self.owner._learned_temperature  # which this layer does not hold itself
 
     def reset_parameters(self) -> None:
         """Draw new queries, and reset the running statistics."""

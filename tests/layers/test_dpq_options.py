@@ -129,7 +129,10 @@ def test_learned_temperature_is_saved_trained_and_reset():
     assert "temperature=0.5, learn_temperature=True" in repr(
         DPQEmbedding(20, 12, 5, 3, temperature=0.5, learn_temperature=True)
     )
+    with pytest.raises(BadInputError, match=r"temperature: got 1e-05, expected 0\.001 to 1000 for a learned one"):
+        layer.temperature = 1e-5
     assert set(layer.freeze().state_dict()) == {"codes", "value"}
+    assert "learn_temperature" not in repr(layer)
 
 
 def test_learned_temperature_out_of_range_trains_on_at_its_bound():
