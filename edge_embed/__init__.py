@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TTEmbeddingBag,
     )
     from edge_embed.layers.dpq import DPQEmbedding
+    from edge_embed.layers.dpq_bottleneck import DPQBottleneck
     from edge_embed.layers.draft_output import DraftOutput, frequent_ids
     from edge_embed.layers.integers import IntegerEmbedding
     from edge_embed.layers.penalty_schedule import PenaltySchedule
@@ -70,6 +71,7 @@ __all__ = [
     "ANTMixtureEmbeddingBag",
     "AnchorSearch",
     "BadInputError",
+    "DPQBottleneck",
     "DPQEmbedding",
     "DPQEmbeddingBag",
     "DraftOutput",
@@ -138,6 +140,7 @@ _MODULE_OF = {
     "ANTMixtureEmbeddingBag": "edge_embed.layers.bag",
     "AnchorSearch": "edge_embed.layers.anchor_search",
     "BadInputError": "edge_embed.errors",
+    "DPQBottleneck": "edge_embed.layers.dpq_bottleneck",
     "DPQEmbedding": "edge_embed.layers.dpq",
     "DPQEmbeddingBag": "edge_embed.layers.bag",
     "DraftOutput": "edge_embed.layers.draft_output",

@@ -9,12 +9,13 @@ Source: "Learning Compact Embedding Layers via Differentiable Product Quantizati
 follow the authors' released code. SX passes the straight-through one-hot to V (the first form); the paper prints the
 second form as eq. (5). A batch norm standardises the distances.
 
-Related modules: `edge_embed.ops.dpq_distance` (distances r and codes c), `edge_embed.ops.dpq_straight_through` (rows),
+Related modules: `edge_embed.layers.dpq_mapping` (keys, values and the forward pass),
+`edge_embed.ops.dpq_distance` (distances r and codes c), `edge_embed.ops.dpq_straight_through` (rows),
 `edge_embed.layers.regularization` (loss of VQ), `edge_embed.layers.moving_centroids` (moving averages in its place).
 """
 
-import math
 from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Self
 
 import torch
@@ -22,46 +23,21 @@ from torch import Tensor, nn
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
-from edge_embed.layers.arguments import checked_count
-from edge_embed.layers.dpq_options import (
-    LEARNED,
-    DistanceNorm,
-    ValueGradient,
-    Variant,
-    check_directions,
-    check_learned,
-    check_method,
-    check_norm,
-    check_scale,
-    check_sizes,
-    check_switch,
-    check_temperature,
-    check_value_gradient,
-)
-from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.regularization import Centroids, TrainingPass
-from edge_embed.layers.table import Memory
+from edge_embed.layers.dpq_mapping import NORM_MOMENTUM, DPQMapping
+from edge_embed.layers.dpq_options import DistanceNorm, ValueGradient, Variant, check_scale
+from edge_embed.layers.regularization import TrainingPass
+from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.ops import dpq
-from edge_embed.ops.dpq_distance import (
-    NORM_EPS,
-    Metric,
-    affine,
-    batch_statistics,
-    normalized,
-    remembered_codes,
-    training_codes,
-)
-from edge_embed.ops.dpq_straight_through import centroid_rows, softmax_rows
+from edge_embed.ops.autograd_state import is_recomputed
+from edge_embed.ops.dpq_distance import NORM_EPS, Metric
 from edge_embed.ops.operators import TableOperators
 from edge_embed.packed import bits as bit_packing
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.packed_form import check_form
 
-_NORM_MOMENTUM = 0.1
-
 
 @suggests_keywords
-class DPQEmbedding(Centroids):
+class DPQEmbedding(DPQMapping, CompressedEmbedding):
     """Drop-in for ``nn.Embedding`` whose table is stored as codes and codebooks (values).
 
     The layer has two states. A trainable layer holds ``query`` [n, D w], ``key`` [G, K, w] unless keys and values are
@@ -124,18 +100,9 @@ class DPQEmbedding(Centroids):
     """
 
     query: nn.Parameter
-    key: nn.Parameter
-    value: Tensor
     codes: Tensor
     value_scales: Tensor | None
-    running_mean: Tensor
-    running_var: Tensor
-    centroids: MovingCentroids | None
-    log_temperature: nn.Parameter
-    # Defaults for layers that were pickled before these options existed.
-    norm_eps: float = NORM_EPS
-    norm_momentum: float = _NORM_MOMENTUM
-    value_gradient: ValueGradient = "selected"
+    learns = CompressedEmbedding.learns
 
     def __init__(
         self,
@@ -158,95 +125,37 @@ class DPQEmbedding(Centroids):
         temperature: float = 1.0,
         ema_decay: float | None = None,
         norm_eps: float = NORM_EPS,
-        norm_momentum: float = _NORM_MOMENTUM,
+        norm_momentum: float = NORM_MOMENTUM,
         value_gradient: ValueGradient = "selected",
         learn_temperature: bool = False,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
-        is_vq = variant == "vq"
-        self.num_codes = num_codes = checked_count("num_codes", num_codes)
-        self.num_groups = num_groups = checked_count("num_groups", num_groups)
-        self.variant, self.share_subspaces = variant, share_subspaces
-        self.distance_norm, self.init_scale = distance_norm, init_scale
+        self._set_options(
+            num_codes,
+            num_groups,
+            variant,
+            share_subspaces,
+            distance_norm,
+            init_scale,
+            metric,
+            tie_key_value,
+            key_dim,
+            ema_decay,
+            norm_eps,
+            norm_momentum,
+            value_gradient,
+        )
         self.query_init_scale = init_scale if query_init_scale is None else query_init_scale
-        self.metric: Metric = metric or ("euclidean" if is_vq else "dot")
-        self.tie_key_value = is_vq if tie_key_value is None else tie_key_value
-        self.key_dim = self.embedding_dim if key_dim is None else checked_count("key_dim", key_dim)
-        check_switch("share_subspaces", share_subspaces)
-        check_switch("tie_key_value", self.tie_key_value)
-        check_sizes(self.embedding_dim, num_codes, num_groups, self.key_dim, self.tie_key_value)
-        check_scale("init_scale", init_scale)
         check_scale("query_init_scale", self.query_init_scale)
-        check_method(variant, self.metric, self.tie_key_value, distance_norm, ema_decay)
-        check_directions(self.metric, self.key_dim, num_groups)
-        check_norm(norm_eps, norm_momentum)
-        check_value_gradient(value_gradient, variant)
-        self.norm_eps, self.norm_momentum, self.value_gradient = norm_eps, norm_momentum, value_gradient
-        check_switch("learn_temperature", learn_temperature)
-        check_learned(learn_temperature, variant)
-        groups, width = 1 if share_subspaces else num_groups, self.embedding_dim // num_groups
-        options: dict[str, Any] = {"device": device, "dtype": dtype}
-        if learn_temperature:
-            self.log_temperature = nn.Parameter(torch.empty((), **options))
-        self.temperature = temperature
-        self.query = nn.Parameter(torch.empty(self.num_embeddings, self.key_dim, **options))
-        if not self.tie_key_value:
-            self.key = nn.Parameter(torch.empty(groups, num_codes, self.key_dim // num_groups, **options))
-        value = torch.empty(groups, num_codes, width, **options)
-        if ema_decay is None:
-            self.value, self.centroids = nn.Parameter(value), None
-        else:
-            self.register_buffer("value", value)
-            self.centroids = MovingCentroids(value, float(ema_decay))
-        if distance_norm:
-            size = (num_groups, num_codes) if distance_norm == "per_group" else (num_codes,)
-            self.register_buffer("running_mean", torch.zeros(size, **options))
-            self.register_buffer("running_var", torch.ones(size, **options))
+        self.query = nn.Parameter(torch.empty(self.num_embeddings, self.key_dim, device=device, dtype=dtype))
+        self._make_tensors(temperature, learn_temperature, ema_decay, device=device, dtype=dtype)
         self.register_buffer("value_scales", None)
         self.reset_parameters()
-
-    @property
-    def temperature(self) -> float:
-        """Temperature tau of the softmax of SX in training (eq. 4), above 0; the paper uses 1.
-
-        It can be set at any time. Codes are those of tau = 0 for every temperature. Unless it is learned, it is not
-        part of the state_dict, like a learning rate: code that changes it must also set it after a resume.
-        """
-        learned = self._learned_temperature
-        return self._temperature if learned is None else learned.item()
-
-    @temperature.setter
-    def temperature(self, temperature: float) -> None:
-        check_temperature(temperature, self.variant, self.learn_temperature)
-        self._temperature = float(temperature)
-        if self.learn_temperature:
-            nn.init.constant_(self.log_temperature, math.log(temperature))
-
-    @property
-    def learn_temperature(self) -> bool:
-        """Return whether the temperature is a parameter; that of a frozen layer is none."""
-        return "log_temperature" in self._parameters
-
-    @property
-    def _learned_temperature(self) -> Tensor | None:
-        """The temperature as a function of its parameter, a scalar of at least float32, if it is learned."""
-        if not self.learn_temperature:
-            return None
-        wide = torch.promote_types(self.log_temperature.dtype, torch.float32)
-        return self.log_temperature.to(wide).exp().clamp(*LEARNED)
 
     def reset_parameters(self) -> None:
         """Draw new queries, keys and values, and reset the running statistics and moving averages."""
         nn.init.uniform_(self.query, -self.query_init_scale, self.query_init_scale)
-        if not self.tie_key_value:
-            nn.init.uniform_(self.key, -self.init_scale, self.init_scale)
-        nn.init.uniform_(self.value, -self.init_scale, self.init_scale)
-        if self.centroids is not None:
-            self.centroids.reset(self.value)
-        if self.distance_norm:
-            self.running_mean.zero_()
-            self.running_var.fill_(1 + self._more_eps)
-        self.temperature = self._temperature
+        super().reset_parameters()
 
     @classmethod
     def from_packed(cls, packed: PackedDPQ) -> Self:
@@ -354,88 +263,26 @@ class DPQEmbedding(Centroids):
     def _frozen_table(self) -> tuple[Tensor, Tensor, Tensor | None, int, int | None]:
         return self.codes, self.value, self.value_scales, self.num_groups, self.padding_idx
 
-    def _keys(self) -> Tensor:
-        return self.value if self.tie_key_value else self.key
-
-    def _statistics(self) -> tuple[Tensor | None, Tensor | None]:
-        return (self.running_mean, self.running_var) if self.distance_norm else (None, None)
-
     @property
     def own_rows(self) -> nn.Parameter:
         """The queries [n, D w]."""
         return self.query
 
-    def training_rows(self, query: Tensor, counts: Tensor, update: bool = True, memory: Memory | None = None) -> Tensor:
-        """Return the rows [B, d] of queries [B, D w] by eq. (5) or (7)."""
-        if self.centroids is not None and update:
-            self.centroids.move(self.value)
-        is_output_layer, memory = memory is not None, {} if memory is None else memory
-        if self.variant == "sx":
-            weights, learned = self._distance_weights(query, counts, update), self._learned_temperature
-            temperature = self.temperature if learned is None else 1.0
-            weights = weights if learned is None else weights / learned  # in which distances are linear
-            soft_values = self.value_gradient == "softmax"
-            return softmax_rows(query, weights, self.value, self.metric, temperature, memory, soft_values)
-
-        def find() -> Tensor:
-            return training_codes(query, self._distance_weights(query, counts, update), self.metric)
-
-        code = remembered_codes(memory, find)  # [D, B]
-        if self.centroids is not None and update:
-            self.centroids.follow(query, code.int(), counts)
-        if update:
-            self._note(TrainingPass(query, code, counts, self.value), is_part=is_output_layer)
-        return centroid_rows(query, self.value, code)
-
-    def _distance_weights(self, query: Tensor, counts: Tensor, update: bool) -> Tensor:
-        """Return the weights of the distances, [G, f, K], normalised by this batch if there is a norm.
-
-        They are at least float32 with a norm: float16 is too narrow for it.
-        """
-        wide = torch.promote_types(query.dtype, torch.float32) if self.distance_norm else query.dtype
-        weights = affine(self._keys().to(wide), self.metric)
-        if self.distance_norm:
-            per_group = self.distance_norm == "per_group"
-            mean, variance, total = batch_statistics(query, weights, self.metric, counts, per_group)
-            if update:
-                self._follow(mean, variance, total)
-            weights = normalized(weights, mean, variance + self._more_eps)
-        return weights
-
-    @property
-    def _more_eps(self) -> float:
-        """Amount added to running variances, because operators and files have one fixed eps."""
-        return self.norm_eps - NORM_EPS
-
-    @torch.no_grad()
-    def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:
-        dtype = self.running_mean.dtype
-        step = self.norm_momentum * (total > 0).to(dtype)  # an empty batch changes nothing
-        unbiased = variance * total / (total - 1).clamp(min=1)
-        self.running_mean.lerp_(mean.to(dtype), step)
-        self.running_var.lerp_((unbiased + self._more_eps).to(dtype), step)
+    def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Return the logits of training: all rows form one step of the moving averages and one training pass."""
+        earlier, self._passes = self._passes, ()
+        with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
+            logits = super().training_logits(hidden, bias)
+        parts, self._passes = self._passes, earlier
+        if parts:
+            codes, counts = [part.code for part in parts], [part.counts for part in parts]
+            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts), self.value))
+        return logits
 
     def extra_repr(self) -> str:
         """Return sizes, state and every option that differs from its default, for ``print(model)``."""
-        shown = f"{self.num_embeddings}, {self.embedding_dim}, num_codes={self.num_codes}, num_groups={self.num_groups}"
-        shown += f", variant={self.variant!r}, share_subspaces={self.share_subspaces}"
-        is_sx = self.variant == "sx"
-        defaults: dict[str, Any] = {
-            "metric": "dot" if is_sx else "euclidean",
-            "tie_key_value": not is_sx,
-            "key_dim": self.embedding_dim,
-            "distance_norm": True,
-            "norm_eps": NORM_EPS,
-            "norm_momentum": _NORM_MOMENTUM,
-            "value_gradient": "selected",
-            "temperature": 1,
-            "learn_temperature": False,
-            "query_init_scale": self.init_scale,
-            "padding_idx": None,
-        }
-        for name, default in defaults.items():
+        shown = f"{self.num_embeddings}, {self.embedding_dim}, {self._shown_options()}"
+        for name, default in {"query_init_scale": self.init_scale, "padding_idx": None}.items():
             if getattr(self, name) != default:
                 shown += f", {name}={getattr(self, name)!r}"
-        if not self.frozen and self.centroids is not None:
-            shown += f", ema_decay={self.centroids.decay!r}"
         return f"{shown}, frozen={self.frozen}"

@@ -14,7 +14,6 @@ the loss, which ``torch.amp.GradScaler`` and gradient accumulation set.
 
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -24,8 +23,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.layers.arguments import is_number
 from edge_embed.layers.dpq_options import Variant
 from edge_embed.layers.moving_centroids import MovingCentroids
-from edge_embed.layers.table import CompressedEmbedding
-from edge_embed.ops.autograd_state import is_recomputed, is_transformed
+from edge_embed.ops.autograd_state import is_transformed
 from edge_embed.ops.dpq_straight_through import squared_distance
 
 Reduction = Literal["mean", "sum"]
@@ -40,7 +38,7 @@ class TrainingPass(NamedTuple):
         counts: number of occurrences of each query, int64 [B]; 0 for the padding row.
         value: centroids [G, K, s] of this pass; under ``torch.func.functional_call`` those of the call.
         version: version of the parameters, which identifies the step; None under ``torch.compile``, which has no
-            versions.
+            versions, and for a layer that trains no parameter.
     """
 
     query: Tensor
@@ -50,15 +48,19 @@ class TrainingPass(NamedTuple):
     version: int | None = None
 
 
-class Centroids(CompressedEmbedding):
-    """Base of the layer whose values may be centroids; stores the training passes for their loss."""
+class Centroids(nn.Module):
+    """Base of the layers whose values may be centroids; stores the training passes for their loss."""
 
     variant: Variant
     value: Tensor
-    query: nn.Parameter
     centroids: MovingCentroids | None
     _passes: tuple[TrainingPass, ...] = ()  # since the last call of regularization_loss
     _commits = False  # whether that call had a commitment: with moving averages only this term trains anything
+
+    @property
+    def learns(self) -> bool:
+        """Return whether the forward pass is that of training."""
+        return self.training
 
     def regularization_loss(
         self, weight: float = 1.0, commitment: float = 0.0, reduction: Reduction = "mean"
@@ -94,17 +96,6 @@ class Centroids(CompressedEmbedding):
         self._commits = commitment > 0
         return loss_of(passes, weight, commitment, reduction, like=self.value)
 
-    def training_logits(self, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the logits of training: all rows form one step of the moving averages and one training pass."""
-        earlier, self._passes = self._passes, ()
-        with nullcontext() if self.centroids is None or is_recomputed() else self.centroids.one_step():
-            logits = super().training_logits(hidden, bias)
-        parts, self._passes = self._passes, earlier
-        if parts:
-            codes, counts = [part.code for part in parts], [part.counts for part in parts]
-            self._note(TrainingPass(self.query, torch.cat(codes, 1), torch.cat(counts), self.value))
-        return logits
-
     def _note(self, one: TrainingPass, is_part: bool = False) -> None:
         """Store a pass or a part of one, and drop passes of steps that the optimiser has finished."""
         if is_part:
@@ -113,9 +104,12 @@ class Centroids(CompressedEmbedding):
             if self.centroids is None or self._commits:  # else no loss would ever consume the stored passes
                 self._passes += (one,)
         elif torch.is_grad_enabled() and not is_transformed(one.query, self.value):
-            version = sum(parameter._version for parameter in self.parameters())
-            self._drop_earlier_steps(version)
-            self._passes += (one._replace(version=version),)
+            if any(parameter.requires_grad for parameter in self.parameters()):
+                version = sum(parameter._version for parameter in self.parameters())
+                self._drop_earlier_steps(version)
+                self._passes += (one._replace(version=version),)
+            elif self._commits:  # of a layer without parameters, whose steps cannot be told apart
+                self._passes += (one,)
 
     def _drop_earlier_steps(self, version: int) -> None:
         """Drop passes up to the last one of another version. Compiled passes have no version and go with their step."""

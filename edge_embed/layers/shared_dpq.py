@@ -103,9 +103,7 @@ class SharedDPQEmbedding(DPQEmbedding):
     def reset_parameters(self) -> None:
         """Draw new queries, and reset the running statistics."""
         nn.init.uniform_(self.query, -self.query_init_scale, self.query_init_scale)
-        if self.distance_norm:
-            self.running_mean.zero_()
-            self.running_var.fill_(1 + self._more_eps)
+        self._reset_statistics()
 
     def freeze(self, value_type: Any = None) -> NoReturn:
         """Raise, because the table freezes all its tiers.

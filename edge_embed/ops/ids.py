@@ -8,21 +8,21 @@ from edge_embed.errors import BadInputError, IdOutOfRangeError
 _INDEX_DTYPES = (torch.int32, torch.int64)
 
 
-def integer_ids(ids: Tensor) -> Tensor:
+def integer_ids(ids: Tensor, name: str = "ids") -> Tensor:
     """Return ids as int32 or int64, which every target supports; narrower and unsigned ones become int64.
 
     Raises:
-        BadInputError: if ``ids`` are not integers.
+        BadInputError: if ``ids`` are not integers; it calls them by their name.
     """
     if not isinstance(ids, Tensor):
-        raise BadInputError(f"ids must be a tensor, got a {type(ids).__name__}: give torch.tensor(ids)")
+        raise BadInputError(f"{name} must be a tensor, got a {type(ids).__name__}: give torch.tensor({name})")
     if ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
-        raise BadInputError(f"ids must be integers, got {ids.dtype}: convert them with ids.long()")
+        raise BadInputError(f"{name} must be integers, got {ids.dtype}: convert them with {name}.long()")
     return ids if ids.dtype in _INDEX_DTYPES else ids.long()
 
 
-def check_id_range(ids: Tensor, num_embeddings: int) -> None:
-    """Raise `IdOutOfRangeError` if an id is below 0 or at least ``num_embeddings``.
+def check_id_range(ids: Tensor, num_embeddings: int, name: str = "id") -> None:
+    """Raise `IdOutOfRangeError` if an id is below 0 or at least ``num_embeddings``; it calls the id by its name.
 
     Only CPU tensors are checked: on an accelerator this would wait for the device, whose own gather asserts instead.
     The check is skipped while ``torch.compile`` traces, where the values are unknown.
@@ -34,7 +34,7 @@ def check_id_range(ids: Tensor, num_embeddings: int) -> None:
     lowest, highest = (int(bound) for bound in ids.aminmax())
     if lowest < 0 or highest >= num_embeddings:
         wrong = lowest if lowest < 0 else highest
-        raise IdOutOfRangeError(f"id {wrong} is out of range: expected 0 to {num_embeddings - 1}")
+        raise IdOutOfRangeError(f"{name} {wrong} is out of range: expected 0 to {num_embeddings - 1}")
 
 
 def repeated_id(ids: Tensor) -> int | None:

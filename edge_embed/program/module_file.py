@@ -29,6 +29,7 @@ from edge_embed.layers.bag import (
     TTEmbeddingBag,
 )
 from edge_embed.layers.dpq import DPQEmbedding
+from edge_embed.layers.dpq_bottleneck import DPQBottleneck
 from edge_embed.layers.float_rows import FloatRows
 from edge_embed.layers.integers import IntegerEmbedding
 from edge_embed.layers.moving_centroids import MovingCentroids
@@ -50,6 +51,7 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         ANTEmbeddingBag,
         ANTMixtureEmbedding,
         ANTMixtureEmbeddingBag,
+        DPQBottleneck,
         DPQEmbedding,
         DPQEmbeddingBag,
         IntegerEmbedding,
@@ -64,7 +66,7 @@ _LAYERS: frozenset[type[nn.Module]] = frozenset(
         TTEmbeddingBag,
         TiedOutput,
         FloatRows,  # of TieredEmbedding
-        MovingCentroids,  # of DPQEmbedding
+        MovingCentroids,  # of DPQEmbedding and DPQBottleneck
         nn.ParameterList,  # of TTEmbedding and TREmbedding
         nn.modules.linear.NonDynamicallyQuantizableLinear,  # inside nn.MultiheadAttention
         *(

@@ -174,18 +174,20 @@ def test_rows_are_kept_for_as_many_hidden_states_as_columns(states, calls, monke
 @pytest.mark.parametrize("num_codes", [5, 300])
 def test_centroids_are_compared_once_a_step(num_codes, monkeypatch):
     """The backward pass has the codes of the forward pass; comparing takes as long as multiplying."""
-    from edge_embed.layers import dpq
+    from edge_embed.layers import dpq_mapping
 
     embedding = edge_embed.DPQEmbedding(N, D, num_codes, 3, variant="vq", distance_norm=False, init_scale=1.0)
     weights = embedding._distance_weights(embedding.query, torch.ones(N), False)
-    code = dpq.training_codes(embedding.query, weights, "euclidean").t().long()
+    code = dpq_mapping.training_codes(embedding.query, weights, "euclidean").t().long()
     chosen = embedding.value[torch.arange(3), code].detach()  # [N, 3, D / 3]
     wanted = torch.zeros_like(embedding.value)
     for group in range(3):
         pull = 2 * (chosen[:, group] - embedding.query[:, group * D // 3 : (group + 1) * D // 3]) / (N * D)
         wanted[group].index_add_(0, code[:, group], pull.detach())
-    compared, find = [], dpq.training_codes
-    monkeypatch.setattr(dpq, "training_codes", lambda query, *rest: compared.append(len(query)) or find(query, *rest))
+    compared, find = [], dpq_mapping.training_codes
+    monkeypatch.setattr(
+        dpq_mapping, "training_codes", lambda query, *rest: compared.append(len(query)) or find(query, *rest)
+    )
     monkeypatch.setattr(logits_module, "_BLOCK_ELEMENTS", 20 * D)
     logits = TiedOutput(embedding)(torch.randn(2, D, requires_grad=True))
     (logits.sum() + embedding.regularization_loss()).backward()
