@@ -22,6 +22,7 @@ class Begun:
         quick: whether they are from a quick run.
         chosen: setting that validation chose, by method.
         costs: time of training steps relative to ``dense``, by method; empty before they are measured.
+        memory: bytes of a training step, by method; empty before they are counted.
         trials: finished trials; a seed may lack some methods.
     """
 
@@ -29,6 +30,7 @@ class Begun:
     quick: bool
     chosen: dict[str, int] = field(default_factory=dict)
     costs: dict[str, list[float]] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
 
     @classmethod

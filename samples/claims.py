@@ -17,9 +17,10 @@ import torch
 from baselines import WAYS
 from begun import Begun
 from candidates import one_of_each
+from costs import step_costs, step_memory
 from options import Options, data_option, make_folder
 from scipy import stats
-from trials import Trial, choose, run_seed, step_costs
+from trials import Trial, choose, run_seed
 
 from edge_embed.report.views.markdown.blocks import join, table
 
@@ -29,8 +30,13 @@ _NOTE = """\
 *vs dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model
 after post-training compression of its table to as many bytes, minus the score of the method. That compression is a
 low rank (svd), product quantisation weighted by frequency (pq), TT-SVD (tt) or, beside trained tiers, a tiered table
-(tiers). A cell is empty if the smallest setting needs more bytes. *step* is the median processor time of training
-steps, relative to the dense model with Adam. Steps are sampled from an epoch and timed alternately."""
+(tiers). A cell is empty if the smallest setting needs more bytes."""
+_SIZES = """\
+*numbers* are the float32 numbers of all tables by the count of the method's paper: codes of log2 K bits and values for
+DPQ, A d + nnz(T) for ANT, cores for TT. *ratio, paper* is the ratio by that count, *ratio, bytes* by all bytes that a
+file stores for the tables. Tiers have no paper. *step time* is the median processor time of training steps, relative to
+the dense model with Adam. Steps are sampled from an epoch and timed alternately. *step memory* counts parameters,
+gradients, the state of the optimiser and what the largest batch keeps for its backward pass, of the whole model."""
 
 _CHOICE = "Epochs and settings were chosen by validation data."
 
@@ -69,6 +75,8 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
     recipes = {method: candidates[method][setting] for method, setting in begun.chosen.items()}
     if begun.costs.keys() != recipes.keys():
         begun.costs = step_costs(task, recipes, quick)
+    if begun.memory.keys() != recipes.keys():
+        begun.memory = step_memory(task, recipes)
     for number in range(seed, seed + seeds):
         done = {trial.method for trial in begun.trials if trial.seed == number}
         if done != recipes.keys():
@@ -87,7 +95,7 @@ def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder:
         "command": command,
         "machine": f"{platform.machine()}, one thread, torch {torch.__version__}",
         "metric": metric,
-        "methods": [_summary(method, trials, begun.costs[method]) for method in begun.chosen],
+        "methods": [_summary(method, trials, begun) for method in begun.chosen],
         "trials": [dataclasses.asdict(trial) for trial in trials],
     }
     report = _markdown(results, begun.quick)
@@ -96,7 +104,7 @@ def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder:
     return report
 
 
-def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> dict[str, Any]:
+def _summary(method: str, trials: Sequence[Trial], begun: Begun) -> dict[str, Any]:
     """Return the summary of a method over all seeds."""
     dense = {trial.seed: trial for trial in trials if trial.method == "dense"}
     own = [trial for trial in trials if trial.method == method]
@@ -105,6 +113,8 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
         "method": method,
         "setting": own[0].setting,
         "ratio": float(np.mean([dense[trial.seed].table_bytes / trial.table_bytes for trial in own])),
+        "paper ratio": float(np.mean([dense[trial.seed].paper_numbers / trial.paper_numbers for trial in own])),
+        "numbers": float(np.mean([trial.paper_numbers for trial in own])),
         **_compared([trial.test for trial in own], [trial.test for trial in beside]),
         "cut down": {
             way: interval([trial.cut_down[way] - trial.test for trial in own])
@@ -115,7 +125,8 @@ def _summary(method: str, trials: Sequence[Trial], costs: Sequence[float]) -> di
             name: _compared([trial.further[name] for trial in own], [trial.further[name] for trial in beside])
             for name in own[0].further
         },
-        "step cost": float(np.median(costs)),
+        "step cost": float(np.median(begun.costs[method])),
+        "step memory": begun.memory[method],
     }
 
 
@@ -136,7 +147,7 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
     further = list(results["methods"][0]["further"])
     ways = [way for way in WAYS if any(way in row["cut down"] for row in results["methods"])]
     header = ["method", "ratio", results["metric"], "vs dense", *(f"{way} at equal bytes" for way in ways)]
-    header += [column for name in further for column in (name, "vs dense")] + ["step"]
+    header += [column for name in further for column in (name, "vs dense")]
     rows = [
         [
             row["method"],
@@ -144,7 +155,6 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
             *_columns(row),
             *(shown(row["cut down"].get(way), "+") for way in ways),
             *(figure for name in further for figure in _columns(row["further"][name])),
-            f"{row['step cost']:.2f}x",
         ]
         for row in results["methods"]
     ]
@@ -152,7 +162,25 @@ def _markdown(results: Mapping[str, Any], quick: bool) -> str:
     means = "Means over the seeds with 95 % intervals (Student's t)." if len(seeds) > 1 else "One seed."
     choice = "Epochs were chosen by validation data, settings were not." if quick else _CHOICE
     notes = f"{means} {_NOTE} {choice}"
-    return join([f"`{results['command']}` ({results['machine']})", table(header, rows), notes])
+    head = f"`{results['command']}` ({results['machine']})"
+    return join([head, table(header, rows), notes, _sizes(results["methods"]), _SIZES])
+
+
+def _sizes(methods: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of sizes and of the costs of training."""
+    header = ["method", "ratio, bytes", "ratio, paper", "numbers", "step time", "step memory"]
+    rows = [
+        [
+            row["method"],
+            f"{row['ratio']:.1f}x",
+            "" if row["method"].startswith("tiers") else f"{row['paper ratio']:.1f}x",
+            f"{row['numbers']:,.0f}",
+            f"{row['step cost']:.2f}x",
+            f"{row['step memory'] / methods[0]['step memory']:.2f}x",
+        ]
+        for row in methods
+    ]
+    return table(header, rows)
 
 
 def _columns(figures: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
+from costs import step_costs
 from options import Options, data_option
 from scipy import stats
-from trials import step_costs
 
 from edge_embed.report.views.markdown.blocks import table
 

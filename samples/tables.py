@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from edge_embed.layers.table import CompressedEmbedding
+from edge_embed.packed.packed_form import PackedTable
 
 MakeTable = Callable[[int], nn.Module]  # rows -> an embedding layer
 
@@ -33,5 +34,21 @@ def table_bytes(table: nn.Module) -> int:
     """Return the bytes of a layer as it is stored: packed, or float32 for a dense one."""
     if isinstance(table, nn.Embedding | nn.EmbeddingBag):
         return table.weight.nbytes
+    return _packed(table).nbytes
+
+
+def paper_numbers(table: nn.Module) -> float:
+    """Return the float32 numbers of a layer by the count of its method's paper, with 32 bits of codes as one number.
+
+    DPQ counts n D log2 K bits of codes and K d numbers, ANT A d + nnz(T), TT its cores. Tiers, which no paper counts,
+    are their bytes.
+    """
+    numbers = rows_of(table) * width_of(table)
+    if isinstance(table, nn.Embedding | nn.EmbeddingBag):
+        return numbers
+    return numbers / _packed(table).shape.compression_ratio
+
+
+def _packed(table: nn.Module) -> PackedTable:
     assert isinstance(table, CompressedEmbedding)
-    return table.to_packed().nbytes
+    return table.to_packed()

@@ -5,11 +5,8 @@ Differences are therefore taken within a seed.
 """
 
 import copy
-import ctypes
-import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import process_time
 
 import numpy as np
 import torch
@@ -17,15 +14,12 @@ from baselines import TIERS, WAYS, Rows, cut_down, replace_rows
 from candidates import Candidates
 from numpy.typing import NDArray
 from options import Options
-from tables import table_bytes, tables
-from training import Model, Recipe, Task, evaluate, optimizer_of, step, train
+from tables import paper_numbers, table_bytes, tables
+from training import Model, Recipe, Task, evaluate, train
 
 import edge_embed
 
 TUNING_SEED = 1000  # of runs that choose between settings, and of no others
-_COST_ROUNDS, _QUICK_COST_ROUNDS = 40, 3
-_STEPS = 5
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,7 @@ class Trial:
         validation: metric of the epoch that was kept.
         test: the same on the test part.
         table_bytes: bytes of all tables as packed; float32 for dense ones.
+        paper_numbers: float32 numbers in all tables by the count of the method's paper.
         cut_down: metric of the dense model of this seed, compressed afterwards to as many bytes, by baseline.
         further: other figures of the test part, by name.
     """
@@ -49,6 +44,7 @@ class Trial:
     validation: float
     test: float
     table_bytes: int
+    paper_numbers: float
     cut_down: Mapping[str, float]
     further: Mapping[str, float] = field(default_factory=dict)
 
@@ -90,7 +86,8 @@ def run_seed(
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         with torch.no_grad():
             further = task.further(model.eval())
-        yield Trial(method, setting, seed, *scores, sum(nbytes), others, further)
+        numbers = sum(map(paper_numbers, tables(model)))
+        yield Trial(method, setting, seed, *scores, sum(nbytes), numbers, others, further)
 
 
 def trained(
@@ -125,30 +122,3 @@ def counts(task: Task[Model], weights: Sequence[Rows]) -> list[NDArray[np.int64]
     looked_up = zip(*(task.ids(batch) for batch in task.batches()), strict=True)
     flat = [torch.cat([ids.flatten() for ids in batches]) for batches in looked_up]
     return [torch.bincount(ids, minlength=len(rows)).numpy() for ids, rows in zip(flat, weights, strict=True)]
-
-
-def step_costs(task: Task[Model], recipes: Mapping[str, Recipe], quick: bool) -> dict[str, list[float]]:
-    """Return the processor time of training steps relative to ``dense``, by method: one ratio for each round."""
-    _keep_freed_memory()
-    random, batches = np.random.default_rng(0), list(task.batches())
-    models = {method: recipe.model_of(task).train() for method, recipe in recipes.items()}
-    optimizers = {method: optimizer_of(model, task.rate, recipes[method]) for method, model in models.items()}
-    rounds: list[dict[str, float]] = []
-    for _ in range(_QUICK_COST_ROUNDS if quick else _COST_ROUNDS):
-        some = random.choice(len(batches), min(_STEPS, len(batches)), replace=False)  # of an epoch: sizes differ
-        rounds.append({})
-        for method in random.permutation(list(models)):
-            begin = process_time()
-            for number in some:
-                step(task, models[method], optimizers[method], batches[number])
-            rounds[-1][method] = process_time() - begin
-    return {method: [times[method] / times["dense"] for times in rounds[1:]] for method in models}
-
-
-def _keep_freed_memory() -> None:
-    """Keep freed memory in the process: otherwise chance decides which steps wait for the system to provide memory."""
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc only
-        if mallopt is not None:
-            mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-            mallopt(_M_TRIM_THRESHOLD, 1 << 30)

@@ -23,11 +23,12 @@ import trials
 from baselines import TIERS, WAYS, cut_down
 from candidates import one_of_each
 from click.testing import CliRunner
+from costs import step_costs, step_memory
 from options import Options
-from tables import MakeTable
+from tables import MakeTable, paper_numbers
 from torch import Tensor, nn
 from training import Batch, Part, Recipe, Task
-from trials import Trial, choose, counts, run_seed, step_costs
+from trials import Trial, choose, counts, run_seed
 
 import edge_embed
 
@@ -153,6 +154,9 @@ class TestTrials:
     def test_table_bytes_are_those_of_packed_table(self, found: list[Trial]) -> None:
         assert [trial.table_bytes for trial in found[:2]] == [4 * N * DIM, N * 1 + 4 * 4 * DIM]
 
+    def test_trials_count_numbers_of_paper(self, found: list[Trial]) -> None:
+        assert [trial.paper_numbers for trial in found[:2]] == pytest.approx([N * DIM, N * 4 * 2 / 32 + 4 * DIM])
+
     def test_dense_table_is_cut_down_to_bytes_of_others(self, found: list[Trial]) -> None:
         assert not found[0].cut_down
         assert found[1].cut_down.keys() <= set(WAYS)
@@ -175,6 +179,34 @@ class TestTrials:
         costs = step_costs(Halves(), recipes, quick=True)
         assert set(costs["dense"]) == {1.0}
         assert len(costs["dpq"]) == len(costs["dense"])
+
+    def test_step_memory_counts_each_tensor_once(self) -> None:
+        found = step_memory(Halves(), {"dense": CANDIDATES["dense"][-1]})
+        adam = 4 * 4 * N * DIM + 4  # weight, gradient, two moments, and the number of the step
+        kept = (N + 3) * (8 + 4)  # ids of the lookup, and what is squared
+        assert found == {"dense": adam + kept}
+
+    def test_codes_need_more_memory_in_training_than_rows(self) -> None:
+        found = step_memory(Halves(), {name: recipes[-1] for name, recipes in CANDIDATES.items()})
+        values = 4 * 4 * 4 * DIM  # the codebook, its gradient and its moments
+        assert found["dpq"] > found["dense"] + values
+
+
+class TestPaperNumbers:
+    def test_ant_counts_anchors_and_entries_above_zero(self) -> None:
+        layer = edge_embed.ANTEmbedding(N, DIM, 5)
+        with torch.no_grad():
+            layer.transform.zero_()
+            layer.transform[3, :2] = 1
+        assert paper_numbers(layer) == pytest.approx(5 * DIM + 2)
+
+    def test_tensor_train_counts_its_cores(self) -> None:
+        layer = edge_embed.TTEmbedding(N, DIM, rank=3)
+        assert paper_numbers(layer) == pytest.approx(sum(core.numel() for core in layer.cores))
+
+    def test_shared_codebook_counts_once(self) -> None:
+        layer = edge_embed.DPQEmbedding(N, DIM, num_codes=5, num_groups=4, share_subspaces=True)
+        assert paper_numbers(layer) == pytest.approx(N * 4 * np.log2(5) / 32 + 5 * DIM / 4)
 
 
 class Sums(nn.Module):
@@ -324,6 +356,7 @@ class TestCommand:
         monkeypatch.setattr(claims, "run_seed", run)
         monkeypatch.setattr(claims, "choose", None)
         monkeypatch.setattr(claims, "step_costs", None)
+        monkeypatch.setattr(claims, "step_memory", None)
         done = invoked([*interrupted, "--resume"])
         assert done.exit_code == 0, done.output
         assert [(trial.method, trial.seed) for trial in made] == [("dpq", 1)]
@@ -392,6 +425,16 @@ class TestCommand:
             half = 12.706 * abs(differences[0] - differences[1]) / 2
             assert got["difference"]["half"] == pytest.approx(half, rel=1e-4)
             assert of_dense["difference"] is None
+
+    def test_second_table_has_sizes_and_costs(self, done: Any) -> None:
+        rows = [
+            [cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if line[:1] == "|"
+        ]
+        header, _, dense, dpq = rows[-4:]
+        assert header == ["method", "ratio, bytes", "ratio, paper", "numbers", "step time", "step memory"]
+        assert dense == ["dense", "1.0x", "1.0x", f"{N * DIM}", "1.00x", "1.00x"]
+        assert dpq[:4] == ["dpq", f"{4 * N * DIM / (N + 16 * DIM):.1f}x", f"{N * DIM / 42:.1f}x", "42"]
+        assert float(dpq[5].removesuffix("x")) > 1
 
     def test_additional_measures_have_columns_of_their_own(self, done: Any) -> None:
         rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if line[:1] == "|"]
