@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tables import MakeTable
-from training import Recipe
+from training import Optimizer, Recipe
 
 from edge_embed.layers.attention import Activation
 
@@ -33,6 +33,8 @@ def one_of_each(candidates: Candidates) -> Candidates:
     return {method: candidates[method] for method in names.values()}
 
 
-def penalties(table: MakeTable, epochs: int, rate: float, *given: float, decay: bool = False) -> list[Recipe]:
+def penalties(
+    table: MakeTable, epochs: int, rate: float, *given: float, decay: bool = False, optimizer: Optimizer = "adam"
+) -> list[Recipe]:
     """Return a setting for each penalty of ANT."""
-    return [Recipe(table, epochs, _QUICK_EPOCHS, rate, penalty, decay) for penalty in given]
+    return [Recipe(table, epochs, _QUICK_EPOCHS, rate, penalty, decay, optimizer=optimizer) for penalty in given]

@@ -21,6 +21,7 @@ from edge_embed.layers.attention import Activation
 from edge_embed.layers.regularization import regularization_loss
 
 Part = Literal["validation", "test"]
+Optimizer = Literal["adam", "yogi"]
 Batch = tuple[Tensor, ...]
 Model = TypeVar("Model", bound=nn.Module)
 Observer = Callable[[nn.Module], None]
@@ -40,6 +41,7 @@ class Recipe:
         rate: learning rate of the table; the rest of the model has the task's.
         penalty: penalty of ANT's proximal step, which makes the transform sparse; 0 for other methods.
         decay: whether all rates fall linearly to zero; otherwise they are constant.
+        optimizer: ``"yogi"`` is that of the ANT paper; only with a penalty.
         attention: activation of the model's attention, as `edge_embed.use_sparse_attention` takes it.
     """
 
@@ -50,6 +52,7 @@ class Recipe:
     penalty: float = 0.0
     decay: bool = False
     attention: Activation = "softmax"
+    optimizer: Optimizer = "adam"
 
     def model_of(self, task: "Task[Model]") -> Model:
         """Return the task's model with this table and this attention."""
@@ -161,7 +164,8 @@ def optimizer_of(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.O
     ]
     if not recipe.penalty:
         return torch.optim.Adam(groups)
-    return edge_embed.ProximalOptimizer(torch.optim.Adam(groups, eps=_ANT_EPS), model, recipe.penalty)
+    optimizer = edge_embed.Yogi(groups) if recipe.optimizer == "yogi" else torch.optim.Adam(groups, eps=_ANT_EPS)
+    return edge_embed.ProximalOptimizer(optimizer, model, recipe.penalty)
 
 
 def _bar() -> Progress:

@@ -45,6 +45,9 @@ CANDIDATES: Candidates = {
     "dpq sx, K = 16, D = 16": rates(_sx(16), 2, 1e-2, 3e-3, decay=True),
     "ant, A = 10": penalties(_ant(10), 3, 1e-2, 1e-6, 5e-6, decay=True),
     "ant, A = 20": penalties(_ant(20), 2, 3e-2, 1e-6, 1e-5, decay=True),
+    "ant, A = 8": penalties(_ant(8), 3, 1e-2, 3e-5, 6e-5, decay=True),
+    "ant, A = 4": penalties(_ant(4), 3, 1e-2, 6e-5, 1e-4, decay=True),
+    "ant with Yogi, A = 8": penalties(_ant(8), 3, 3e-2, 3e-5, 6e-5, decay=True, optimizer="yogi"),
     "tt, R = 16": rates(_tt(16), 4, 1e-2, 3e-2, decay=True),
     "tt, R = 32": rates(_tt(32), 4, 1e-2, 3e-2, decay=True),
 }
