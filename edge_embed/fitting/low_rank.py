@@ -1,8 +1,9 @@
 """Low rank from a trained table, as a tensor train of two cores, G_1 [n, R] and G_2 [R, d].
 
-    minimise  sum_i w_i ||E_i - E_i V V^T||^2          G_1 = E V          G_2 = V^T
+    minimise  sum_i w_i^(1/2) ||E_i - E_i V V^T||^2          G_1 = E V          G_2 = V^T
 
-V holds the first R eigenvectors of sum_i w_i E_i^T E_i [d, d]. This gives the nearest matrix of rank R (Eckart and
+V holds the first R eigenvectors of sum_i w_i^(1/2) E_i^T E_i [d, d]. All rows share its directions: with weights of w_i
+itself, the frequency, a few frequent rows would take most of them. This gives the nearest matrix of rank R (Eckart and
 Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
@@ -35,7 +36,7 @@ def fit(
         weight: [n, d] of any float dtype: array, memory-mapped or not, or tensor; it is read in blocks.
         rank: R; limited to n and d.
         padding_idx: this row is read as zero and stays zero.
-        counts: w_i, weight of the squared error of each row, numbers >= 0 [n], such as the frequency of each token. By
+        counts: w_i, frequency of each row, numbers >= 0 [n]; its square root weighs the squared error of the row. By
             default all rows have the same weight.
         processes: processes that share the rows, by default only this one.
 
@@ -49,7 +50,7 @@ def fit(
     checked_count("rank", rank)
     padding_idx = checked_padding(padding_idx, n)
     table = DenseTable(weight, padding_idx, processes=processes)
-    weights = row_weights(counts, n, padding_idx)
+    weights = row_weights(counts, n, padding_idx).sqrt()
     product, _, _ = moments(table, weights)
     vectors = torch.linalg.eigh(product).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
     rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ vectors)))  # [n, R]

@@ -33,10 +33,18 @@ def test_low_rank_fit_reaches_smallest_error(
     counts = random.integers(0, 5, n) if is_counted else np.ones(n)
     counts[0] = 1  # some row has to count
     layer = low_rank.fit(rows, rank, counts=torch.from_numpy(counts) if is_counted else None)
-    weighted = np.sqrt(counts)[:, None] * rows
+    weights = np.sqrt(counts)
+    weighted = np.sqrt(weights)[:, None] * rows
     left_out = np.linalg.svd(weighted, compute_uv=False)[rank:]
     assert layer.ranks[1] <= min(rank, n, dim)
-    assert error_of(layer, rows, counts) <= np.linalg.norm(left_out) + ROUNDING * np.linalg.norm(weighted)
+    assert error_of(layer, rows, weights) <= np.linalg.norm(left_out) + ROUNDING * np.linalg.norm(weighted)
+
+
+def test_rare_rows_keep_the_direction_that_they_share() -> None:
+    """One row occurs as often as 50 others together; weights by frequency alone would give it the only direction."""
+    rows = np.vstack([1.2 * np.eye(2)[0], np.tile(np.eye(2)[1], (50, 1))])
+    layer = low_rank.fit(rows, 1, counts=torch.tensor([50] + 50 * [1]))
+    np.testing.assert_allclose(layer(torch.arange(1, 51)).detach(), rows[1:], atol=ROUNDING)
 
 
 def test_rows_without_counts_are_projected_on_rank_of_others() -> None:
