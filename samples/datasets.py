@@ -43,6 +43,28 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
             raise click.ClickException(f"{archive} contains no {Path(error.filename).relative_to(folder)}") from error
 
 
+@contextmanager
+def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
+    """Yield ``data`` itself if it holds a set in its public layout, otherwise the unpacked archive of the sample's set.
+
+    Args:
+        data: folder of ``--data``.
+        name: name of the archive, as for `unpacked`.
+        public: files of public layouts; one of them is enough.
+
+    Raises:
+        click.ClickException: a file of the layout is missing, or as `unpacked`.
+    """
+    if not any((data / file).is_file() for file in public):
+        with unpacked(data, name) as folder:
+            yield folder
+        return
+    try:
+        yield data
+    except FileNotFoundError as error:
+        raise click.ClickException(f"{error.filename} is missing: it belongs to the other files of {data}") from error
+
+
 def number_words(words: Iterable[str], least: int) -> dict[str, int]:
     """Return ids of all words that occur ``least`` times or more: padding, unknown, then by descending frequency.
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from functools import partial
 
 from candidates import Candidates, penalties, rates
-from datasets import unpacked
 from methods import ant, sx, tt, vq
 from options import Options
 from torch import nn
 
 import edge_embed
-from ag_news.data import read
+from ag_news.data import news_folder, read
 from ag_news.model import WIDTH
 from ag_news.sample import HELD_OUT, NewsTask
 
@@ -19,7 +18,7 @@ _QUICK_TEXTS = 10_000  # maximum of each part
 
 def make_task(options: Options) -> Callable[[], NewsTask]:
     """Return a function that makes the task, each time with another split into training and validation texts."""
-    with unpacked(options.data, "agnews20k") as folder:
+    with news_folder(options.data) as folder:
         vocabulary, texts, test = read(folder)
     if options.quick:
         texts, test = texts[:_QUICK_TEXTS], test[:_QUICK_TEXTS]

@@ -1,13 +1,21 @@
-"""AG News as rows of word ids."""
+"""AG News as rows of word ids, or another set of texts in classes.
+
+The public layout is that of Zhang, Zhao and LeCun, "Character-level Convolutional Networks for Text Classification"
+(2015): ``train.csv`` and ``test.csv`` with a class from 1 and texts in each row, without a header. AG News, DBpedia,
+Yahoo! Answers, Yelp Polarity and Yelp Full have it.
+"""
 
 import csv
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from datasets import number_words
+import click
+from datasets import folder_of, number_words
 from text_task import Texts, encode
 
+_PUBLIC = "train.csv"
 _LONGEST = 60  # words read of a text; 19 of 20 texts have no more
 
 
@@ -16,11 +24,21 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"[a-z]+|[0-9]+", text.lower())
 
 
+def news_folder(data: Path) -> AbstractContextManager[Path]:
+    """Return the folder for `read`: that of a set in the public layout, or the unpacked part of AG News."""
+    return folder_of(data, "agnews20k", _PUBLIC)
+
+
 def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
-    """Return ids of the words that occur twice or more in training, the training texts, and the test texts."""
-    training = list(_training_rows(folder / "train_20k.csv"))
+    """Return ids of the words that occur twice or more in training, the training texts, and the test texts.
+
+    Raises:
+        click.ClickException: a row of the public layout has no class, or no text.
+    """
+    is_public = (folder / _PUBLIC).is_file()
+    training = list(_rows(folder / _PUBLIC) if is_public else _training_rows(folder / "train_20k.csv"))
     vocabulary = number_words((word for _, text in training for word in words_of(text)), least=2)
-    testing = list(_test_rows(folder / "test.csv"))
+    testing = list(_rows(folder / "test.csv"))
     return vocabulary, _encoded(training, vocabulary), _encoded(testing, vocabulary)
 
 
@@ -31,11 +49,15 @@ def _training_rows(path: Path) -> Iterator[tuple[int, str]]:
             yield int(row["label"]), row["text"]
 
 
-def _test_rows(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield class from 1, and title with description; the table has no header."""
+def _rows(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield class from 1, and all texts of a row as one; the table has no header."""
     with path.open(newline="", encoding="utf-8") as file:
-        for label, title, description in csv.reader(file):
-            yield int(label), f"{title} {description}"
+        rows = csv.reader(file)
+        for label, *texts in filter(None, rows):  # without empty lines
+            if not (label.isdecimal() and int(label) and texts):
+                got = f"{path}, line {rows.line_num}: got a row that begins with {label!r:.40}"
+                raise click.ClickException(f"{got}, expected a class from 1 on and texts, without a header")
+            yield int(label), " ".join(texts).replace("\\n", " ")  # two characters stand for the end of a line
 
 
 def _encoded(rows: list[tuple[int, str]], vocabulary: dict[str, int]) -> Texts:

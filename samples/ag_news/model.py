@@ -1,11 +1,10 @@
-"""Classifier of news; only its table differs between methods."""
+"""Classifier of texts; only its table differs between methods."""
 
 from torch import Tensor, nn
 
 import edge_embed
 
 WIDTH = 128
-CLASSES = 4
 
 TABLES = {
     "dense": lambda words: nn.EmbeddingBag(words, WIDTH, mode="mean", padding_idx=0),
@@ -22,14 +21,15 @@ class Classifier(nn.Module):
 
     Args:
         table: layer that reduces ids [batch, words] to the means of their rows [batch, 128], without padding.
+        classes: number of classes.
     """
 
-    def __init__(self, table: nn.Module) -> None:
+    def __init__(self, table: nn.Module, classes: int) -> None:
         super().__init__()
         self.table = table
-        self.classes = nn.Linear(WIDTH, CLASSES)
+        self.classes = nn.Linear(WIDTH, classes)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return logits [batch, 4] of integers [batch, words]."""
+        """Return logits [batch, classes] of integers [batch, words]."""
         logits: Tensor = self.classes(self.table(ids))
         return logits

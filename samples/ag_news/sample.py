@@ -1,13 +1,12 @@
 """Trains the classifier with each table, then exports, validates and compares the models."""
 
 from comparison import Result
-from datasets import unpacked
 from options import Options
 from tables import MakeTable
 from text_task import TextTask
 from training import Recipe, compare
 
-from ag_news.data import read
+from ag_news.data import news_folder, read
 from ag_news.model import TABLES, Classifier
 
 HELD_OUT = 2000
@@ -25,11 +24,11 @@ class NewsTask(TextTask[Classifier]):
 
     def model(self, table: MakeTable) -> Classifier:
         """Return the classifier."""
-        return Classifier(table(len(self.vocabulary)))
+        return Classifier(table(len(self.vocabulary)), int(self.training.classes.max()) + 1)
 
 
 def run(options: Options) -> list[Result]:
     """Classify news by the mean of their words' vectors, with a dense table and three compressed ones."""
-    with unpacked(options.data, "agnews20k") as folder:
+    with news_folder(options.data) as folder:
         task = NewsTask(*read(folder), held_out=HELD_OUT)
     return compare(task, RECIPES, options)

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from candidates import Candidates, penalties, rates
-from datasets import unpacked
 from methods import ant, dense, tied_sx, tiers, tt, vq
 from options import Options
 
-from wikitext2.data import read
+from wikitext2.data import is_public, read, text_folder
 from wikitext2.model import WIDTH
 from wikitext2.sample import WordTask
 
@@ -23,9 +22,10 @@ def make_task(options: Options, tied: bool = True) -> Callable[[], WordTask]:
         options: options of the command.
         tied: whether the output layer of the model shares its table.
     """
-    with unpacked(options.data, "wikitext2-valtest") as folder:
+    with text_folder(options.data) as folder:
         text = read(folder, least=5)
-    text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:_TEST])
+        most = None if is_public(folder) else _TEST
+    text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:most])
     return lambda: WordTask(text, tied)
 
 

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 import torch
 from comparison import Result
-from datasets import unpacked
 from options import Options
 from tables import MakeTable
 from torch import Tensor
 from torch.nn import functional
 from training import Batch, Part, Recipe, Task, compare
 
-from wikitext2.data import Text, read, windows
+from wikitext2.data import Text, read, text_folder, windows
 from wikitext2.model import TABLES, LanguageModel
 
 _BATCH = 32
@@ -70,6 +69,6 @@ class WordTask(Task[LanguageModel]):
 
 def run(options: Options) -> list[Result]:
     """Predict words of WikiText-2; the output layer shares the embedding table, dense or compressed."""
-    with unpacked(options.data, "wikitext2-valtest") as folder:
+    with text_folder(options.data) as folder:
         text = read(folder, least=5).begin(_QUICK_WORDS) if options.quick else read(folder, least=3)
     return compare(WordTask(text), RECIPES, options)

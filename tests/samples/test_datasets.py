@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import torch
 from ag_news import data as ag_news
+from ag_news.model import WIDTH
+from ag_news.sample import NewsTask
 from amazon_video import data as amazon_video
 from datasets import number_words, unpacked
 from pretrained import language_model, segmenter
+from torch import nn
 from wikitext2 import data as wikitext2
 
 
@@ -83,6 +86,61 @@ def test_ag_news_is_read_into_ids_and_classes(tmp_path: Path) -> None:
     assert training.classes.tolist() == [2, 0]
     assert testing.ids[0, :5].tolist() == [2, 3, 1, 2, 0]
     assert testing.classes.tolist() == [3]
+
+
+def test_texts_in_public_layout_are_read_in_place_of_ag_news(tmp_path: Path) -> None:
+    """The layout of AG News, DBpedia, Yahoo! Answers and Yelp: one to three texts a row, and no header."""
+    (tmp_path / "train.csv").write_text(
+        '"5","why is oil","","oil is\\nwet"\n"1","wet ""oil""","",""\n', encoding="utf-8"
+    )
+    (tmp_path / "test.csv").write_text('"2","is it","oil","?"\n', encoding="utf-8")
+    with ag_news.news_folder(tmp_path) as folder:
+        assert folder == tmp_path
+        vocabulary, training, testing = ag_news.read(folder)
+    assert vocabulary == {"<pad>": 0, "<unk>": 1, "oil": 2, "is": 3, "wet": 4}
+    assert training.ids[:, :6].tolist() == [[1, 3, 2, 2, 3, 4], [4, 2, 0, 0, 0, 0]]
+    assert training.classes.tolist() == [4, 0]
+    assert testing.ids[0, :4].tolist() == [3, 1, 2, 0]
+    task = NewsTask(vocabulary, training, testing, held_out=0)
+    model = task.model(lambda words: nn.EmbeddingBag(words, WIDTH, padding_idx=0))
+    assert model(testing.ids).shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("row", "named"), [("label,text", "'label'"), ("0,oil", "'0'"), ("3", "'3'"), ("-1,oil", "'-1'")]
+)
+def test_row_without_class_or_text_is_named(tmp_path: Path, row: str, named: str) -> None:
+    (tmp_path / "train.csv").write_text(f"1,oil\n\n{row}\n", encoding="utf-8")
+    said = rf"train\.csv, line 3: got a row that begins with {named}, expected a class from 1 on and texts"
+    with pytest.raises(click.ClickException, match=said):
+        ag_news.read(tmp_path)
+
+
+def test_missing_file_of_public_layout_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("1,oil\n", encoding="utf-8")
+    named = pytest.raises(click.ClickException, match=r"test\.csv is missing: it belongs to the other files of")
+    with named, ag_news.news_folder(tmp_path) as folder:
+        ag_news.read(folder)
+
+
+def test_folder_without_public_layout_is_that_of_archives(tmp_path: Path) -> None:
+    archive(tmp_path, "agnews20k", "agnews20k/train_20k.csv", b"label,source,text\n1,desc,oil\n")
+    with ag_news.news_folder(tmp_path) as folder:
+        assert (folder / "train_20k.csv").is_file()
+
+
+@pytest.mark.parametrize("pattern", ["ptb.{}.txt", "wiki.{}.tokens"])
+def test_language_model_reads_public_layouts(tmp_path: Path, pattern: str) -> None:
+    for part, words in {"train": " a b <unk> \n b N \n", "valid": " b c \n", "test": " N \n"}.items():
+        (tmp_path / pattern.format(part)).write_text(words, encoding="utf-8")
+    with wikitext2.text_folder(tmp_path) as folder:
+        assert wikitext2.is_public(folder)
+        text = wikitext2.read(folder, least=5)
+    a, b, number, end = (text.vocabulary[word] for word in ("a", "b", "N", "<eos>"))
+    assert len(text.vocabulary) == 6  # all words of the training text, which has its own <unk>
+    assert text.training.tolist() == [a, b, 1, end, b, number, end]
+    assert text.validation.tolist() == [b, 1, end]
+    assert text.test.tolist() == [number, end]
 
 
 def test_wikitext2_is_read_into_ids_and_windows(tmp_path: Path) -> None:
