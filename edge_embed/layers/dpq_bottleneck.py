@@ -18,7 +18,7 @@ from edge_embed.layers.dpq_mapping import NORM_MOMENTUM, DPQMapping
 from edge_embed.layers.dpq_options import DistanceNorm, ValueGradient, Variant
 from edge_embed.ops.autograd_state import is_recomputed
 from edge_embed.ops.dpq import select
-from edge_embed.ops.dpq_distance import NORM_EPS, Metric, affine, normalized, responses
+from edge_embed.ops.dpq_distance import NORM_EPS, Metric, affine, features, normalized
 from edge_embed.ops.ids import check_id_range, integer_ids
 
 
@@ -47,7 +47,8 @@ class DPQBottleneck(DPQMapping):
         key_dim: columns D w of the inputs, if they differ from those of the outputs, with untied SX.
         temperature: as for `DPQEmbedding`.
         ema_decay: VQ: moving averages in place of L_reg, as for `DPQEmbedding`. The layer then has no parameter at
-            all; `regularization_loss` with a ``commitment`` counts from its second call on.
+            all. Without a parameter that is trained, `regularization_loss` with a ``commitment`` counts from its second
+            call on.
         norm_eps: as for `DPQEmbedding`.
         norm_momentum: as for `DPQEmbedding`.
         value_gradient: as for `DPQEmbedding`.
@@ -83,6 +84,8 @@ class DPQBottleneck(DPQMapping):
         learn_temperature: bool = False,
     ) -> None:
         super().__init__()
+        if dtype is not None and not dtype.is_floating_point:
+            raise BadInputError(f"dtype must be a float type, got {dtype}")
         self.embedding_dim = checked_count("embedding_dim", embedding_dim)
         self._set_options(
             num_codes,
@@ -130,7 +133,12 @@ class DPQBottleneck(DPQMapping):
         mean, variance = (None if each is None else each.to(wide) for each in self._statistics())
         weights = normalized(affine(self._keys().to(wide), self.metric), mean, variance)  # [G or D, f, K]
         with torch.autocast(query.device.type, enabled=False):  # its narrow products would give other codes
-            codes = responses(query.to(wide), weights, self.metric).argmax(-1)  # [D, B]
+            parts = features(query.to(wide), weights.shape[1], self.metric).transpose(1, 2)  # [D, B, f]
+            if len(weights) == 1:  # tflite-runtime 2.14 computes a batch of products with shared weights wrongly
+                distances = (parts.flatten(0, 1) @ weights[0]).unflatten(0, parts.shape[:2])  # [D, B, K]
+            else:
+                distances = parts @ weights
+        codes: Tensor = distances.argmax(-1)  # [D, B]
         return codes.t().reshape(*inputs.shape[:-1], self.num_groups)
 
     def decode(self, codes: Tensor) -> Tensor:

@@ -219,10 +219,12 @@ class DPQMapping(Centroids):
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, total: Tensor) -> None:
         dtype = self.running_mean.dtype
-        step = self.norm_momentum * (total > 0).to(dtype)  # an empty batch changes nothing
         unbiased = variance * total / (total - 1).clamp(min=1)
-        self.running_mean.lerp_(mean.to(dtype), step)
-        self.running_var.lerp_((unbiased + self._more_eps).to(dtype), step)
+        found = mean.to(dtype), (unbiased + self._more_eps).to(dtype)
+        # An empty batch changes nothing, nor does one with numbers that are not finite, as mixed precision makes them.
+        is_usable = (total > 0) & torch.stack(found).isfinite().all()
+        for running, new in zip((self.running_mean, self.running_var), found, strict=True):
+            running.copy_(torch.where(is_usable, running.lerp(new, self.norm_momentum), running))
 
     def _shown_options(self) -> str:
         """Return the variant and every option that differs from its default, for ``print(model)``."""

@@ -90,13 +90,13 @@ class MovingCentroids(nn.Module):
 
     @torch.no_grad()
     def _average(self, totals: Tensor) -> None:
-        """Average the sums and counts [G, K, s + 1] of one step; a step without queries changes nothing."""
+        """Average the sums and counts [G, K, s + 1] of one step; an empty one, or one not finite, changes nothing."""
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(totals)
-        counts = totals[..., -1]
-        step = (1 - self.decay) * (counts.sum() > 0).to(counts.dtype)
+        counts, is_finite = totals[..., -1], totals.isfinite().all()
+        step = (1 - self.decay) * ((counts.sum() > 0) & is_finite).to(counts.dtype)
         self.count.lerp_(counts, step)
-        self.sum.lerp_(totals[..., :-1], step)
+        self.sum.lerp_(torch.where(is_finite, totals[..., :-1], 0), step)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Apply ``.to(device)`` and ``.double()``, but not ``.half()``, which would round away small increments."""

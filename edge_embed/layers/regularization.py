@@ -78,14 +78,14 @@ class Centroids(nn.Module):
                 prints it.
 
         Returns:
-            A scalar, at least float32; 0 for SX, and for a layer that is frozen or in eval mode.
+            A scalar, at least float32; 0 for SX and without training passes, as of a frozen layer or in eval mode.
 
         Raises:
             BadInputError: for a weight or commitment below 0 or not finite, or another reduction.
         """
         check_options(weight, commitment, reduction)
         passes, self._passes = self._passes, ()
-        is_expected = self.variant == "vq" and self.learns and (self.centroids is None or self._commits)
+        is_expected = self.variant == "vq" and self.learns and (self.value.requires_grad or self._commits)
         if not passes and is_expected:
             warnings.warn(
                 "regularization_loss: no training pass was recorded since the last call, so this loss trains nothing. "

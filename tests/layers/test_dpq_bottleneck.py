@@ -225,6 +225,21 @@ def test_empty_batch_changes_nothing(options):
         torch.testing.assert_close(tensor, before[name], msg=name)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_batch_that_is_not_finite_leaves_layer_as_it_was(options, wrong):
+    """Mixed precision skips such a step; averages that followed it would stay NaN for ever."""
+    layer = bottleneck(options)
+    layer(inputs_of(layer, BATCH))
+    if layer.centroids is not None:
+        layer.centroids.move(layer.value)  # as the next pass would
+    before = copy.deepcopy(dict(layer.named_buffers()))
+    inputs = inputs_of(layer, BATCH)
+    inputs[0] = wrong
+    layer(inputs)
+    for name, buffer in layer.named_buffers():
+        assert buffer.equal(before[name]), name
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
@@ -270,6 +285,7 @@ def test_narrow_codes_are_decoded():
         ({"variant": "vq", "learn_temperature": True}, 'learn_temperature: got True with variant "vq"'),
         ({"init_scale": -1}, "init_scale must be a finite number of at least 0, got -1"),
         ({"embedding_dim": 0}, "embedding_dim must be at least 1"),
+        ({"dtype": torch.complex64}, "dtype must be a float type, got torch.complex64"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
@@ -298,7 +314,7 @@ class Encoder(nn.Module):
         return self.classes(self.bottleneck(vectors)), self.bottleneck.encode(vectors)
 
 
-FILES = [("onnx", name) for name in OPTIONS] + [("tflite", name) for name in ("SX", "SX, cosine", "VQ")]
+FILES = [("onnx", name) for name in OPTIONS] + [("tflite", name) for name in ("SX", "SX, cosine", "VQ, one codebook")]
 
 
 @pytest.mark.parametrize(("target", "name"), FILES, ids=" ".join)
@@ -328,6 +344,28 @@ def test_exported_model_has_codes_of_model(target, name, tmp_path: Path):
     of_classes, of_codes = sorted(got, key=lambda each: each.shape[-1], reverse=True)
     np.testing.assert_array_equal(of_codes, codes.numpy())
     np.testing.assert_allclose(of_classes, classes.detach().numpy(), atol=1e-5)
+
+
+def test_tflite_file_of_shared_codebook_is_right_in_both_runtimes(tmp_path: Path):
+    """The older runtime computes a batch of products with a shared right side wrongly."""
+    pytest.importorskip("litert_torch", reason="the extra edge-embed[tflite-models] is not installed")
+    model = Encoder(OPTIONS["VQ, one codebook"]).eval()
+    edge_embed.save(model, tmp_path / "model.pt", (torch.randint(50, (2, 6)),))
+    edge_embed.export(tmp_path / "model.pt", "tflite", tmp_path / "model.tflite")
+    options = edge_embed.ValidationOptions(iterations=1, warmup=0)
+    report = edge_embed.validate(tmp_path / "model.pt", tmp_path / "model.tflite", options=options)
+    assert not list(report.failures())
+
+
+def test_model_without_table_is_exported_by_torch(options, tmp_path: Path):
+    import onnxruntime
+
+    model = nn.Sequential(nn.Linear(DIM, options.get("key_dim", DIM)), bottleneck(options)).eval()
+    inputs = torch.randn(9, DIM)
+    torch.onnx.export(model, (inputs,), dynamo=True, verbose=False).save(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: inputs.numpy()})
+    np.testing.assert_allclose(found, model(inputs).detach().numpy(), atol=1e-6)
 
 
 def test_saved_module_loads_without_code(tmp_path: Path):
