@@ -3,8 +3,8 @@
     minimise  sum_i w_i^(1/2) ||E_i - E_i V V^T||^2          G_1 = E V          G_2 = V^T
 
 V holds the first R eigenvectors of sum_i w_i^(1/2) E_i^T E_i [d, d]. All rows share its directions: with weights of w_i
-itself, the frequency, a few frequent rows would take most of them. This gives the nearest matrix of rank R (Eckart and
-Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
+itself, the frequency, a few frequent rows would take most of them. This gives the nearest matrix of rank R by that sum
+(Eckart and Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 """
 
 from collections.abc import Iterator

@@ -55,6 +55,14 @@ def checked_counts(counts: object) -> Tensor:
     return given.double().cpu()
 
 
+def checked_float_type(dtype: torch.dtype | None) -> torch.dtype:
+    """Return the dtype, by default torch's own; raise `BadInputError` unless it is a float type."""
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point:
+        raise BadInputError(f"dtype must be a float type, got {dtype}")
+    return dtype
+
+
 def checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
     """Return the padding row counted from 0; negative ids count from the end, as for ``nn.Embedding``."""
     if padding_idx is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edge_embed.errors import BadInputError
 from edge_embed.keywords import suggests_keywords
-from edge_embed.layers.arguments import checked_count
+from edge_embed.layers.arguments import checked_count, checked_float_type
 from edge_embed.layers.dpq_mapping import NORM_MOMENTUM, DPQMapping
 from edge_embed.layers.dpq_options import DistanceNorm, ValueGradient, Variant
 from edge_embed.ops.autograd_state import is_recomputed
@@ -84,8 +84,7 @@ class DPQBottleneck(DPQMapping):
         learn_temperature: bool = False,
     ) -> None:
         super().__init__()
-        if dtype is not None and not dtype.is_floating_point:
-            raise BadInputError(f"dtype must be a float type, got {dtype}")
+        dtype = checked_float_type(dtype)
         self.embedding_dim = checked_count("embedding_dim", embedding_dim)
         self._set_options(
             num_codes,

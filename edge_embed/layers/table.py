@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edge_embed.errors import BadInputError
-from edge_embed.layers.arguments import checked_count, checked_padding
+from edge_embed.layers.arguments import checked_count, checked_float_type, checked_padding
 from edge_embed.layers.training_logits import logits_of_training_rows
 from edge_embed.ops.autograd_state import is_recomputed, is_transformed
 from edge_embed.ops.ids import check_id_range, integer_ids
@@ -51,9 +50,7 @@ class CompressedEmbedding(nn.Module, ABC):
         self.num_embeddings = checked_count("num_embeddings", num_embeddings)
         self.embedding_dim = checked_count("embedding_dim", embedding_dim)
         self.padding_idx = checked_padding(padding_idx, self.num_embeddings)
-        self.dtype = dtype or torch.get_default_dtype()
-        if not self.dtype.is_floating_point:
-            raise BadInputError(f"dtype must be a float type, got {self.dtype}")
+        self.dtype = checked_float_type(dtype)
 
     def __getattr__(self, name: str) -> Any:
         """Raise an error that names the replacements of ``weight``, which code of a model may ask for."""

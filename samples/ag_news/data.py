@@ -2,7 +2,7 @@
 
 The public layout is that of Zhang, Zhao and LeCun, "Character-level Convolutional Networks for Text Classification"
 (2015): ``train.csv`` and ``test.csv`` with a class from 1 and texts in each row, without a header. AG News, DBpedia,
-Yahoo! Answers, Yelp Polarity and Yelp Full have it.
+Sogou News, Yahoo! Answers, Yelp Polarity and Yelp Full have it.
 """
 
 import csv

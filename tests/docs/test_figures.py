@@ -19,6 +19,7 @@ DPQ = Page(DOCS / "guides" / "dpq-training.md")
 ANT = Page(DOCS / "papers" / "ant.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
+ANT = Page(DOCS / "papers" / "ant.md")
 SPARSE_ATTENTION = Page(DOCS / "papers" / "sparse-attention.md")
 HEADER = next(line for line in FIVE_SEEDS.text.splitlines() if line.startswith("| ") and "method" in line)
 IN_POINTS = {"accuracy", "auc", "hits in 10"}  # metrics that the page writes as percentages
@@ -58,6 +59,15 @@ def test_five_seed_row_is_that_of_sample(sample: str, method: str, ratio: str, d
         and is_interval((mean, half), row["difference"], scale)
         for row in run["methods"]
     )
+
+
+def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
+    found = re.search(r"([\d.]+) ± ([\d.]+) points below dense at (\d+) times fewer numbers", ANT.text)
+    assert found
+    mean, half, ratio = found.groups()
+    row = next(row for row in read_sample("ag_news")["methods"] if row["method"] == "ant, A = 8")
+    assert is_interval((f"-{mean}", half), row["difference"], 100)
+    assert is_rounded(ratio, row["paper ratio"])
 
 
 @pytest.mark.parametrize(("sample", "column"), [("ag_news", 0), ("wikitext2", 1)])

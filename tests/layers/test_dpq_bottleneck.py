@@ -238,6 +238,7 @@ def test_batch_that_is_not_finite_leaves_layer_as_it_was(options, wrong):
     layer(inputs)
     for name, buffer in layer.named_buffers():
         assert buffer.equal(before[name]), name
+    assert layer.eval()(inputs).isfinite().all()
 
 
 @pytest.mark.parametrize(
