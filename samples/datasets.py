@@ -45,17 +45,18 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
-    """Yield ``data`` itself if it holds a set in its public layout, otherwise the unpacked archive of the sample's set.
+    """Yield the unpacked archive of the sample's set, or without it ``data``, if it holds a set in its public layout.
 
     Args:
         data: folder of ``--data``.
         name: name of the archive, as for `unpacked`.
-        public: files of public layouts; one of them is enough.
+        public: patterns of files or folders of public layouts, as in `Path.glob`; one match is enough.
 
     Raises:
         click.ClickException: a file of the layout is missing, or as `unpacked`.
     """
-    if not any((data / file).is_file() for file in public):
+    has_archive = (data / f"{name}.tar.xz").is_file()
+    if has_archive or not any(next(data.glob(pattern), None) for pattern in public):
         with unpacked(data, name) as folder:
             yield folder
         return

@@ -31,7 +31,7 @@ class Texts:
         return len(self.ids)
 
 
-def encode(rows: Sequence[tuple[int, list[str]]], vocabulary: Mapping[str, int], longest: int) -> Texts:
+def encode(rows: Sequence[tuple[int, Sequence[str]]], vocabulary: Mapping[str, int], longest: int) -> Texts:
     """Return classes and words as numbers; at most ``longest`` words of a text are read."""
     ids = torch.full((len(rows), longest), PADDING)
     for at, (_, words) in enumerate(rows):
@@ -55,15 +55,17 @@ class TextTask(Task[Model]):
         vocabulary: ids by word.
         texts: texts for training, in any order.
         test: texts for the final score.
-        held_out: number of the training texts that are kept for validation.
+        held_out: number of the training texts that are kept for validation, or other texts for it.
     """
 
     metric = "accuracy"
 
-    def __init__(self, vocabulary: Mapping[str, int], texts: Texts, test: Texts, held_out: int) -> None:
+    def __init__(self, vocabulary: Mapping[str, int], texts: Texts, test: Texts, held_out: int | Texts) -> None:
         self.vocabulary, self.test = vocabulary, test
         texts = texts[torch.randperm(len(texts))]
-        self.validation, self.training = texts[:held_out], texts[held_out:]
+        kept = held_out if isinstance(held_out, int) else 0
+        self.validation = texts[:kept] if isinstance(held_out, int) else held_out
+        self.training = texts[kept:]
 
     def batches(self) -> Iterator[Batch]:
         """Yield ids and classes."""

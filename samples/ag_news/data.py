@@ -2,7 +2,8 @@
 
 The public layout is that of Zhang, Zhao and LeCun, "Character-level Convolutional Networks for Text Classification"
 (2015): ``train.csv`` and ``test.csv`` with a class from 1 and texts in each row, without a header. AG News, DBpedia,
-Sogou News, Yahoo! Answers, Yelp Polarity and Yelp Full have it.
+Sogou News, Yahoo! Answers, Yelp Polarity and Yelp Full have it. The public layout of IMDB is that of Maas and others,
+"Learning Word Vectors for Sentiment Analysis" (2011): a file for each review in ``train/neg``, ``train/pos`` and so on.
 """
 
 import csv
@@ -15,8 +16,12 @@ import click
 from datasets import folder_of, number_words
 from text_task import Texts, encode
 
-_PUBLIC = "train.csv"
-_LONGEST = 60  # words read of a text; 19 of 20 texts have no more
+_PUBLIC, _REVIEWS = "train.csv", "train/pos"
+_SENTIMENTS = ("neg", "pos")
+_LONGEST, _MOST = 60, 400  # words read of a text; 19 of 20 texts have no more; of a public set as many, up to 400
+
+
+Row = tuple[int, str]  # class from 1, text
 
 
 def words_of(text: str) -> list[str]:
@@ -26,7 +31,7 @@ def words_of(text: str) -> list[str]:
 
 def news_folder(data: Path) -> AbstractContextManager[Path]:
     """Return the folder for `read`: that of a set in the public layout, or the unpacked part of AG News."""
-    return folder_of(data, "agnews20k", _PUBLIC)
+    return folder_of(data, "agnews20k", _PUBLIC, _REVIEWS)
 
 
 def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
@@ -35,21 +40,43 @@ def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
     Raises:
         click.ClickException: a row of the public layout has no class, or no text.
     """
-    is_public = (folder / _PUBLIC).is_file()
-    training = list(_rows(folder / _PUBLIC) if is_public else _training_rows(folder / "train_20k.csv"))
-    vocabulary = number_words((word for _, text in training for word in words_of(text)), least=2)
-    testing = list(_rows(folder / "test.csv"))
-    return vocabulary, _encoded(training, vocabulary), _encoded(testing, vocabulary)
+    parts, is_public = _parts(folder)
+    training, testing = ([(label - 1, words_of(text)) for label, text in part] for part in parts)
+    vocabulary = number_words((word for _, words in training for word in words), least=2)
+    longest = _covering(training) if is_public else _LONGEST
+    return vocabulary, encode(training, vocabulary, longest), encode(testing, vocabulary, longest)
 
 
-def _training_rows(path: Path) -> Iterator[tuple[int, str]]:
+def _parts(folder: Path) -> tuple[tuple[Iterator[Row], Iterator[Row]], bool]:
+    """Return rows for training and test, and whether the layout is public."""
+    if (folder / _PUBLIC).is_file():
+        return (_rows(folder / _PUBLIC), _rows(folder / "test.csv")), True
+    if (folder / _REVIEWS).is_dir():
+        return (_reviews(folder / "train"), _reviews(folder / "test")), True
+    return (_training_rows(folder / "train_20k.csv"), _rows(folder / "test.csv")), False
+
+
+def _covering(rows: list[tuple[int, list[str]]]) -> int:
+    """Return the number of words that 19 of 20 texts do not exceed, at most 400."""
+    lengths = sorted(len(words) for _, words in rows)
+    return max(1, min(_MOST, lengths[-(len(lengths) // 20) - 1]))
+
+
+def _reviews(folder: Path) -> Iterator[Row]:
+    """Yield class from 1, and text, of the files of both sentiments."""
+    for label, name in enumerate(_SENTIMENTS, 1):
+        for path in sorted((folder / name).iterdir()):
+            yield label, path.read_text(encoding="utf-8").replace("<br />", " ")
+
+
+def _training_rows(path: Path) -> Iterator[Row]:
     """Yield class from 1, and text; the table has a header."""
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield int(row["label"]), row["text"]
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str]]:
+def _rows(path: Path) -> Iterator[Row]:
     """Yield class from 1, and all texts of a row as one; the table has no header."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
@@ -58,7 +85,3 @@ def _rows(path: Path) -> Iterator[tuple[int, str]]:
                 got = f"{path}, line {rows.line_num}: got a row that begins with {label!r:.40}"
                 raise click.ClickException(f"{got}, expected a class from 1 on and texts, without a header")
             yield int(label), " ".join(texts).replace("\\n", " ")  # two characters stand for the end of a line
-
-
-def _encoded(rows: list[tuple[int, str]], vocabulary: dict[str, int]) -> Texts:
-    return encode([(label - 1, words_of(text)) for label, text in rows], vocabulary, _LONGEST)

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 from candidates import Candidates, penalties, rates
-from datasets import unpacked
 from methods import ant, dense, sx, tiers, tt, vq
 from options import Options
 
-from amazon_video.data import Histories, read
+from amazon_video.data import Histories, read, video_folder
 from amazon_video.model import WIDTH
 from amazon_video.sample import NextItemTask
 
@@ -22,8 +21,8 @@ def make_task(options: Options) -> Callable[[], NextItemTask]:
 
 def read_histories(options: Options) -> Histories:
     """Return all users and items; in a quick run only the first users and frequent items."""
-    with unpacked(options.data, "amazon-video") as folder:
-        histories = read(folder / "Video.txt", least=20 if options.quick else 1)
+    with video_folder(options.data) as folder:
+        histories = read(folder, least=20 if options.quick else 1)
     return histories.begin(_QUICK_USERS) if options.quick else histories
 
 

@@ -1,14 +1,18 @@
-"""Amazon's reviews of video games as sequences of items."""
+"""Amazon's reviews of video games as sequences of items, or other actions of users in a public layout."""
 
 from collections import Counter
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+import click
 import torch
-from datasets import PADDING
+from datasets import PADDING, folder_of
 from torch import Tensor
+
+from amazon_video.actions import PUBLIC, actions
 
 LENGTH = 20  # items read of a history
 _FEWEST = 3  # items of a user: one for training, one for validation, one for the test
@@ -41,23 +45,33 @@ class Histories:
         return self.items[:, end - LENGTH : end], self.items[:, end]
 
 
-def read(path: Path, least: int) -> Histories:
-    """Read lines of user and item, in time order for each user.
+def video_folder(data: Path) -> AbstractContextManager[Path]:
+    """Return the folder for `read`: that of actions in a public layout, or the unpacked reviews of video games."""
+    return folder_of(data, "amazon-video", *PUBLIC)
+
+
+def read(folder: Path, least: int) -> Histories:
+    """Read the actions of a folder.
 
     Args:
-        path: path of ``Video.txt``.
+        folder: folder with ``Video.txt``, or with files of a public layout.
         least: less frequent items are left out, and then users with fewer than three items.
 
     Returns:
         Items numbered from 1 by descending frequency.
+
+    Raises:
+        click.ClickException: a line has another form than its layout, or no user has three items.
     """
-    actions = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
-    counts = Counter(item for _, item in actions)
-    kept = sorted((item for item in counts if counts[item] >= least), key=lambda item: (-counts[item], int(item)))
+    found = actions(folder)
+    counts = Counter(item for _, item in found)
+    kept = sorted((item for item in counts if counts[item] >= least), key=lambda item: (-counts[item], len(item), item))
     number = {item: at for at, item in enumerate(kept, PADDING + 1)}
     rows = []
-    for _, group in groupby(actions, key=lambda action: action[0]):
+    for _, group in groupby(found, key=lambda action: action[0]):
         items = [number[item] for _, item in group if item in number][-LENGTH - 2 :]
         if len(items) >= _FEWEST:
             rows.append([PADDING] * (LENGTH + 2 - len(items)) + items)
+    if not rows:
+        raise click.ClickException(f"{folder}: no user has {_FEWEST} items, expected histories to learn from")
     return Histories(len(kept) + 1, torch.tensor(rows))

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import torch
 from comparison import Result
-from datasets import PADDING, unpacked
+from datasets import PADDING
 from options import Options
 from tables import MakeTable
 from torch import Tensor
 from torch.nn import functional
 from training import Batch, Part, Recipe, Task, compare
 
-from amazon_video.data import Histories, read
+from amazon_video.data import Histories, read, video_folder
 from amazon_video.model import TABLES, Recommender
 
 _BATCH = 128
@@ -72,6 +72,6 @@ class NextItemTask(Task[Recommender]):
 
 def run(options: Options) -> list[Result]:
     """Recommend the next video game; the output layer shares the table of items, dense or compressed."""
-    with unpacked(options.data, "amazon-video") as folder:
-        histories = read(folder / "Video.txt", least=20 if options.quick else 1)
+    with video_folder(options.data) as folder:
+        histories = read(folder, least=20 if options.quick else 1)
     return compare(NextItemTask(histories), RECIPES, options)

@@ -7,12 +7,19 @@ from candidates import Candidates, penalties, rates
 from methods import ant, dense, sx, tiers, tt, vq
 from options import Options
 
+from click_through import criteo
+from click_through.criteo import AdTask
 from click_through.model import WIDTH
 from click_through.task import ClickTask
 
+_QUICK_CLICKS = 100_000
 
-def make_task(options: Options) -> Callable[[], ClickTask]:
-    """Return a function that makes the task; its parts are always the same."""
+
+def make_task(options: Options) -> Callable[[], ClickTask | AdTask]:
+    """Return a function that makes the task; its parts are always the same. A set of Criteo has one table."""
+    if (options.data / criteo.PUBLIC).is_file():
+        clicks = criteo.read(options.data / criteo.PUBLIC, _QUICK_CLICKS if options.quick else None)
+        return lambda: AdTask(clicks)
     histories = read_histories(options)
     return lambda: ClickTask(histories)
 

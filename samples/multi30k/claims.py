@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from candidates import Candidates, penalties, rates, with_attention
-from datasets import unpacked
 from methods import ant, dense, tied_sx, tt, vq
 from options import Options
 
-from multi30k.data import read
+from multi30k.data import read, text_folder
 from multi30k.model import WIDTH
 from multi30k.task import TranslationTask
 
@@ -18,7 +17,7 @@ _QUICK_TRANSLATED = 200
 
 def make_task(options: Options) -> Callable[[], TranslationTask]:
     """Return a function that makes the task; its parts are always the same."""
-    with unpacked(options.data, "multi30k") as folder:
+    with text_folder(options.data) as folder:
         corpus = read(folder, _QUICK_PAIRS if options.quick else None)
     if options.quick:
         some = slice(_QUICK_TRANSLATED)

@@ -1,6 +1,6 @@
 """Experiments on SST-2: phrases and sentences of film reviews, some of which are kept for validation and test."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from candidates import Candidates, penalties, rates
 from datasets import number_words
@@ -8,9 +8,10 @@ from methods import ant, dense, sx, tt, vq
 from options import Options
 from tables import MakeTable
 from text_classifier import sentences
-from text_task import TextTask, batches_by_length, encode
+from text_task import Texts, TextTask, batches_by_length, encode
 from training import Batch
 
+from sst2 import trees
 from sst2.model import WIDTH, PhraseClassifier
 
 _HELD_OUT = 5000  # for validation, and as many for the test: the 872 test sentences of SST-2 are too few
@@ -18,13 +19,15 @@ _LONGEST = 56
 _BATCH = 64
 _QUICK_PHRASES, _QUICK_HELD_OUT = 10_000, 1_000
 
+Rows = Sequence[tuple[int, Sequence[str]]]  # class, words
+
 
 class PhraseTask(TextTask[PhraseClassifier]):
     """Sentiment of phrases."""
 
     def model(self, table: MakeTable) -> PhraseClassifier:
         """Return the classifier."""
-        return PhraseClassifier(table(len(self.vocabulary)))
+        return PhraseClassifier(table(len(self.vocabulary)), int(self.training.classes.max()) + 1)
 
     def batches(self) -> Iterator[Batch]:
         """Yield ids and classes."""
@@ -32,7 +35,12 @@ class PhraseTask(TextTask[PhraseClassifier]):
 
 
 def make_task(options: Options) -> Callable[[], PhraseTask]:
-    """Return a function that makes the task, each time with other phrases for validation; the test stays the same."""
+    """Return a function that makes the task, each time with other phrases for validation; the test stays the same.
+
+    SST-5 has sentences of its own for both.
+    """
+    if trees.is_public(options.data):
+        return _make_trees(options)
     phrases = sentences.read(options.data).training
     rows = [(label, text.lower().split()) for label, text in phrases]
     held_out = _QUICK_HELD_OUT if options.quick else _HELD_OUT
@@ -41,9 +49,22 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
     step = len(rows) // held_out
     testing = rows[::step][:held_out]
     training = [row for at, row in enumerate(rows) if at % step or at >= step * held_out]
-    vocabulary = number_words((word for _, words in training for word in words), least=2)
-    texts, test = (encode(part, vocabulary, _LONGEST) for part in (training, testing))
+    vocabulary, (texts, test) = _encoded(training, testing)
     return lambda: PhraseTask(vocabulary, texts, test, held_out)
+
+
+def _make_trees(options: Options) -> Callable[[], PhraseTask]:
+    """Return a function that makes the task of SST-5: all phrases for training, sentences for validation and test."""
+    train, dev, test = (options.data / file for file in trees.PUBLIC)
+    training = trees.phrases(train)[: _QUICK_PHRASES if options.quick else None]
+    vocabulary, (texts, validation, testing) = _encoded(training, trees.sentences(dev), trees.sentences(test))
+    return lambda: PhraseTask(vocabulary, texts, testing, validation)
+
+
+def _encoded(training: Rows, *others: Rows) -> tuple[dict[str, int], list[Texts]]:
+    """Return ids of the words that occur twice or more in training, and all parts as ids."""
+    vocabulary = number_words((word for _, words in training for word in words), least=2)
+    return vocabulary, [encode(part, vocabulary, _LONGEST) for part in (training, *others)]
 
 
 def candidates(width: int = WIDTH) -> Candidates:

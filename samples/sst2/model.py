@@ -13,17 +13,18 @@ class PhraseClassifier(nn.Module):
 
     Args:
         table: layer that looks up rows [batch, words, width] of ids [batch, words].
+        classes: number of classes.
     """
 
-    def __init__(self, table: nn.Module) -> None:
+    def __init__(self, table: nn.Module, classes: int) -> None:
         super().__init__()
         self.table, width = table, width_of(table)
         self.lstm = nn.LSTM(width, width, batch_first=True)
         self.dropout = nn.Dropout(0.3)
-        self.classes = nn.Linear(width, 2)
+        self.classes = nn.Linear(width, classes)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return logits [batch, 2] of integers [batch, words], padded at the end."""
+        """Return logits [batch, classes] of integers [batch, words], padded at the end."""
         states, _ = self.lstm(self.dropout(self.table(ids)))  # [batch, words, width]
         last = (ids != PADDING).sum(1).sub(1).clamp(min=0)  # [batch]
         logits: Tensor = self.classes(self.dropout(states[torch.arange(len(ids)), last]))

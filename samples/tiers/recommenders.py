@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
-from amazon_video.data import Histories, read
-from datasets import PADDING, unpacked
+from amazon_video.data import Histories, read, video_folder
+from datasets import PADDING
 from options import Options
 from rich.console import Console
 from rich.progress import track
@@ -58,8 +58,8 @@ class Filter(nn.Module):
 
 def cases(options: Options) -> Iterator[Case]:
     """Yield both recommenders."""
-    with unpacked(options.data, "amazon-video") as folder:
-        histories = read(folder / "Video.txt", least=20 if options.quick else 1)
+    with video_folder(options.data) as folder:
+        histories = read(folder, least=20 if options.quick else 1)
     pairs = _pairs(histories)
     sizes = len(histories.items), histories.num_items
     counts = {name: pairs[:, at].bincount(minlength=sizes[at]) for at, name in enumerate(("users", "items"))}

@@ -476,7 +476,7 @@ class TestSteps:
 
         ids = torch.zeros(1, 2, dtype=torch.int64)
         assert LanguageModel(nn.Embedding(5, 64))(ids).shape == (1, 2, 5)
-        assert PhraseClassifier(nn.Embedding(5, 64))(ids).shape == (1, 2)
+        assert PhraseClassifier(nn.Embedding(5, 64), 2)(ids).shape == (1, 2)
 
     def test_width_that_codes_do_not_divide_is_refused(self, tmp_path: Path) -> None:
         done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "100"], steps.main)

@@ -160,9 +160,8 @@ def test_wikitext2_is_read_into_ids_and_windows(tmp_path: Path) -> None:
 class TestAmazonVideo:
     @pytest.fixture
     def video(self, tmp_path: Path) -> Path:
-        path = tmp_path / "Video.txt"
-        path.write_text("1 7\n1 8\n1 9\n2 9\n2 7\n3 9\n3 8\n3 7\n3 9\n", encoding="ascii")
-        return path
+        (tmp_path / "Video.txt").write_text("1 7\n1 8\n1 9\n2 9\n2 7\n3 9\n3 8\n3 7\n3 9\n", encoding="ascii")
+        return tmp_path
 
     def test_users_are_rows_in_time_order(self, video: Path) -> None:
         histories = amazon_video.read(video, least=1)
