@@ -286,8 +286,10 @@ def compress(
     """Replace the dense tables of a trained model by compressed ones, without training.
 
     The goal is one of ``ratio``, ``budget``, ``min_cosine``, or the sizes of a method. Among the settings that meet the
-    goal, the one with the smallest reconstruction error is selected; for ``min_cosine``, the smallest one. The report
-    lists the others.
+    goal, the one with the highest mean cosine is selected; for ``min_cosine``, the smallest one. The report lists the
+    others. In a program, one linear or recurrent layer may be the only one that takes the rows of a table. The cosine
+    is then that of their products with its weight, and ``low_rank`` keeps the directions that it reads. With
+    ``min_cosine``, both compare rows.
 
     Args:
         model: a module, which stays unchanged; a program (`edge_embed.workflow.load`); or a path. A file is a

@@ -25,11 +25,12 @@ _OWN = ("tiered", "dpq", "opq", "rows", "ant", "tt", "tr", "low_rank", "trimming
 METHODS: Mapping[str, Contender] = {_AUTO: compressed(_AUTO), **{name: CONTENDERS[name] for name in _OWN}, **OTHERS}
 _NOTE = """\
 Every method gets the bytes of the dense tables divided by the ratio, and sees counts of training data, never a figure.
+Methods of edge-embed see the weight of the next layer too, where it is the only one that reads the rows.
 Figures are means over the seeds with 95 % intervals (Student's t). A seed changes the fit, and models that are trained
 here. `auto` is within noise of the best other method if the 95 % interval of their differences within a seed reaches
 zero, or if it is better. The best method is chosen by the figure itself, which favours it. *selected* is the method
 with the same figures, which is the one that `auto` selects. It is empty if no method has them: `auto` selects a method
-for each table and seed. The best other method has other figures."""
+and its size for each table and seed. The best other method has other figures."""
 
 
 @click.command()

@@ -146,6 +146,35 @@ def test_report_compares_with_dense_model_and_integer_rows(saved: Path, tmp_path
     assert all(f"<!-- {text} -->" in drawn or f">{text}<" in drawn for text in ("dpq", "rows", "chosen", "bytes"))
 
 
+class Topics(nn.Module):
+    """A classifier of means of rows, of which its last layer reads two directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.classes = nn.EmbeddingBag(400, 16, padding_idx=0), nn.Linear(16, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.classes(self.words(ids))  # type: ignore[no-any-return]
+
+
+def test_outputs_stay_where_next_layer_reads_few_directions(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(1, 400, (50, 6))
+    dense = load(edge_embed.save(Topics(), tmp_path / "topics.pt", ids[:2])).run(ids)[0]
+    small, plot, card = (tmp_path / name for name in ("small.pt", "tried.svg", "README.md"))
+    goal = ("--ratio", 12, "--method", "low_rank", "--plot", plot, "--card", card)
+    result = run("compress", tmp_path / "topics.pt", "-o", small, *goal)
+    assert result.exit_code == 0, result.output
+    torch.testing.assert_close(load(small).run(ids)[0], dense, rtol=0, atol=2e-3)
+    assert "mean cosine 1.0000 behind the next layer" in " ".join(result.stdout.split())
+    assert "behind the next layer" in plot.read_text(encoding="utf-8")
+    assert "`words`: mean cosine 1.0000 behind the next layer." in card.read_text(encoding="utf-8")
+    of_rows = run("compress", tmp_path / "topics.pt", "-o", small, *goal, "--min-cosine", 0.1, "--force")
+    assert of_rows.exit_code == 0, of_rows.output
+    assert "next layer" not in of_rows.stdout + plot.read_text(encoding="utf-8") + card.read_text(encoding="utf-8")
+    assert (load(small).run(ids)[0] - dense).abs().max() > 0.1
+
+
 @pytest.mark.parametrize(
     ("options", "exit_code", "message"),
     [

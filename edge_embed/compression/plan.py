@@ -14,9 +14,10 @@ from edge_embed.compression.tier_report import tier_plan
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, located, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, row_weights, table_size
-from edge_embed.fitting.fidelity import fidelity
+from edge_embed.fitting.fidelity import fidelity, next_layer_cosine
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
+from edge_embed.fitting.next_layer import directions
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.row_counts import ORDER, RowCounts, counts_of
 from edge_embed.fitting.rows import baselines
@@ -245,7 +246,9 @@ def _compressed(
     given = table.weight, table.padding_idx, weights
     on_trial = partial(progress, f"{table.name}: settings")
     usual = LOGITS if frequencies.origin(table) == MEASURED else BAGS if table.adds_up and counts is not None else None
-    settings, trials = _settings(table, weights, plan.objective or usual, plan, kept, on_trial, processes, left_out)
+    read = None if plan.min_cosine is not None or table.next_weight is None else directions(table.next_weight)
+    objective = plan.objective or usual
+    settings, trials = _settings(table, weights, objective, plan, kept, on_trial, processes, left_out, read)
 
     def rows_of(step: str) -> OnBlock:
         return lambda done: progress(f"{table.name}: {step}", done, dense.num_embeddings)
@@ -256,6 +259,7 @@ def _compressed(
         if not METHODS[setting.method].has_groups:
             on_block(0)
         calls: dict[str, Any] = {"kept": kept, "on_group": on_group, "on_block": on_block, "processes": processes}
+        calls["directions"] = read
         fitted = setting.fit(*given, plan.trainable, plan.seed, **calls)
         on_block(dense.num_embeddings)
         stored = fitted.stored(table.rotates)
@@ -274,10 +278,12 @@ def _compressed(
     if isinstance(stored.plain, PackedTiered):
         tiers = tier_plan(dense, stored.plain, weights, frequencies.origin(table), others)
     progress(f"{table.name}: rounded rows", 0, 1)
+    behind = None if read is None else next_layer_cosine(dense, stored, weights, read)
     if not trials:
-        nearness = found.packed_bytes, found.mean_cosine, found.relative_error
-        trials = (Trial(setting.method, str(setting), *nearness),)
+        near = found.packed_bytes, found.mean_cosine, found.relative_error, behind
+        trials = (Trial(setting.method, str(setting), *near),)
     tried = set(map(str, trials))
+    rounded = baselines(dense, table.padding_idx, weights, read)
     return fitted, CompressedTable(
         table.name,
         dense.num_embeddings,
@@ -287,9 +293,10 @@ def _compressed(
         str(setting),
         fidelity=found,
         trials=trials,
-        baselines=tuple(one for one in baselines(dense, table.padding_idx, weights) if str(one) not in tried),
+        baselines=tuple(one for one in rounded if str(one) not in tried),
         is_zero=is_zero,
         plan=tiers,
+        next_layer_cosine=behind,
     )
 
 
@@ -302,6 +309,7 @@ def _settings(
     on_trial: OnTrial,
     processes: Processes,
     left_out: Collection[str],
+    read: Tensor | None,
 ) -> tuple[list[Setting], tuple[Trial, ...]]:
     """Return the settings to use, best first, and the trials that found them."""
     if table.rotates == "never" and plan.method in rotating():
@@ -316,7 +324,7 @@ def _settings(
     asked = plan.method, plan.trainable, plan.seed
     given = table.weight, table.padding_idx, weights
     found = table.rotates, table.nbytes, objective
-    search = Search(*given, *asked, kept, on_trial, processes, left_out, *found)
+    search = Search(*given, *asked, kept, on_trial, processes, left_out, *found, read)
     if plan.ratio is not None:
         return search.run(Goal(nbytes=plan.most_bytes(table.nbytes)))
     return search.run(Goal(min_cosine=plan.min_cosine))

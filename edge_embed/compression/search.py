@@ -2,7 +2,7 @@
 
 Settings are fitted in draft, on the table itself or on a sample of its rows, and measured on a sample of rows. The
 measures are mean cosine and relative error, as in `edge_embed.fitting.fidelity`, which measures all rows of the chosen
-setting.
+setting. Within a size, a table whose rows only the next layer takes has the highest cosine behind that layer.
 """
 
 import math
@@ -16,7 +16,7 @@ from torch import Tensor
 from edge_embed.errors import ParityError, SizeError
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, SomeRows, Weight, row_weights
-from edge_embed.fitting.fidelity import measured_rows, nearness, sample
+from edge_embed.fitting.fidelity import closeness, measured, sample
 from edge_embed.fitting.found_table import Rotates
 from edge_embed.fitting.processes import ALONE, Processes
 from edge_embed.fitting.setting import METHODS, FittingMethod, Setting, check_method
@@ -27,7 +27,6 @@ from edge_embed.report.results.compressed import Trial
 AUTO = "auto"
 
 _FITTED = 1 << 15  # largest number of rows for a draft
-_MEASURED = 10_000  # rows to measure: the mean cosine of others differs by a few thousandths at most
 _RATIOS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _FINER = 2  # halvings between the last ratio that meets the goal and the next one
 _AROUND = (1.5, 1.0, 0.5)  # of the allowed bytes; the report shows the effect of more and fewer bytes, if it is quick
@@ -74,6 +73,7 @@ class Search:
         rotates: treatment of a rotation of the rows.
         dense_bytes: bytes of the table in the model; by default those of ``weight``.
         objective: objective of methods that have several.
+        directions: those that the next layer reads, [d, d], by which settings are compared, or None.
 
     Raises:
         BadInputError: there is no such method.
@@ -94,6 +94,7 @@ class Search:
         rotates: Rotates = "beside",
         dense_bytes: int | None = None,
         objective: str | None = None,
+        directions: Tensor | None = None,
     ) -> None:
         if method != AUTO:
             check_method(method)
@@ -111,13 +112,13 @@ class Search:
             ids = ids if padding_idx is None else ids[ids != padding_idx]
             self._fitted = SomeRows(weight, ids), None, weights[ids]
             self._occurrences = None if counts is None else counts[ids]
-        self._measured = sample(len(ids), measured_rows(_MEASURED, table.embedding_dim), seed)
+        self._measured = measured(len(ids), table.embedding_dim, seed)
         self._dense, self._weights = table.rows(ids[self._measured]), weights[ids[self._measured]]
         fits_float16 = table.fits_float16 and not trainable
         even = fits_float16 and table.longest <= _UNEVEN * table.mean_length
         float_type = "float16" if fits_float16 else "float32"
         self._types = {"value_type": float_type, "weight_type": "int8" if even else float_type}
-        self._rotates, self._objective = rotates, objective
+        self._rotates, self._objective, self._directions = rotates, objective, directions
         able = [name for name in METHODS if name not in left_out]
         names = able if self._is_auto else [method]
         self._methods = [name for name in names if not (self._is_sample and METHODS[name].needs_all)] or names
@@ -148,7 +149,7 @@ class Search:
         trials = tuple(sorted(self._trials.values(), key=lambda trial: trial.nbytes))
         serving = [trial for trial in trials if goal.is_met(trial)]
         if goal.nbytes is not None:
-            serving.sort(key=lambda trial: -round(trial.mean_cosine, 6))  # the smallest of equal ones
+            serving.sort(key=lambda trial: -round(trial.closeness, 6))  # the smallest of equal ones
         if not serving:
             self._refuse(goal, trials)
         return [self._settings[trial.method, trial.setting] for trial in serving], trials
@@ -203,7 +204,7 @@ class Search:
     def _try_until_poor(self, settings: Iterable[Setting]) -> None:
         """Try settings from the best one on; the next is smaller, so it serves only if this one is exact."""
         for setting in settings:
-            if self._try(setting).mean_cosine < _EXACT:
+            if self._try(setting).closeness < _EXACT:
                 return
 
     def _within(self, nbytes: int, methods: Iterable[str]) -> list[Setting]:
@@ -223,14 +224,15 @@ class Search:
             given: dict[str, Any] = {"kept": self._kept, "on_group": self._on_group, "processes": self._processes}
             weight, padding_idx, weights = self._fitted
             counts = self._occurrences if METHODS[setting.method].by_counts else weights
-            given |= {"seed": self._seed, "draft": True, "num_rows": self._size[0]}
+            given |= {"seed": self._seed, "draft": True, "num_rows": self._size[0], "directions": self._directions}
             made = setting.fit(weight, padding_idx, counts, **given)
             stored = made.stored(self._rotates)
             nbytes = stored.plain.shape.with_rows(self._size[0]).nbytes + stored.rotation_nbytes
             rows = made.rows(self._measured)
             nbytes = min(nbytes, setting.options.get("nbytes", nbytes))  # tiers of a sample are rounded to whole rows
-            found = self._processes.same(lambda: nearness(self._dense, rows, self._weights))
-            self._trials[key] = Trial(*key, nbytes, *found)
+            compared = self._dense, rows, self._weights, self._directions
+            cosine, error, behind = self._processes.same(lambda: closeness(*compared))
+            self._trials[key] = Trial(*key, nbytes, cosine, error, behind)
             self._settings[key] = setting
             self._on_group(0, 1)
         return self._trials[key]

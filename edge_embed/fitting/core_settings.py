@@ -28,9 +28,11 @@ def decomposition(fit: Callable[..., TTEmbedding]) -> Callable[..., TTEmbedding]
         counts: Tensor | None,
         rank: int,
         processes: Processes,
+        directions: Tensor | None = None,
         **unused: Any,
     ) -> TTEmbedding:
-        return fit(weight, rank, padding_idx=padding_idx, counts=counts, processes=processes)
+        given = {} if directions is None else {"directions": directions}
+        return fit(weight, rank, padding_idx=padding_idx, counts=counts, processes=processes, **given)
 
     return fit_cores
 

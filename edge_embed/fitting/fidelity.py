@@ -25,6 +25,7 @@ _Best = tuple[NDArray[np.float32], NDArray[np.int64]]  # cosines and ids of the 
 
 _NEIGHBOURS = 10
 _SAMPLE = 1000  # rows whose neighbours are compared: this gives the mean to about .01
+_MEASURED = 10_000  # rows: the mean cosine of others differs by a few thousandths at most
 _MEASURED_NUMBERS = 1 << 22  # of which copies in float64 are in memory
 _WORST = 10
 _BLOCK_NUMBERS = 1 << 20  # of a block, of which ten are in memory
@@ -109,6 +110,29 @@ def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float
     return float(weights @ cosines / weights.sum()), float(error.sqrt())
 
 
+def closeness(
+    dense: Tensor, rows: Tensor, weights: Tensor, directions: Tensor | None
+) -> tuple[float, float, float | None]:
+    """Return `nearness` of some rows, and their mean cosine behind the next layer.
+
+    Args:
+        dense: float64 [m, d].
+        rows: compressed rows, float64 [m, d].
+        weights: weight of each row, float64 [m].
+        directions: L of the next layer, float64 [d, d] (`edge_embed.fitting.next_layer`), or None.
+    """
+    near = nearness(dense, rows, weights)
+    return *near, None if directions is None else nearness(dense @ directions, rows @ directions, weights)[0]
+
+
+def next_layer_cosine(table: DenseTable, stored: Stored, counts: Tensor | None, directions: Tensor) -> float:
+    """Return the mean cosine of a sample of rows behind the next layer, as `closeness`, with frequencies [n]."""
+    ids = measured(table.num_embeddings, table.embedding_dim, seed=0)
+    weights = row_weights(counts, table.num_embeddings, stored.plain.padding_idx)[ids]
+    dense, rows = table.rows(ids), torch.from_numpy(stored.rows_float64(ids.numpy()))
+    return table.processes.same(lambda: nearness(dense @ directions, rows @ directions, weights)[0])
+
+
 def sample(count: int, most: int, seed: int) -> Tensor:
     """Draw at most ``most`` of ``count`` places, in ascending order, int64."""
     if count <= most:
@@ -116,9 +140,9 @@ def sample(count: int, most: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
 
 
-def measured_rows(most: int, dim: int) -> int:
-    """Return the number of rows of d columns to measure, at most ``most``: fewer if they are long."""
-    return min(most, max(_SAMPLE, _MEASURED_NUMBERS // dim))
+def measured(count: int, dim: int, seed: int) -> Tensor:
+    """Draw the places of rows to measure, of ``count`` rows of ``dim`` columns: 10,000, or fewer if they are long."""
+    return sample(count, min(_MEASURED, max(_SAMPLE, _MEASURED_NUMBERS // dim)), seed)
 
 
 def _cosines(dense: Tensor, rows: Tensor) -> Tensor:

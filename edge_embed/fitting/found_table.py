@@ -28,6 +28,7 @@ class FoundTable:
         held_bytes: bytes of the table in the model, if different from those of its numbers.
         adds_up: whether every use adds up rows, as bags of mode ``sum`` and ``mean`` do.
         is_output: whether it is an output layer without lookups; such tables are reported, and compressed only by name.
+        next_weight: weight [m, d] of the only layer that takes the rows, or sums of them; None for other uses.
     """
 
     name: str
@@ -40,6 +41,7 @@ class FoundTable:
     held_bytes: int | None = field(default=None, kw_only=True)
     adds_up: bool = field(default=False, kw_only=True)
     is_output: bool = field(default=False, kw_only=True)
+    next_weight: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def nbytes(self) -> int:

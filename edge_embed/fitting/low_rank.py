@@ -5,6 +5,9 @@
 V holds the first R eigenvectors of sum_i w_i^(1/2) E_i^T E_i [d, d]. All rows share its directions: with weights of w_i
 itself, the frequency, a few frequent rows would take most of them. This gives the nearest matrix of rank R by that sum
 (Eckart and Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
+
+With the directions L of the next layer (`edge_embed.fitting.next_layer`), E L takes the place of E, and V^T L^-1 that
+of V^T.
 """
 
 from collections.abc import Iterator
@@ -28,6 +31,7 @@ def fit(
     padding_idx: int | None = None,
     *,
     counts: Tensor | None = None,
+    directions: Tensor | None = None,
     processes: Processes = ALONE,
 ) -> TTEmbedding:
     """Fit a trainable `TTEmbedding` of two cores: the matrix of this rank that is nearest to a dense table.
@@ -38,6 +42,7 @@ def fit(
         padding_idx: this row is read as zero and stays zero.
         counts: w_i, frequency of each row, numbers >= 0 [n]; its square root weighs the squared error of the row. By
             default all rows have the same weight.
+        directions: L of the next layer, float64 [d, d], or None.
         processes: processes that share the rows, by default only this one.
 
     Returns:
@@ -52,9 +57,13 @@ def fit(
     table = DenseTable(weight, padding_idx, processes=processes)
     weights = row_weights(counts, n, padding_idx).sqrt()
     product, _, _ = moments(table, weights)
-    vectors = torch.linalg.eigh(product).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
-    rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ vectors)))  # [n, R]
-    cores = balanced([rows[:, None, None, :], vectors.T[None, :, :, None]])
+    turned = product if directions is None else directions.T @ product @ directions
+    vectors = torch.linalg.eigh(turned).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
+    into, back = vectors, vectors.T
+    if directions is not None:
+        into, back = directions @ vectors, torch.linalg.solve(directions, vectors.T, left=False)
+    rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ into)))  # [n, R]
+    cores = balanced([rows[:, None, None, :], back[None, :, :, None]])
     return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)
 
 
@@ -66,4 +75,4 @@ def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:
 
 
 # All tables of a file have the same number of cores: two, or three.
-LOW_RANK = FittingMethod(decomposition(fit), SIZES, TYPES, _within, not_beside=("tt", "tr"))
+LOW_RANK = FittingMethod(decomposition(fit), SIZES, TYPES, _within, by_directions=True, not_beside=("tt", "tr"))

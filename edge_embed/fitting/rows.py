@@ -17,7 +17,7 @@ from torch import Tensor
 from edge_embed.errors import BadInputError
 from edge_embed.fitting import error_feedback
 from edge_embed.fitting.dense_table import DenseTable, Weight, row_weights, table_size
-from edge_embed.fitting.fidelity import measured_rows, nearness, sample
+from edge_embed.fitting.fidelity import closeness, measured
 from edge_embed.fitting.processes import ALONE, Arrays, Processes
 from edge_embed.fitting.setting import FittingMethod, Setting, Types
 from edge_embed.layers.arguments import checked_padding
@@ -30,7 +30,6 @@ from edge_embed.packed.row_scales import MAX_ROW_SCALES
 from edge_embed.report.results.compressed import Trial
 
 _BASELINES = (8, 4)
-_MEASURED = 10_000  # rows
 
 
 def fit(
@@ -105,7 +104,12 @@ def _rounded(rows: Tensor, scales: Tensor, largest: int, triangle: Tensor) -> Te
     return found
 
 
-def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor | None = None) -> tuple[Trial, ...]:
+def baselines(
+    table: DenseTable,
+    padding_idx: int | None = None,
+    counts: Tensor | None = None,
+    directions: Tensor | None = None,
+) -> tuple[Trial, ...]:
     """Return error and size of rows of 8 and of 4 bits, the baselines that compressed tables are compared with.
 
     They are rounded to the nearest integers, whose error of rows is the least.
@@ -114,15 +118,16 @@ def baselines(table: DenseTable, padding_idx: int | None = None, counts: Tensor 
         table: [n, d].
         padding_idx: padding row, which is ignored.
         counts: frequency of each row, numbers >= 0 [n].
+        directions: those that the next layer reads, [d, d], or None.
     """
-    ids = sample(table.num_embeddings, measured_rows(_MEASURED, table.embedding_dim), seed=0)
+    ids = measured(table.num_embeddings, table.embedding_dim, seed=0)
     rows = table.rows(ids)
     weights = row_weights(counts, table.num_embeddings, padding_idx)[ids]
     unit = torch.eye(table.embedding_dim, dtype=torch.float64)
     trials = []
     for bits in _BASELINES:
         layer = fit(rows, bits, triangle=unit, processes=table.processes)
-        near = nearness(rows, layer(torch.arange(len(rows))).double(), weights)
+        near = closeness(rows, layer(torch.arange(len(rows))).double(), weights, directions)
         nbytes = shape_of(table.num_embeddings, table.embedding_dim, bits).nbytes
         trials.append(Trial("rows", f"bits={bits}", nbytes, *near))
     return tuple(trials)

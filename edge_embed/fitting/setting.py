@@ -55,13 +55,15 @@ class Setting:
         on_block: OnBlock = lambda rows: None,
         processes: Processes = ALONE,
         num_rows: int | None = None,
+        directions: Tensor | None = None,
     ) -> Fitted:
         """Compress a table [n, d]: a frozen layer with stored numbers of these dtypes, or a trainable layer.
 
         A draft has a slightly higher error and takes less time. ``kept`` stores finished parts, if the method has any.
         ``on_group`` gets the numbers of finished and of all groups, if the method finds centroids of groups first.
         ``on_block`` gets the number of finished rows, if the method processes rows in order. ``processes`` share the
-        work. ``num_rows`` is the number of rows of the table, if ``weight`` is a sample of them.
+        work. ``num_rows`` is the number of rows of the table, if ``weight`` is a sample of them. ``directions`` are
+        those that the next layer reads, [d, d] (`edge_embed.fitting.next_layer`).
 
         Raises:
             BadInputError: for an unknown method or option, or as the method's ``fit``.
@@ -73,6 +75,7 @@ class Setting:
         given |= {"kept": kept, "on_block": on_block, "processes": processes}
         given |= {"on_group": on_group} if method.has_groups else {}
         given |= {"num_rows": num_rows} if method.of_sample else {}
+        given |= {"directions": directions} if method.by_directions else {}
         made = method.fit(weight, **given, **self.options, **effort)
         fitted = made if isinstance(made, Fitted) else Fitted(made)
         return fitted if trainable else fitted.frozen(**self.stored)
@@ -92,6 +95,7 @@ class FittingMethod:
         needs_all: whether a fit to some rows says nothing about the others.
         of_sample: whether ``fit`` takes the number of rows of the whole table, if it gets a sample of them.
         by_counts: whether ``fit`` takes the frequencies as they are.
+        by_directions: whether ``fit`` takes the directions that the next layer reads.
         has_objective: whether ``fit`` takes the objective.
         has_groups: whether ``fit`` takes on_group.
         draft: options of ``fit`` for a slightly higher error in less time.
@@ -107,6 +111,7 @@ class FittingMethod:
     needs_all: bool = False
     of_sample: bool = False
     by_counts: bool = False
+    by_directions: bool = False
     has_objective: bool = False
     has_groups: bool = False
     draft: Mapping[str, Any] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from edge_embed.fitting.found_table import FoundTable, Rotates
 from edge_embed.fitting.padding_row import padding_row
 from edge_embed.lowering.constants import Constants
-from edge_embed.lowering.folded_rotation import rotatable_weights
+from edge_embed.lowering.folded_rotation import next_weights, rotatable_weights
 from edge_embed.lowering.output_layers import output_layers
 from edge_embed.lowering.table_names import owner_of, plain_name
 from edge_embed.lowering.table_uses import Call, is_plain, uses_of
@@ -239,9 +239,10 @@ def _described(used: UsedTables, table: UsedTable, packed: Set[str], is_output: 
     is_table = columns <= rows or any(len(used.constants.shape(call.constant)) == 2 for call in table.calls)
     looks_up = table.looks_up and is_table
     rotates = _rotates(used, table, packed)
+    next_weight = _next_weight(used, table)
     adds_up = all(call.use == "bag" and call.leading[3] != "max" for call in table.calls)
     found = table.name, table.weight, padding_idx, len(table.calls), looks_up, reason or clash, rotates
-    return FoundTable(*found, adds_up=adds_up, is_output=is_output)
+    return FoundTable(*found, adds_up=adds_up, is_output=is_output, next_weight=next_weight)
 
 
 def obstacle(used: UsedTables, table: UsedTable) -> str:
@@ -273,11 +274,27 @@ def obstacle(used: UsedTables, table: UsedTable) -> str:
 
 def _rotates(used: UsedTables, table: UsedTable, packed: Set[str]) -> Rotates:
     """Return the place of a rotation of a table's rows."""
-    if any(call.use == "bag" and call.leading[3] == "max" for call in table.calls):
+    if _takes_largest(table):
         return "never"
-    is_alone = len(table.calls) == 1 and table.calls[0].use != "logits" and is_plain(table.calls[0], used.constants)
-    weights = rotatable_weights(table.calls[0].node) if is_alone else []
+    weights = rotatable_weights(table.calls[0].node) if _is_alone(used, table) else []
     return "folded" if weights and packed.isdisjoint(weights) else "beside"
+
+
+def _next_weight(used: UsedTables, table: UsedTable) -> Tensor | None:
+    """Return the weight [m, d] of the only layer that takes the rows of a table, or sums of them, or None."""
+    weights = next_weights(table.calls[0].node) if _is_alone(used, table) and not _takes_largest(table) else []
+    known = [used.constants.value(weight) for weight in weights if weight in used.constants]
+    return torch.cat(known) if weights and len(known) == len(weights) else None
+
+
+def _is_alone(used: UsedTables, table: UsedTable) -> bool:
+    """Return whether one lookup is the only use of a table."""
+    return len(table.calls) == 1 and table.calls[0].use != "logits" and is_plain(table.calls[0], used.constants)
+
+
+def _takes_largest(table: UsedTable) -> bool:
+    """Return whether a bag takes the largest number of each column."""
+    return any(call.use == "bag" and call.leading[3] == "max" for call in table.calls)
 
 
 def spelled(node: fx.Node) -> str:

@@ -22,13 +22,17 @@ _HAS_BIASES, _IS_BIDIRECTIONAL = 3, 7  # positions of a recurrent operator's arg
 _WEIGHTS = 2  # weights of one direction of a layer: of input and of state
 
 
+def next_weights(rows: fx.Node) -> Sequence[fx.Node]:
+    """Return the weights [m, d] of the only layer that takes these rows, or none."""
+    taken = list(_takers(rows))
+    return taken[0] or [] if len(taken) == 1 else []
+
+
 def rotatable_weights(rows: fx.Node) -> list[str]:
     """Return the names of the weights that a rotation of these rows can be folded into, or none."""
-    taken = list(_takers(rows))
-    if len(taken) != 1 or taken[0] is None:
-        return []
-    is_own = all(weight.op == "get_attr" and len(weight.users) == 1 for weight in taken[0])
-    return [str(weight.target) for weight in taken[0]] if is_own else []
+    weights = next_weights(rows)
+    is_own = all(weight.op == "get_attr" and len(weight.users) == 1 for weight in weights)
+    return [str(weight.target) for weight in weights] if is_own else []
 
 
 def rotated_weight(weight: Tensor, rotation: Tensor) -> Tensor:

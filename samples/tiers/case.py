@@ -22,6 +22,8 @@ class Case:
         higher_is_better: whether a larger first figure is better.
         other_counts: occurrences in texts of another domain, by the name of a layer; empty without any.
         is_trained: whether the model was trained here, so that it differs between seeds.
+        example: inputs to save the model with, where another layer takes all rows of a table: it is then compressed as
+            a saved model, which shows that layer.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Case:
     higher_is_better: bool = False
     other_counts: Mapping[str, Tensor] = field(default_factory=dict)
     is_trained: bool = False
+    example: tuple[Tensor, ...] = ()
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -49,17 +52,3 @@ class Case:
 def weight_of(model: nn.Module, name: str) -> Tensor:
     """Return the weight of a layer, [n, d]."""
     return model.get_submodule(name).get_parameter("weight")
-
-
-@torch.no_grad()
-def rows_of(layer: nn.Module, dense: nn.Module) -> Tensor:
-    """Return the rows of the layer that replaces a dense one, float32 [n, d]."""
-    n, dim = dense.get_parameter("weight").shape
-    if isinstance(dense, nn.Linear):
-        units = torch.cat([torch.eye(dim), torch.zeros(1, dim)])
-        scores = layer(units)  # [d + 1, n], with the bias
-        found: Tensor = (scores[:-1] - scores[-1]).T
-    else:
-        ids = torch.arange(n)
-        found = layer(ids[:, None] if isinstance(dense, nn.EmbeddingBag) else ids)
-    return found.float().contiguous()

@@ -3,18 +3,23 @@
 trimming    frequent rows of 8 bits, the mean of the others in place of each of them; 1 bit and ranks say which
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-import edge_embed
+from edge_embed.compression.job import Job
+from edge_embed.compression.modules import model_tables
+from edge_embed.compression.plan import Plan
+from edge_embed.compression.programs import tables_of
 from edge_embed.errors import SizeError
 from edge_embed.fitting import rows as integer_rows
+from edge_embed.fitting.found_table import FoundTable
 from edge_embed.ops import integers
 from edge_embed.packed.tier_map import BLOCK
-from tiers.case import Case, rows_of, weight_of
+from edge_embed.program.load import capture_program
+from tiers.case import Case, weight_of
 
 Made = tuple[dict[str, Tensor], int, str]  # rows by table, bytes of all tables, settings
 Contender = Callable[[Case, float, int], Made]
@@ -24,7 +29,7 @@ _BITS = 8
 
 
 def compressed(method: str, which: str = "own") -> Contender:
-    """Return a contender that compresses each table of a case with `edge_embed.compress`.
+    """Return a contender that compresses each table of a case as `edge_embed.compress` does.
 
     Args:
         method: method.
@@ -33,15 +38,20 @@ def compressed(method: str, which: str = "own") -> Contender:
 
     def make(case: Case, ratio: float, seed: int) -> Made:
         counts = {"own": dict(case.counts), "none": {}, "other": dict(case.other_counts)}[which]
-        small, report = edge_embed.compress(
-            case.model, method, modules=list(case.counts), counts=counts, ratio=ratio, seed=seed
-        )
-        rows = {n: rows_of(small.get_submodule(n), case.model.get_submodule(n)) for n in case.counts}
-        found = [table for table in report.tables if table.fidelity]
+        job = Job(Plan(method, ratio=ratio, seed=seed), list(case.counts), counts)
+        made, reports = job.run(_tables(case, job))
+        rows = {name: fitted.rows(torch.arange(fitted.layer.num_embeddings)).float() for name, fitted in made.items()}
+        found = [table for table in reports if table.fidelity]
         nbytes = sum(table.fidelity.packed_bytes for table in found if table.fidelity)
         return rows, nbytes, "; ".join(table.setting if table.plan is None else str(table.plan) for table in found)
 
     return make
+
+
+def _tables(case: Case, job: Job) -> Sequence[FoundTable]:
+    if case.example:
+        return tables_of(capture_program(case.model, case.example), job)
+    return job.chosen(model_tables(case.model), sum(parameter.numel() for parameter in case.model.parameters()))
 
 
 def trimmed(case: Case, ratio: float, seed: int) -> Made:

@@ -37,7 +37,7 @@ def cases(options: Options) -> Iterator[Case]:
         others = counts_of((wiki / "wiki.valid.txt").read_text(encoding="utf-8").splitlines(), words)
     judge = judge_of(model, text)
     for name, layer in (("PTB output layer", "output"), ("PTB input table", "table")):
-        yield Case(name, model, {layer: counts}, judge, other_counts={layer: others})
+        yield Case(name, model, {layer: counts}, judge, other_counts={layer: others}, example=(text[None, :2],))
 
 
 def training_words(path: Path, words: list[str]) -> list[int]:

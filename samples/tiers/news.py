@@ -34,4 +34,4 @@ def cases(options: Options) -> Iterator[Case]:
         accuracy = (found.argmax(-1) == task.test.classes).double().mean()
         return {"KL": divergence(expected, found), "accuracy": float(accuracy)}
 
-    yield Case("AG News", model, {"table": counts}, judge, is_trained=True)
+    yield Case("AG News", model, {"table": counts}, judge, is_trained=True, example=(task.test.ids[:2],))

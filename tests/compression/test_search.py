@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from edge_embed.compression import search
 from edge_embed.compression.plan import Plan, compress_tables
 from edge_embed.compression.search import Goal, Search
 from edge_embed.errors import BadInputError, ParityError, SizeError
-from edge_embed.fitting import ant
+from edge_embed.fitting import ant, fidelity
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.setting import METHODS, setting_of
@@ -128,7 +129,7 @@ def test_trainable_layer_reaches_ratio_in_float32(method: str) -> None:
 
 def test_long_table_is_tried_on_sample_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "_FITTED", 300)
-    monkeypatch.setattr(search, "_MEASURED", 100)
+    monkeypatch.setattr(fidelity, "_MEASURED", 100)
     _, table = made(Plan(ratio=6))
     assert table.fidelity.packed_bytes <= DENSE_BYTES / 6
     assert {trial.method for trial in table.trials} == set(METHODS) - {"opq", "tt", "tr"}
@@ -232,6 +233,56 @@ def test_numbers_outside_float16_range_stay_float32() -> None:
 def test_pareto_front_excludes_dominated_settings() -> None:
     trials = [Trial("dpq", "a", 10, 0.8, 0.1), Trial("tt", "b", 20, 0.7, 0.1), Trial("ant", "c", 30, 0.9, 0.1)]
     assert [trial.setting for trial in pareto_front(reversed(trials))] == ["a", "c"]
+
+
+def test_pareto_front_compares_behind_next_layer() -> None:
+    trials = [Trial("dpq", "a", 10, 0.8, 0.1, 0.7), Trial("tt", "b", 20, 0.7, 0.1, 0.9)]
+    assert [trial.setting for trial in pareto_front(trials)] == ["a", "b"]
+
+
+NEXT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))  # a layer of two outputs
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_next_layer_decides_within_bytes(sample: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "dpq", "rows", "low_rank")
+    if sample:
+        monkeypatch.setattr(search, "_FITTED", 300)
+    found, table = made(Plan(ratio=8), next_weight=NEXT)
+    assert table.method == "low_rank"
+    rows = found.rows(torch.arange(600)).float()
+    torch.testing.assert_close(rows @ NEXT.T, ROWS @ NEXT.T, rtol=0, atol=0.01)
+    assert table.next_layer_cosine > 0.9999
+    assert table.fidelity.mean_cosine < 0.9
+    dpq = next(trial for trial in table.trials if trial.method == "dpq")
+    assert dpq.mean_cosine > table.fidelity.mean_cosine
+    assert dpq.next_layer_cosine < table.next_layer_cosine
+    assert all(trial.next_layer_cosine is not None for trial in (*table.trials, *table.baselines))
+
+
+def test_next_layer_counts_for_given_sizes_too() -> None:
+    found, table = made(Plan("low_rank", options={"rank": 2}), next_weight=NEXT)
+    torch.testing.assert_close(found.rows(torch.arange(600)).float() @ NEXT.T, ROWS @ NEXT.T, rtol=0, atol=0.01)
+    (trial,) = table.trials
+    assert trial.next_layer_cosine == table.next_layer_cosine > 0.9999
+
+
+@pytest.mark.parametrize(
+    ("plan", "weight"),
+    [
+        (Plan("low_rank", ratio=4, min_cosine=0.1), NEXT),  # the goal are rows
+        (Plan("low_rank", min_cosine=0.8), NEXT),
+        (Plan("low_rank", ratio=4), torch.zeros(2, 16)),
+        (Plan("low_rank", ratio=4), torch.full((2, 16), torch.nan)),
+    ],
+)
+def test_rows_count_if_they_are_the_goal_or_the_next_layer_says_nothing(plan: Plan, weight: Tensor) -> None:
+    found, table = made(plan, next_weight=weight)
+    plain, expected = made(plan)
+    assert table == expected
+    assert table.next_layer_cosine is None
+    ids = torch.arange(600)
+    assert torch.equal(found.rows(ids), plain.rows(ids))
 
 
 @pytest.mark.parametrize(

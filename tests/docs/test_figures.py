@@ -10,6 +10,7 @@ import pytest
 
 from .pages import DOCS, ROOT, Page
 
+COMPRESSION_METHODS = Page(DOCS / "guides" / "compression-methods.md")
 CALIBRATE = Page(DOCS / "guides" / "calibrate.md")
 FINE_TUNE = Page(DOCS / "guides" / "fine-tune-compressed.md")
 TIERED_TABLES = Page(DOCS / "guides" / "tiered-tables.md")
@@ -155,18 +156,30 @@ def test_figures_of_tiered_tables_are_those_of_the_sample() -> None:
     for name, *written in rows:
         task, figure, *_ = name.rsplit(", ", 1) if "dense" not in name else name.rsplit(", ", 2)
         sign = 1 if "KL" in figure else -1
+        scale = 1000 if "thousandths" in figure else 1
         for ratio, cell in zip((8, 16, 32), written, strict=True):
             means = tiered_means(task, ratio)
             best = min((method for method in FLAT if method in means), key=lambda method: sign * means[method])
             tiered, other = cell.split(", ")
             value, method = other.split(" ")
             assert method == f"`{best.partition(',')[0]}`", (name, ratio)
-            assert is_rounded(value.strip("*"), means[best]), (name, ratio)
+            assert is_rounded(value.strip("*"), scale * means[best]), (name, ratio)
             is_best = "tiered" in means and sign * means["tiered"] < sign * means[best]
             assert (tiered.startswith("**"), value.startswith("**")) == (is_best, not is_best and "tiered" in means)
-            assert tiered == "does not fit" if "tiered" not in means else is_rounded(tiered.strip("*"), means["tiered"])
+            written_tiered = tiered.strip("*")
+            fits = "tiered" in means
+            assert is_rounded(written_tiered, scale * means["tiered"]) if fits else tiered == "does not fit"
             won += is_best
     assert f"Tiered tables are best in {won} of {3 * len(rows)} cells." in TIERED_TABLES.text
+
+
+def test_figures_behind_next_layer_are_those_of_the_sample() -> None:
+    rows = list(COMPRESSION_METHODS.table_rows("| KL divergence in millionths | 8x | 16x | 32x | 64x |"))
+    methods = [re.findall(r"`(\w+)`", name)[0] for name, *_ in rows]
+    assert methods == ["auto", "tiered", "dpq", "svd"]
+    for ratio, *written in zip((8, 16, 32, 64), *(cells for _, *cells in rows), strict=True):
+        means = tiered_means("news", ratio)
+        assert all(is_rounded(one, 1e6 * means[method]) for one, method in zip(written, methods, strict=True))
 
 
 def test_tiers_by_counts_of_another_domain_are_those_of_the_sample() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edge_embed.errors import BadInputError
 from edge_embed.fitting import low_rank
+from edge_embed.fitting.next_layer import directions
 
 ROUNDING = 1e-6  # of the table's norm: the cores are float32
 
@@ -38,6 +39,43 @@ def test_low_rank_fit_reaches_smallest_error(
     left_out = np.linalg.svd(weighted, compute_uv=False)[rank:]
     assert layer.ranks[1] <= min(rank, n, dim)
     assert error_of(layer, rows, weights) <= np.linalg.norm(left_out) + ROUNDING * np.linalg.norm(weighted)
+
+
+@given(
+    n=st.integers(1, 40),
+    dim=st.integers(1, 12),
+    outputs=st.integers(1, 14),
+    rank=st.integers(1, 14),
+    scale=st.sampled_from([1e-6, 1.0, 1e6]),
+    is_counted=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_fit_for_next_layer_reaches_smallest_error_behind_it(
+    n: int, dim: int, outputs: int, rank: int, scale: float, is_counted: bool, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    rows, weight = scale * random.standard_normal((n, dim)), random.standard_normal((outputs, dim))
+    counts = random.integers(0, 5, n) if is_counted else np.ones(n)
+    counts[0] = 1  # some row has to count
+    given = {"counts": torch.from_numpy(counts)} if is_counted else {}
+    layer = low_rank.fit(rows, rank, directions=directions(torch.from_numpy(weight)), **given)
+    difference = layer(torch.arange(n)).detach().double().numpy() - rows
+    roots = counts[:, None] ** 0.25  # of the weights, which are roots of counts
+    left_out = np.linalg.svd(roots * rows @ weight.T, compute_uv=False)[rank:]
+    size = np.linalg.norm(roots * rows) * np.linalg.norm(weight)
+    assert np.linalg.norm(roots * difference @ weight.T) <= np.linalg.norm(left_out) + 2e-3 * size
+
+
+def test_rank_of_next_layer_is_enough_for_its_outputs() -> None:
+    random = np.random.default_rng(0)
+    rows, weight = random.standard_normal((200, 16)), random.standard_normal((3, 16))
+    errors = []
+    for reads in ({}, {"directions": directions(torch.from_numpy(weight))}):
+        layer = low_rank.fit(rows, 3, **reads)
+        found = layer(torch.arange(200)).detach().double().numpy()
+        errors.append(np.linalg.norm((found - rows) @ weight.T) / np.linalg.norm(rows @ weight.T))
+    assert errors[0] > 0.5
+    assert errors[1] < 1e-3
 
 
 def test_rare_rows_keep_the_direction_that_they_share() -> None:

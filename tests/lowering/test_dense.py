@@ -108,6 +108,17 @@ def test_rotation_is_folded_into_layer_of_rows(taker: str) -> None:
     assert len(turned) == (2 if taker in ("lstm", "no biases") else 1)
 
 
+@pytest.mark.parametrize("taker", TAKERS)
+def test_weight_of_layer_of_rows_is_found(taker: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(40, 6), TAKERS[taker]()).eval()
+    found = next(table for table in program_tables(capture_program(model, IDS)) if table.looks_up).next_weight
+    layer = next(each for each in model[1].modules() if isinstance(each, (nn.Linear, nn.RNNBase)))
+    names = [name for name, _ in layer.named_parameters() if name in ("weight", "weight_ih_l0", "weight_ih_l0_reverse")]
+    assert found is not None
+    assert torch.equal(found, torch.cat([layer.get_parameter(name) for name in names]))
+
+
 def test_rotation_of_bags_is_folded_except_for_max() -> None:
     given = torch.tensor([1, 7, 5, 9, 7]), torch.tensor([0, 2, 3])
 
@@ -123,29 +134,35 @@ def test_rotation_of_bags_is_folded_except_for_max() -> None:
     for mode in ("sum", "mean"):
         program = capture_program(Bags(mode), given)
         assert program_tables(program)[0].rotates == "folded"
+        assert program_tables(program)[0].next_weight.shape == (3, 6)
         stored = {"words": exact(program, ROTATION)["words"]}
         torch.testing.assert_close(with_packed(program, stored).run(*given), program.run(*given))
-    assert program_tables(capture_program(Bags("max"), given))[0].rotates == "never"
+    largest = program_tables(capture_program(Bags("max"), given))[0]
+    assert (largest.rotates, largest.next_weight) == ("never", None)
 
 
 @pytest.mark.parametrize(
-    "others",
+    ("others", "factor"),
     [
-        lambda model, ids: (model.layer(model.words(ids)), model.words(ids)),  # looked up twice
-        lambda model, ids: (model.layer(rows := model.words(ids)), rows.sum()),
-        lambda model, ids: model.layer(model.layer(model.words(ids))),  # its weight has another use
-        lambda model, ids: nn.functional.linear(model.layer.weight, model.words(ids)[0]),  # the rows are the weight
-        lambda model, ids: model.layer(model.words(ids).relu()),
-        lambda model, ids: nn.functional.linear(model.words(ids), model.layer.weight * 2),
+        (lambda model, ids: (model.layer(model.words(ids)), model.words(ids)), None),  # looked up twice
+        (lambda model, ids: (model.layer(rows := model.words(ids)), rows.sum()), None),
+        (lambda model, ids: model.layer(model.layer(model.words(ids))), 1),  # its weight has another use
+        (lambda model, ids: nn.functional.linear(model.layer.weight, model.words(ids)[0]), None),  # rows as weight
+        (lambda model, ids: model.layer(model.words(ids).relu()), None),
+        (lambda model, ids: nn.functional.linear(model.words(ids), model.layer.weight * 2), 2),
     ],
     ids=["look-ups", "rows", "weight", "as weight", "relu", "computed"],
 )
-def test_rotation_is_not_folded_if_rows_or_layer_have_other_uses(others: Callable[..., Any]) -> None:
+def test_rotation_is_not_folded_if_rows_or_layer_have_other_uses(
+    others: Callable[..., Any], factor: int | None
+) -> None:
     model = Uses(others)
     model.layer = nn.Linear(6, 6)
     program = capture_program(model, IDS)
     (table,) = (table for table in program_tables(program) if table.looks_up)
     assert table.rotates == "beside"
+    assert (table.next_weight is None) == (factor is None)
+    assert factor is None or torch.equal(table.next_weight, factor * model.layer.weight)
     small = with_packed(program, {"words": exact(program, ROTATION)["words"]})
     torch.testing.assert_close(small.run(OTHER_IDS), program.run(OTHER_IDS))
 

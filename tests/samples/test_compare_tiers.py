@@ -1,9 +1,11 @@
 """The comparison of tiered tables: rows that are put into models, the baseline, and the table of results."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from compare_tiers import markdown
-from tiers.case import Case, rows_of
+from tiers.case import Case
 from tiers.contenders import CONTENDERS, OTHER, trimmed
 from torch import nn
 
@@ -17,9 +19,19 @@ def case() -> Case:
     return Case("words", model, {"0": COUNTS}, lambda tried: {"sum": float(tried[0].weight.sum())})
 
 
-def test_rows_of_output_layer_are_those_of_its_weight() -> None:
-    dense = nn.Linear(DIM, N)
-    torch.testing.assert_close(rows_of(dense, dense), dense.weight.detach())
+def test_contender_reads_the_next_layer_of_a_saved_model() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(N, DIM), nn.Linear(DIM, 2)).eval()
+    ids = torch.arange(N)[None]
+
+    def error_of(tried: nn.Module) -> dict[str, float]:
+        return {"error": float((tried(ids) - model(ids)).abs().max())}
+
+    module = Case("words", model, {"0": COUNTS}, error_of)
+    saved = replace(module, example=(ids[:, :2],))
+    make = CONTENDERS["low_rank"]
+    errors = [each.figures(make(each, 3, 0)[0])["error"] for each in (module, saved)]
+    assert errors[1] < 0.01 < errors[0]
 
 
 def test_figures_are_those_of_other_rows() -> None:

@@ -25,6 +25,8 @@ class Trial:
         nbytes: bytes of the packed table.
         mean_cosine: mean cosine with the dense rows, over a sample of them.
         relative_error: ||C - E|| / ||E||, over the same rows.
+        next_layer_cosine: mean cosine of the products of these rows with the weight of the next layer, if it is the
+            only one that takes them.
     """
 
     method: str
@@ -32,16 +34,22 @@ class Trial:
     nbytes: int
     mean_cosine: float
     relative_error: float
+    next_layer_cosine: float | None = None
+
+    @property
+    def closeness(self) -> float:
+        """Return the cosine by which settings are compared: that behind the next layer, if there is one."""
+        return self.mean_cosine if self.next_layer_cosine is None else self.next_layer_cosine
 
     def __str__(self) -> str:
         return f"{self.method} {self.setting}"
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that no other beats in both bytes and mean cosine, smallest first."""
+    """Return the trials that no other beats in both bytes and closeness, smallest first."""
     front: list[Trial] = []
-    for trial in sorted(trials, key=lambda trial: (trial.nbytes, -trial.mean_cosine)):
-        if not front or trial.mean_cosine > front[-1].mean_cosine:
+    for trial in sorted(trials, key=lambda trial: (trial.nbytes, -trial.closeness)):
+        if not front or trial.closeness > front[-1].closeness:
             front.append(trial)
     return front
 
@@ -63,6 +71,7 @@ class CompressedTable:
         baselines: rows of integers for comparison, if they are not among the trials.
         is_zero: whether all rows of the dense table, and so of the compressed one, are zero.
         plan: tiers of a tiered table; None for other methods.
+        next_layer_cosine: as in `Trial`, of the compressed table; None if settings are not compared by it.
     """
 
     name: str
@@ -77,6 +86,7 @@ class CompressedTable:
     baselines: tuple[Trial, ...] = ()
     is_zero: bool = False
     plan: TierPlan | None = None
+    next_layer_cosine: float | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -45,7 +45,8 @@ def _draw(panel: "Axes", table: CompressedTable) -> None:
     panel.plot(*_points(chosen), "o", markersize=12, fillstyle="none", color="black", label="chosen")
     title = plain(f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}")
     panel.set_title(title, parse_math=False)  # dollars in a name are no formula
-    panel.set(xscale="log", xlabel="bytes", ylabel="mean cosine")
+    behind = "" if table.next_layer_cosine is None else " behind the next layer"
+    panel.set(xscale="log", xlabel="bytes", ylabel=f"mean cosine{behind}")
     panel.legend()
 
 
@@ -57,4 +58,4 @@ def _by_method(table: CompressedTable) -> Iterator[tuple[str, str, list[Trial]]]
 
 
 def _points(trials: Sequence[Trial]) -> tuple[list[int], list[float]]:
-    return [trial.nbytes for trial in trials], [trial.mean_cosine for trial in trials]
+    return [trial.nbytes for trial in trials], [trial.closeness for trial in trials]
