@@ -14,7 +14,7 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from baselines import WAYS
+from baselines.cut_down import WAYS
 from begun import Begun
 from candidates import one_of_each
 from costs import step_costs, step_memory

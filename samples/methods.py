@@ -6,6 +6,7 @@ Options are those of the layer; ``layer`` is a bag for models that need one.
 from typing import Any
 
 import torch
+from baselines.trained import Mode, OtherTable
 from tables import MakeTable
 from tied_output import small_embedding
 from torch import nn
@@ -73,6 +74,11 @@ def tiers(width: int, frequent: float, others: float, num_groups: int, **options
         return edge_embed.TieredEmbedding([*integers, rare], padding_idx=0)
 
     return make
+
+
+def other(kind: type[OtherTable], width: int, size: int, mode: Mode = "rows") -> MakeTable:
+    """Return a function that makes a table of `baselines.trained`, with a rank or a number of stored rows."""
+    return lambda rows: kind(rows, width, size, mode)
 
 
 def tt(

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from baselines.trained import OtherTable
 from torch import nn
 
+from edge_embed.layers.rotated import RotatedEmbedding
 from edge_embed.layers.table import CompressedEmbedding
 from edge_embed.packed.packed_form import PackedTable
+
+_NUMBER = 4  # bytes of a float32 number
 
 MakeTable = Callable[[int], nn.Module]  # rows -> an embedding layer
 
@@ -31,9 +35,13 @@ def width_of(table: nn.Module) -> int:
 
 
 def table_bytes(table: nn.Module) -> int:
-    """Return the bytes of a layer as it is stored: packed, or float32 for a dense one."""
+    """Return the bytes of a layer as it is stored: packed, or float32 for a dense one or another baseline."""
     if isinstance(table, nn.Embedding | nn.EmbeddingBag):
         return table.weight.nbytes
+    if isinstance(table, OtherTable):
+        return _NUMBER * table.numbers
+    if isinstance(table, RotatedEmbedding):
+        return table_bytes(table.embedding) + table.rotation.nbytes
     return _packed(table).nbytes
 
 
@@ -41,11 +49,13 @@ def paper_numbers(table: nn.Module) -> float:
     """Return the float32 numbers of a layer by the count of its method's paper, with 32 bits of codes as one number.
 
     DPQ counts n D log2 K bits of codes and K d numbers, ANT A d + nnz(T), TT its cores. Tiers, which no paper counts,
-    are their bytes.
+    are their bytes. A rotation counts d^2 numbers.
     """
+    if isinstance(table, nn.Embedding | nn.EmbeddingBag | OtherTable):
+        return table_bytes(table) / _NUMBER
+    if isinstance(table, RotatedEmbedding):
+        return paper_numbers(table.embedding) + table.rotation.numel()
     numbers = rows_of(table) * width_of(table)
-    if isinstance(table, nn.Embedding | nn.EmbeddingBag):
-        return numbers
     return numbers / _packed(table).shape.compression_ratio
 
 

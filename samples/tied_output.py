@@ -1,5 +1,6 @@
 """Output layer that shares the table of the embedding layer, dense or compressed."""
 
+from baselines.trained import OtherOutput, OtherTable
 from torch import nn
 
 import edge_embed
@@ -15,6 +16,8 @@ def tied_output(table: nn.Module, bias: bool) -> nn.Module:
     """
     if isinstance(table, CompressedEmbedding):
         return edge_embed.TiedOutput(table, bias)
+    if isinstance(table, OtherTable):
+        return OtherOutput(table, bias)
     if not isinstance(table, nn.Embedding):
         raise TypeError(f"got a {type(table).__name__}, expected an embedding layer")
     linear = nn.Linear(table.embedding_dim, table.num_embeddings, bias)

@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from comparison import Comparison, Result
@@ -43,6 +43,7 @@ class Recipe:
         decay: whether all rates fall linearly to zero; otherwise they are constant.
         optimizer: ``"yogi"`` is that of the ANT paper; only with a penalty.
         attention: activation of the model's attention, as `edge_embed.use_sparse_attention` takes it.
+        begin: function of the task and a number of epochs that returns the model to train, in place of a new one.
     """
 
     table: MakeTable
@@ -53,6 +54,7 @@ class Recipe:
     decay: bool = False
     attention: Activation = "softmax"
     optimizer: Optimizer = "adam"
+    begin: Callable[["Task[Any]", int], Any] | None = None
 
     def model_of(self, task: "Task[Model]") -> Model:
         """Return the task's model with this table and this attention."""
@@ -113,7 +115,7 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int, observe: Ob
 
     ``observe`` is called after each step.
     """
-    model = recipe.model_of(task)
+    model: Model = recipe.model_of(task) if recipe.begin is None else recipe.begin(task, epochs)
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
     rates = LinearLR(optimizer, 1.0, 0.0 if recipe.decay else 1.0, steps)

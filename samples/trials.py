@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from baselines import TIERS, WAYS, Rows, cut_down, replace_rows
+from baselines.cut_down import TIERS, WAYS, Rows, cut_down, replace_rows
+from baselines.trained import OtherTable
 from candidates import Candidates
 from numpy.typing import NDArray
 from options import Options
@@ -34,7 +35,8 @@ class Trial:
         test: the same on the test part.
         table_bytes: bytes of all tables as packed; float32 for dense ones.
         paper_numbers: float32 numbers in all tables by the count of the method's paper.
-        cut_down: metric of the dense model of this seed, compressed afterwards to as many bytes, by baseline.
+        cut_down: metric of the dense model of this seed, compressed afterwards to as many bytes, by baseline; empty
+            for a larger table, and beside `baselines.trained`.
         further: other figures of the test part, by name.
     """
 
@@ -82,7 +84,8 @@ def run_seed(
             continue
         nbytes = [table_bytes(table) for table in tables(model)]
         is_smaller = sum(nbytes) < sum(table_bytes(table) for table in tables(dense))
-        others = _cut_down_scores(task, dense, model) if is_smaller else {}
+        is_compressed = is_smaller and not any(isinstance(table, OtherTable) for table in tables(model))
+        others = _cut_down_scores(task, dense, model) if is_compressed else {}
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         with torch.no_grad():
             further = task.further(model.eval())

@@ -1,5 +1,6 @@
 """Classifier of texts; only its table differs between methods."""
 
+from tables import width_of
 from torch import Tensor, nn
 
 import edge_embed
@@ -20,14 +21,14 @@ class Classifier(nn.Module):
     """Mean of the vectors of a text's words, and a linear layer.
 
     Args:
-        table: layer that reduces ids [batch, words] to the means of their rows [batch, 128], without padding.
+        table: layer that reduces ids [batch, words] to the means of their rows [batch, width], without padding.
         classes: number of classes.
     """
 
     def __init__(self, table: nn.Module, classes: int) -> None:
         super().__init__()
         self.table = table
-        self.classes = nn.Linear(WIDTH, classes)
+        self.classes = nn.Linear(width_of(table), classes)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return logits [batch, classes] of integers [batch, words]."""

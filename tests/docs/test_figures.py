@@ -244,6 +244,26 @@ def test_intervals_in_readme_are_those_of_the_sample(sample: str, beside: tuple[
         assert of_methods or beside_flat, (mean, half)
 
 
+def test_tables_trained_beside_dpq_are_those_of_the_sample() -> None:
+    methods = (
+        "dpq vq, K = 16, D = 32",
+        "smaller width, d = 4",
+        "low rank, R = 4",
+        "pq and fine-tuning, K = 16, D = 32",
+        "opq and fine-tuning, K = 16, D = 16",
+        "integers, 2 bits",
+        "quotient-remainder",
+        "frequent words",
+        "hashing",
+    )
+    run = {row["method"]: row for row in read_sample("ag_news")["methods"]}
+    rows = list(FIVE_SEEDS.table_rows("| table | ratio | accuracy beside dense, points |"))
+    assert len(rows) == len(methods)
+    for (_, ratio, difference), method in zip(rows, methods, strict=True):
+        assert is_rounded(ratio.rstrip(TIMES), run[method]["ratio"]), method
+        assert is_interval(tuple(difference.split(" ± ")), run[method]["difference"], 100), method
+
+
 def test_sx_beside_trained_tiers_is_that_of_the_sample() -> None:
     (written,) = re.findall(r"flat DPQ-SX has (\S+) % hits", TIERED_TRAINING.text)
     run = {row["method"]: row["score"] for row in read_sample("amazon_video")["methods"]}

@@ -20,7 +20,7 @@ import click
 import methods
 import steps
 import trials
-from baselines import TIERS, WAYS, cut_down
+from baselines.cut_down import TIERS, WAYS, cut_down
 from candidates import one_of_each
 from click.testing import CliRunner
 from costs import step_costs, step_memory

@@ -1,0 +1,1 @@
+"""Baselines of the papers: tables that are compressed after training, trained in other forms, or both."""
