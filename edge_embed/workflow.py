@@ -287,8 +287,8 @@ def compress(
 
     The goal is one of ``ratio``, ``budget``, ``min_cosine``, or the sizes of a method. Among the settings that meet the
     goal, the one with the highest mean cosine is selected; for ``min_cosine``, the smallest one. The report lists the
-    others. In a program, one linear or recurrent layer may be the only one that takes the rows of a table. The cosine
-    is then that of their products with its weight, and ``low_rank`` keeps the directions that it reads. With
+    others. In a program, one linear or recurrent layer may be the only one that takes the rows of a table. The error of
+    their products with its weight then decides, and ``low_rank`` keeps the directions that it reads. With
     ``min_cosine``, both compare rows.
 
     Args:

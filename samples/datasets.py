@@ -53,10 +53,15 @@ def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
         public: patterns of files or folders of public layouts, as in `Path.glob`; one match is enough.
 
     Raises:
-        click.ClickException: a file of the layout is missing, or as `unpacked`.
+        click.ClickException: there is neither, a file of the layout is missing, or as `unpacked`.
     """
     has_archive = (data / f"{name}.tar.xz").is_file()
-    if has_archive or not any(next(data.glob(pattern), None) for pattern in public):
+    is_public = any(next(data.glob(pattern), None) for pattern in public)
+    if not (has_archive or is_public):
+        raise click.ClickException(
+            f"{data}: got neither {name}.tar.xz nor {' nor '.join(public)}, expected one of them"
+        )
+    if has_archive:
         with unpacked(data, name) as folder:
             yield folder
         return
@@ -64,6 +69,24 @@ def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
         yield data
     except FileNotFoundError as error:
         raise click.ClickException(f"{error.filename} is missing: it belongs to the other files of {data}") from error
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file in UTF-8, without a byte order mark.
+
+    Raises:
+        click.ClickException: it is in another encoding.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path}: got {error}, expected a text in UTF-8") from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file, errors as of `read_text`; only a line feed ends a line, and a carriage return."""
+    return [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
 
 
 def number_words(words: Iterable[str], least: int) -> dict[str, int]:

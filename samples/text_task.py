@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import click
 import torch
 from datasets import PADDING, UNKNOWN
 from torch import Tensor, nn
@@ -56,6 +57,9 @@ class TextTask(Task[Model]):
         texts: texts for training, in any order.
         test: texts for the final score.
         held_out: number of the training texts that are kept for validation, or other texts for it.
+
+    Raises:
+        click.ClickException: no texts are left for training.
     """
 
     metric = "accuracy"
@@ -66,6 +70,9 @@ class TextTask(Task[Model]):
         kept = held_out if isinstance(held_out, int) else 0
         self.validation = texts[:kept] if isinstance(held_out, int) else held_out
         self.training = texts[kept:]
+        if not len(self.training):
+            got = f"got {len(texts):,} texts for training"
+            raise click.ClickException(f"{got}, expected more than the {kept:,} that are kept for validation")
 
     def batches(self) -> Iterator[Batch]:
         """Yield ids and classes."""

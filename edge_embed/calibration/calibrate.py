@@ -26,6 +26,8 @@ from edge_embed.compression.programs import CompressedProgram
 from edge_embed.lowering.graph import Progress
 from edge_embed.program.program import Program
 from edge_embed.report.results.calibration import Calibration
+from edge_embed.report.results.compressed import CompressedTable
+from edge_embed.report.results.fidelity import Fidelity
 
 STEPS = 1000
 _RATE = 0.02  # of the root mean square of an array
@@ -33,6 +35,7 @@ _RATE_BY_ERROR = 0.2  # of it, times the relative error of the rows: values of t
 _WARM = 20  # steps in which the rate grows
 _BETAS = (0.9, 0.99)
 _STEP = "calibration: values"
+_CLOSE = 1e-6  # distance that the rounding of the stored numbers may cause
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +94,7 @@ def calibrated(
         BadInputError: the model fails on an example, or its outputs have no gradient or are not finite.
     """
     student = examples.program_of(compressed.model)
-    errors = {table.name: table.fidelity.relative_error for table in compressed.report.tables if table.fidelity}
+    errors = {table.name: _error_of(table, table.fidelity) for table in compressed.report.tables if table.fidelity}
     models = Models(examples.program_of(dense), student.module, stored_tables(student), examples)
     stored = {name: value for table in models.tables.values() for name, value in table.values}
     arrays = {name: value.to(torch.float32, copy=True) for name, value in stored.items()}
@@ -108,14 +111,25 @@ def calibrated(
     after = models.measured(found)
     is_kept = after < before
     if not is_kept:
-        remedy = "give more examples" if before else "give examples on which the tables matter"
         changed = f"the distance on held-out examples went from {before:.4g} to {after:.4g}"
-        _LOG.warning("calibration: %s; the tables stay as they were: %s", changed, remedy)
+        _LOG.warning("calibration: %s; the tables stay as they were: %s", changed, _remedy(before))
     held_out = len(examples.held_out) / (len(examples.held_out) + len(examples.fitted))
     measure = "KL divergence" if examples.logits_at else "relative squared error"
     counted = str(examples.file), examples.unit, examples.count
     report = Calibration(*counted, held_out, steps, measure, before, after, is_kept)
     return (found if is_kept else {}), report
+
+
+def _remedy(before: float) -> str:
+    """Return what to do if a distance did not fall."""
+    if not before:
+        return "give examples on which the tables matter"
+    return "give more examples" if before > _CLOSE else "calibration gains nothing here, leave it out"
+
+
+def _error_of(table: CompressedTable, found: Fidelity) -> float:
+    """Return the relative error that values move by: behind the next layer, if only that layer reads the rows."""
+    return found.relative_error if table.next_layer_error is None else table.next_layer_error
 
 
 def _nearest_codes(

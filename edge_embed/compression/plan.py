@@ -14,7 +14,7 @@ from edge_embed.compression.tier_report import tier_plan
 from edge_embed.errors import BadInputError, EdgeEmbedError, ParityError, SizeError, located, suggested
 from edge_embed.fitting.checkpoints import NOTHING, Kept
 from edge_embed.fitting.dense_table import DenseTable, row_weights, table_size
-from edge_embed.fitting.fidelity import fidelity, next_layer_cosine
+from edge_embed.fitting.fidelity import fidelity, next_layer_error
 from edge_embed.fitting.fitted_table import Fitted
 from edge_embed.fitting.found_table import FoundTable
 from edge_embed.fitting.next_layer import directions
@@ -246,7 +246,8 @@ def _compressed(
     given = table.weight, table.padding_idx, weights
     on_trial = partial(progress, f"{table.name}: settings")
     usual = LOGITS if frequencies.origin(table) == MEASURED else BAGS if table.adds_up and counts is not None else None
-    read = None if plan.min_cosine is not None or table.next_weight is None else directions(table.next_weight)
+    known = None if table.next_weight is None else directions(table.next_weight)
+    read = None if plan.min_cosine is not None else known
     objective = plan.objective or usual
     settings, trials = _settings(table, weights, objective, plan, kept, on_trial, processes, left_out, read)
 
@@ -278,9 +279,9 @@ def _compressed(
     if isinstance(stored.plain, PackedTiered):
         tiers = tier_plan(dense, stored.plain, weights, frequencies.origin(table), others)
     progress(f"{table.name}: rounded rows", 0, 1)
-    behind = None if read is None else next_layer_cosine(dense, stored, weights, read)
+    behind = None if known is None else next_layer_error(dense, stored, weights, known)
     if not trials:
-        near = found.packed_bytes, found.mean_cosine, found.relative_error, behind
+        near = found.packed_bytes, found.mean_cosine, found.relative_error, None if read is None else behind
         trials = (Trial(setting.method, str(setting), *near),)
     tried = set(map(str, trials))
     rounded = baselines(dense, table.padding_idx, weights, read)
@@ -296,7 +297,7 @@ def _compressed(
         baselines=tuple(one for one in rounded if str(one) not in tried),
         is_zero=is_zero,
         plan=tiers,
-        next_layer_cosine=behind,
+        next_layer_error=behind,
     )
 
 

@@ -2,7 +2,7 @@
 
 Settings are fitted in draft, on the table itself or on a sample of its rows, and measured on a sample of rows. The
 measures are mean cosine and relative error, as in `edge_embed.fitting.fidelity`, which measures all rows of the chosen
-setting. Within a size, a table whose rows only the next layer takes has the highest cosine behind that layer.
+setting. Within a size, the rows that only the next layer takes have the smallest error behind that layer.
 """
 
 import math

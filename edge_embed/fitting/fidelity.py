@@ -113,7 +113,7 @@ def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float
 def closeness(
     dense: Tensor, rows: Tensor, weights: Tensor, directions: Tensor | None
 ) -> tuple[float, float, float | None]:
-    """Return `nearness` of some rows, and their mean cosine behind the next layer.
+    """Return `nearness` of some rows, and their relative error behind the next layer.
 
     Args:
         dense: float64 [m, d].
@@ -122,15 +122,15 @@ def closeness(
         directions: L of the next layer, float64 [d, d] (`edge_embed.fitting.next_layer`), or None.
     """
     near = nearness(dense, rows, weights)
-    return *near, None if directions is None else nearness(dense @ directions, rows @ directions, weights)[0]
+    return *near, None if directions is None else nearness(dense @ directions, rows @ directions, weights)[1]
 
 
-def next_layer_cosine(table: DenseTable, stored: Stored, counts: Tensor | None, directions: Tensor) -> float:
-    """Return the mean cosine of a sample of rows behind the next layer, as `closeness`, with frequencies [n]."""
+def next_layer_error(table: DenseTable, stored: Stored, counts: Tensor | None, directions: Tensor) -> float:
+    """Return the relative error of a sample of rows behind the next layer, as `closeness`, with frequencies [n]."""
     ids = measured(table.num_embeddings, table.embedding_dim, seed=0)
     weights = row_weights(counts, table.num_embeddings, stored.plain.padding_idx)[ids]
     dense, rows = table.rows(ids), torch.from_numpy(stored.rows_float64(ids.numpy()))
-    return table.processes.same(lambda: nearness(dense @ directions, rows @ directions, weights)[0])
+    return table.processes.same(lambda: nearness(dense @ directions, rows @ directions, weights)[1])
 
 
 def sample(count: int, most: int, seed: int) -> Tensor:

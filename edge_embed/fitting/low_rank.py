@@ -6,8 +6,8 @@ V holds the first R eigenvectors of sum_i w_i^(1/2) E_i^T E_i [d, d]. All rows s
 itself, the frequency, a few frequent rows would take most of them. This gives the nearest matrix of rank R by that sum
 (Eckart and Young, "The Approximation of One Matrix by Another of Lower Rank", Psychometrika 1936).
 
-With the directions L of the next layer (`edge_embed.fitting.next_layer`), E L takes the place of E, and V^T L^-1 that
-of V^T.
+With the directions L of the next layer (`edge_embed.fitting.next_layer`), E K takes the place of E, and V^T K^-1 that
+of V^T. K K^T = L L^T + a share of the identity: directions that it does not read come last, and none is lost.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,8 @@ from edge_embed.fitting.setting import FittingMethod, Setting, Types
 from edge_embed.layers.arguments import checked_count, checked_padding
 from edge_embed.layers.tt import TTEmbedding
 from edge_embed.packed.floats import FLOAT_BYTES
+
+_OTHERS = 1e-6  # share of the identity
 
 
 def fit(
@@ -57,14 +59,24 @@ def fit(
     table = DenseTable(weight, padding_idx, processes=processes)
     weights = row_weights(counts, n, padding_idx).sqrt()
     product, _, _ = moments(table, weights)
-    turned = product if directions is None else directions.T @ product @ directions
+    root = None if directions is None else _invertible(directions)  # K
+    turned = product if root is None else root.T @ product @ root
     vectors = torch.linalg.eigh(turned).eigenvectors[:, -min(rank, n, dim) :]  # of the largest eigenvalues, [d, R]
     into, back = vectors, vectors.T
-    if directions is not None:
-        into, back = directions @ vectors, torch.linalg.solve(directions, vectors.T, left=False)
+    if root is not None:
+        into, back = root @ vectors, torch.linalg.solve(root, vectors.T, left=False)
     rows = torch.cat(list(processes.each(list(table.places(n)), lambda place: table.block(place) @ into)))  # [n, R]
     cores = balanced([rows[:, None, None, :], back[None, :, :, None]])
     return TTEmbedding.from_cores([core.float() for core in cores], n, padding_idx)
+
+
+def _invertible(directions: Tensor) -> Tensor:
+    """Return K [d, d] of directions L [d, d]."""
+    dim = len(directions)
+    product = directions @ directions.T
+    others = _OTHERS * product.trace() / dim * torch.eye(dim, dtype=product.dtype)
+    found: Tensor = torch.linalg.cholesky(product + others)
+    return found
 
 
 def _within(n: int, dim: int, nbytes: int, types: Types) -> Iterator[Setting]:

@@ -1,15 +1,13 @@
 """Directions of rows that the next layer of a model reads.
 
-    sum_i w_i ||(C_i - E_i) W^T||^2 = sum_i w_i ||(C_i - E_i) L||^2        L L^T = W^T W
+    sum_i w_i ||(C_i - E_i) W^T||^2 = sum_i w_i ||(C_i - E_i) L||^2        L = V S, with W^T W = V S^2 V^T
 
-E are dense rows, C compressed ones, and W [m, d] is the weight of the only layer that takes them. A share of the
-identity is added to W^T W / trace(W^T W), so that L has an inverse and no direction is lost while others have room.
+E are dense rows, C compressed ones, and W [m, d] is the weight of the only layer that takes them. L has d columns
+however many outputs the layer has; those of directions that it does not read are zero.
 """
 
 import torch
 from torch import Tensor
-
-_OTHERS = 1e-6  # share of the identity
 
 
 def directions(weight: Tensor) -> Tensor | None:
@@ -19,6 +17,6 @@ def directions(weight: Tensor) -> Tensor | None:
     trace = float(product.trace())
     if not 0 < trace < float("inf"):
         return None
-    others = torch.eye(len(product), dtype=product.dtype) / len(product)
-    found: Tensor = torch.linalg.cholesky((1 - _OTHERS) * product / trace + _OTHERS * others)
+    squares, vectors = torch.linalg.eigh(product / trace)  # their lengths do not matter
+    found: Tensor = vectors * squares.clamp(min=0).sqrt()
     return found

@@ -7,13 +7,14 @@ Sogou News, Yahoo! Answers, Yelp Polarity and Yelp Full have it. The public layo
 """
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
-from datasets import folder_of, number_words
+from datasets import folder_of, number_words, read_text
 from text_task import Texts, encode
 
 _PUBLIC, _REVIEWS = "train.csv", "train/pos"
@@ -38,10 +39,16 @@ def read(folder: Path) -> tuple[dict[str, int], Texts, Texts]:
     """Return ids of the words that occur twice or more in training, the training texts, and the test texts.
 
     Raises:
-        click.ClickException: a row of the public layout has no class, or no text.
+        click.ClickException: a row of the public layout has no class, no text, or no end, or a part has no texts.
     """
     parts, is_public = _parts(folder)
     training, testing = ([(label - 1, words_of(text)) for label, text in part] for part in parts)
+    for part, rows in (("training", training), ("test", testing)):
+        if not rows:
+            raise click.ClickException(f"{folder}: got no texts for {part}, expected some")
+    most, tested = (1 + max(label for label, _ in rows) for rows in (training, testing))
+    if tested > most:
+        raise click.ClickException(f"{folder}: got class {tested} in the test, expected at most {most}, as in training")
     vocabulary = number_words((word for _, words in training for word in words), least=2)
     longest = _covering(training) if is_public else _LONGEST
     return vocabulary, encode(training, vocabulary, longest), encode(testing, vocabulary, longest)
@@ -65,8 +72,9 @@ def _covering(rows: list[tuple[int, list[str]]]) -> int:
 def _reviews(folder: Path) -> Iterator[Row]:
     """Yield class from 1, and text, of the files of both sentiments."""
     for label, name in enumerate(_SENTIMENTS, 1):
-        for path in sorted((folder / name).iterdir()):
-            yield label, path.read_text(encoding="utf-8").replace("<br />", " ")
+        (folder / name).stat()  # which must be there, even if it is empty
+        for path in sorted((folder / name).glob("*.txt")):
+            yield label, read_text(path).replace("<br />", " ")
 
 
 def _training_rows(path: Path) -> Iterator[Row]:
@@ -78,10 +86,15 @@ def _training_rows(path: Path) -> Iterator[Row]:
 
 def _rows(path: Path) -> Iterator[Row]:
     """Yield class from 1, and all texts of a row as one; the table has no header."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
+    rows = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
         for label, *texts in filter(None, rows):  # without empty lines
             if not (label.isdecimal() and int(label) and texts):
                 got = f"{path}, line {rows.line_num}: got a row that begins with {label!r:.40}"
                 raise click.ClickException(f"{got}, expected a class from 1 on and texts, without a header")
             yield int(label), " ".join(texts).replace("\\n", " ")  # two characters stand for the end of a line
+    except csv.Error as error:
+        got = f"{path}, line {rows.line_num}: got {error}"
+        raise click.ClickException(
+            f"{got}, expected texts in quotes that end, of at most 131,072 characters"
+        ) from error

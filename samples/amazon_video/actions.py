@@ -8,6 +8,7 @@ ratings.csv                  MovieLens 20M, 25M and 32M: the same with commas, a
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import IO
 import click
 
 PUBLIC = ("ratings.dat", "ratings.csv", "*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz")
+_HEADER = "userId,movieId,rating,timestamp"
 _KEYS = (("reviewerID", "asin", "unixReviewTime"), ("user_id", "parent_asin", "timestamp"))
 
 Timed = tuple[str, str, float]  # user, item, time
@@ -28,8 +30,8 @@ def actions(folder: Path) -> list[tuple[str, str]]:
         click.ClickException: a line has another form.
         FileNotFoundError: the folder holds none of the files.
     """
-    found = [path for pattern in PUBLIC for path in sorted(folder.glob(pattern))]
-    if not found:
+    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in PUBLIC)), None)  # of one layout only
+    if found is None:
         lines = (folder / "Video.txt").read_text(encoding="ascii").splitlines()
         return [(user, item) for user, item in map(str.split, lines)]
     timed = sorted(chain.from_iterable(map(_timed, found)), key=lambda action: (action[0], action[2]))
@@ -38,21 +40,26 @@ def actions(folder: Path) -> list[tuple[str, str]]:
 
 def _timed(path: Path) -> Iterator[Timed]:
     parse = {".dat": _double_colons, ".csv": _commas}.get(path.suffix, _review)
-    number = 0
+    number, line = 0, ""
     try:
         with _opened(path) as file:
             for number, line in enumerate(file, 1):
-                if line.strip() and not (parse is _commas and number == 1):  # the header
+                if parse is _commas and number == 1:
+                    if line.strip() != _HEADER:
+                        raise ValueError("another header")
+                elif line.strip():
                     yield parse(line)
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        expected = f"expected {_EXPECTED[parse]} in each line"
-        raise click.ClickException(f"{path}, line {max(1, number)}: got {error}, {expected}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path}: cannot be read after line {number}: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        expected = f"expected {_EXPECTED[parse]}"
+        raise click.ClickException(f"{path}, line {number}: got {line.strip()!r:.60}, {expected}") from error
 
 
 def _opened(path: Path) -> IO[str]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
 
 
 def _double_colons(line: str) -> Timed:
@@ -68,11 +75,13 @@ def _commas(line: str) -> Timed:
 def _review(line: str) -> Timed:
     review = json.loads(line)
     user, item, time = next((keys for keys in _KEYS if keys[0] in review), _KEYS[0])
+    if not (review[user] and review[item]):
+        raise ValueError("no user or no item")
     return str(review[user]), str(review[item]), float(review[time])
 
 
 _EXPECTED = {
     _double_colons: "user::item::rating::time",
-    _commas: "user, item, rating and time",
+    _commas: f"{_HEADER}, and such numbers below it",
     _review: f"a JSON object with {', '.join(_KEYS[0])} or {', '.join(_KEYS[1])}",
 }

@@ -73,5 +73,6 @@ def read(folder: Path, least: int) -> Histories:
         if len(items) >= _FEWEST:
             rows.append([PADDING] * (LENGTH + 2 - len(items)) + items)
     if not rows:
-        raise click.ClickException(f"{folder}: no user has {_FEWEST} items, expected histories to learn from")
+        rare = f" that occur {least} times or more" if least > 1 else ""
+        raise click.ClickException(f"{folder}: no user has {_FEWEST} items{rare}, expected histories to learn from")
     return Histories(len(kept) + 1, torch.tensor(rows))

@@ -69,8 +69,10 @@ def read(path: Path, most: int | None = None) -> Clicks:
 
 
 def _lines(path: Path, most: int | None) -> Iterator[list[str]]:
-    with path.open(encoding="ascii") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(islice(file, most), 1):
+            if not line.strip():
+                continue
             fields = line.rstrip("\n").split("\t")
             integers = (field.removeprefix("-") or "0" for field in fields[1 : 1 + _COUNTS])
             is_whole = len(fields) == 1 + _COUNTS + _CATEGORIES and fields[0] in ("0", "1")

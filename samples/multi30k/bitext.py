@@ -13,6 +13,7 @@ from html import unescape
 from pathlib import Path
 
 import click
+from datasets import read_lines
 
 PUBLIC = ("train.en", "train.tags.*")
 _PARTS = {
@@ -40,7 +41,9 @@ def pairs_of(folder: Path) -> dict[str, list[Pair]]:
     if marked is None:
         return {part: _paired(*_plain_files(folder, part, names)) for part, names in _PARTS.items()}
     direction = marked.name.split(".")[2]
-    source, target = direction.split("-")
+    source, _, target = direction.partition("-")
+    if not target:
+        raise click.ClickException(f"{marked}: got this name, expected train.tags.de-en.de or other languages")
     found = {"training": _paired(*(folder / f"train.tags.{direction}.{each}" for each in (source, target)))}
     for part, names in _MARKED_PARTS.items():
         found[part] = _paired(*_marked_files(folder, part, names, direction))
@@ -51,6 +54,9 @@ def _plain_files(folder: Path, part: str, names: tuple[str, ...]) -> tuple[Path,
     """Return the English file of a part, and that of the other language."""
     for name in names:
         others = [path for path in sorted(folder.glob(f"{name}.*")) if path.suffix != ".en" and path.suffixes[1:] == []]
+        if len(others) > 1:
+            got = " and ".join(path.name for path in others)
+            raise click.ClickException(f"{folder}: got {got}, expected one language beside English")
         if others and (folder / f"{name}.en").is_file():
             return folder / f"{name}.en", others[0]
     raise _missing(folder, part, [f"{name}.en with another language" for name in names])
@@ -80,7 +86,7 @@ def _paired(*paths: Path) -> list[Pair]:
 
 def _sentences(path: Path) -> Iterator[list[str]]:
     """Yield the words of each sentence, lower case only where they are split here."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = read_lines(path)
     if path.suffix == ".xml":
         yield from (_split(text) for line in lines for text in re.findall(r"<seg[^>]*>(.*?)</seg>", line))
     elif path.name.startswith("train.tags."):

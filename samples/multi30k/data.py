@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import click
 import torch
 from datasets import PADDING, UNKNOWN, folder_of, number_words
 from torch import Tensor
@@ -70,6 +71,9 @@ def read(folder: Path, most: int | None = None) -> Corpus:
         else ({part: _own(folder, part) for part in _FILES}, _LONGEST)
     )
     texts = {part: _short(own, longest)[:most] for part, own in pairs.items()}
+    for part, short in texts.items():
+        if not short:
+            raise click.ClickException(f"{folder}: got no pairs of at most {longest} words for {part}, expected some")
     sides = ([pair[at] for pair in texts["training"]] for at in (0, 1))
     source, target = (number_words(chain(*sentences), _LEAST) for sentences in sides)
     parts = {part: Pairs(*map(_encode, zip(*pairs, strict=True), (source, target))) for part, pairs in texts.items()}

@@ -1,9 +1,10 @@
 """Experiments on SST-2: phrases and sentences of film reviews, some of which are kept for validation and test."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from candidates import Candidates, penalties, rates
-from datasets import number_words
+from datasets import folder_of, number_words
 from methods import ant, dense, sx, tt, vq
 from options import Options
 from tables import MakeTable
@@ -39,8 +40,9 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
 
     SST-5 has sentences of its own for both.
     """
-    if trees.is_public(options.data):
-        return _make_trees(options)
+    with folder_of(options.data, sentences.SST2, *trees.PUBLIC) as folder:
+        if trees.is_public(folder):
+            return _make_trees(folder, options.quick)
     phrases = sentences.read(options.data).training
     rows = [(label, text.lower().split()) for label, text in phrases]
     held_out = _QUICK_HELD_OUT if options.quick else _HELD_OUT
@@ -53,10 +55,10 @@ def make_task(options: Options) -> Callable[[], PhraseTask]:
     return lambda: PhraseTask(vocabulary, texts, test, held_out)
 
 
-def _make_trees(options: Options) -> Callable[[], PhraseTask]:
+def _make_trees(folder: Path, quick: bool) -> Callable[[], PhraseTask]:
     """Return a function that makes the task of SST-5: all phrases for training, sentences for validation and test."""
-    train, dev, test = (options.data / file for file in trees.PUBLIC)
-    training = trees.phrases(train)[: _QUICK_PHRASES if options.quick else None]
+    train, dev, test = (folder / file for file in trees.PUBLIC)
+    training = trees.phrases(train)[: _QUICK_PHRASES if quick else None]
     vocabulary, (texts, validation, testing) = _encoded(training, trees.sentences(dev), trees.sentences(test))
     return lambda: PhraseTask(vocabulary, texts, testing, validation)
 

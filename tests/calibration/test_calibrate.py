@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from torch import Tensor, nn
 
 import edge_embed
+from edge_embed.calibration import calibrate
 from edge_embed.calibration.calibrate import STEPS as STEPS_BY_DEFAULT
 from edge_embed.calibration.distance import distance
 from edge_embed.calibration.stored_values import with_values
@@ -463,3 +464,8 @@ def test_distance_is_that_of_its_formulas() -> None:
     masked = x.clone()
     masked[..., 0] = -torch.inf
     assert float(distance([masked], [masked], [0])) == 0
+
+
+@pytest.mark.parametrize(("before", "remedy"), [(0.0, "the tables matter"), (1e-8, "leave it out"), (0.1, "more")])
+def test_remedy_depends_on_the_distance(before: float, remedy: str) -> None:
+    assert remedy in calibrate._remedy(before)

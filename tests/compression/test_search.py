@@ -1,6 +1,7 @@
 """Search of settings: the goals of bytes, cosine and sizes are met, and the report lists the other settings."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -236,7 +237,7 @@ def test_pareto_front_excludes_dominated_settings() -> None:
 
 
 def test_pareto_front_compares_behind_next_layer() -> None:
-    trials = [Trial("dpq", "a", 10, 0.8, 0.1, 0.7), Trial("tt", "b", 20, 0.7, 0.1, 0.9)]
+    trials = [Trial("dpq", "a", 10, 0.8, 0.1, 0.7), Trial("tt", "b", 20, 0.7, 0.1, 0.5)]
     assert [trial.setting for trial in pareto_front(trials)] == ["a", "b"]
 
 
@@ -252,19 +253,38 @@ def test_next_layer_decides_within_bytes(sample: bool, monkeypatch: pytest.Monke
     assert table.method == "low_rank"
     rows = found.rows(torch.arange(600)).float()
     torch.testing.assert_close(rows @ NEXT.T, ROWS @ NEXT.T, rtol=0, atol=0.01)
-    assert table.next_layer_cosine > 0.9999
+    assert table.next_layer_error < 1e-3
     assert table.fidelity.mean_cosine < 0.9
     dpq = next(trial for trial in table.trials if trial.method == "dpq")
     assert dpq.mean_cosine > table.fidelity.mean_cosine
-    assert dpq.next_layer_cosine < table.next_layer_cosine
-    assert all(trial.next_layer_cosine is not None for trial in (*table.trials, *table.baselines))
+    assert dpq.next_layer_error > 10 * table.next_layer_error
+    assert all(trial.next_layer_error is not None for trial in (*table.trials, *table.baselines))
 
 
 def test_next_layer_counts_for_given_sizes_too() -> None:
     found, table = made(Plan("low_rank", options={"rank": 2}), next_weight=NEXT)
     torch.testing.assert_close(found.rows(torch.arange(600)).float() @ NEXT.T, ROWS @ NEXT.T, rtol=0, atol=0.01)
     (trial,) = table.trials
-    assert trial.next_layer_cosine == table.next_layer_cosine > 0.9999
+    assert trial.next_layer_error == table.next_layer_error < 1e-3
+
+
+def test_outputs_of_one_sign_are_compared_by_their_sizes() -> None:
+    """One output whose cosine is 1 for every setting."""
+    weight = torch.ones(1, 16)
+    rows = FoundTable("words", ROWS + 5, None, 1, looks_up=True, next_weight=weight)
+    _, (table,) = compress_tables([rows], {}, Plan("dpq", ratio=8))
+    errors = [trial.next_layer_error for trial in table.trials if trial.nbytes <= DENSE_BYTES / 8]
+    chosen = next(trial for trial in table.trials if trial.setting == table.setting)
+    assert len(errors) > 2
+    assert chosen.next_layer_error == min(errors)
+
+
+def test_layer_that_reads_nothing_of_the_rows_has_no_error() -> None:
+    rows, weight = ROWS.clone(), torch.zeros(2, 16)
+    rows[:, 8:], weight[:, 8:] = 0, 1
+    found = FoundTable("words", rows, None, 1, looks_up=True, next_weight=weight)
+    _, (table,) = compress_tables([found], {}, Plan("rows", options={"bits": 4}))
+    assert table.next_layer_error == 0
 
 
 @pytest.mark.parametrize(
@@ -279,8 +299,9 @@ def test_next_layer_counts_for_given_sizes_too() -> None:
 def test_rows_count_if_they_are_the_goal_or_the_next_layer_says_nothing(plan: Plan, weight: Tensor) -> None:
     found, table = made(plan, next_weight=weight)
     plain, expected = made(plan)
-    assert table == expected
-    assert table.next_layer_cosine is None
+    is_known = bool(weight.isfinite().all() and weight.any())
+    assert (table.next_layer_error is not None) == is_known  # reported in any case
+    assert replace(table, next_layer_error=None) == expected
     ids = torch.arange(600)
     assert torch.equal(found.rows(ids), plain.rows(ids))
 

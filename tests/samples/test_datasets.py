@@ -78,14 +78,14 @@ def test_ag_news_is_read_into_ids_and_classes(tmp_path: Path) -> None:
     (tmp_path / "train_20k.csv").write_text(
         'label,source,text\n3,desc,"Oil, oil prices ""rise"""\n1,desc,Prices rise 20\n', encoding="utf-8"
     )
-    (tmp_path / "test.csv").write_text('"4","Oil","prices of Oil"\n', encoding="utf-8")
+    (tmp_path / "test.csv").write_text('"2","Oil","prices of Oil"\n', encoding="utf-8")
     vocabulary, training, testing = ag_news.read(tmp_path)
     assert vocabulary == {"<pad>": 0, "<unk>": 1, "oil": 2, "prices": 3, "rise": 4}
     assert training.ids.shape == (2, 60)
     assert training.ids[:, :5].tolist() == [[2, 2, 3, 4, 0], [3, 4, 1, 0, 0]]
     assert training.classes.tolist() == [2, 0]
     assert testing.ids[0, :5].tolist() == [2, 3, 1, 2, 0]
-    assert testing.classes.tolist() == [3]
+    assert testing.classes.tolist() == [1]
 
 
 def test_texts_in_public_layout_are_read_in_place_of_ag_news(tmp_path: Path) -> None:

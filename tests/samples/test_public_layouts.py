@@ -51,6 +51,11 @@ class TestReviews:
         assert testing.ids[1].tolist()[:2] == [1, 3]
         assert testing.classes.tolist() == [0, 1]
 
+    def test_files_beside_reviews_are_left_out(self, imdb: Path) -> None:
+        (imdb / "train" / "neg" / ".DS_Store").write_bytes(b"\xff\xfe")
+        (imdb / "train" / "neg" / "more").mkdir()
+        assert len(ag_news.read(imdb)[1]) == 2
+
     def test_missing_folder_is_named(self, imdb: Path) -> None:
         (imdb / "test" / "neg" / "0_1.txt").unlink()
         (imdb / "test" / "neg").rmdir()
@@ -68,6 +73,38 @@ def test_words_that_are_read_cover_19_of_20_texts_of_a_public_set(tmp_path: Path
     assert ag_news.read(tmp_path)[1].ids.shape == (20, 400)
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "named"),
+    [
+        (b'1,"oil\n2,gas\n', b"1,oil\n", "line 2: got unexpected end of data, expected texts in quotes that end"),
+        (b"", b"1,oil\n", "got no texts for training"),
+        (b"1,oil\n", b"", "got no texts for test"),
+        (b"1,oil\n", b"3,oil\n", "got class 3 in the test, expected at most 1"),
+        ("1,öl\n".encode("latin-1"), b"1,oil\n", r"train\.csv: got 'utf-8' codec .*, expected a text in UTF-8"),
+    ],
+)
+def test_bad_texts_are_named(train: bytes, test: bytes, named: str, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_bytes(train)
+    (tmp_path / "test.csv").write_bytes(test)
+    with pytest.raises(click.ClickException, match=named):
+        ag_news.read(tmp_path)
+
+
+def test_texts_too_few_to_keep_some_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("1,oil\n2,gas\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text("1,oil\n", encoding="utf-8")
+    with pytest.raises(click.ClickException, match="got 2 texts for training, expected more than the 2,000"):
+        task_of("ag_news", tmp_path)
+
+
+@pytest.mark.parametrize("sample", ["ag_news", "amazon_video", "click_through", "multi30k", "sst2"])
+def test_folder_without_a_set_names_what_it_may_hold(sample: str, tmp_path: Path) -> None:
+    (tmp_path / "ml-1m").mkdir()
+    write(tmp_path / "ml-1m" / "ratings.dat", LAYOUTS["ratings.dat"])
+    with pytest.raises(click.ClickException, match=r"got neither \S+\.tar\.xz nor .*, expected one of them"):
+        task_of(sample, tmp_path)
+
+
 class TestTrees:
     TREE = "(3 (2 A) (4 (3 Good) (2 film)))"
 
@@ -77,6 +114,16 @@ class TestTrees:
         (tmp_path / "dev.txt").write_text("(1 (2 a) (1 bad))\n", encoding="utf-8")
         (tmp_path / "test.txt").write_text("(4 (3 good) (2 -LRB-))\n\n", encoding="utf-8")
         return tmp_path
+
+    @pytest.mark.parametrize("file", trees.PUBLIC)
+    def test_missing_and_empty_files_are_named(self, file: str, sst5: Path) -> None:
+        (sst5 / file).write_text("\n", encoding="utf-8")
+        with pytest.raises(click.ClickException, match=rf"{file}: got no (phrases|sentences), expected some"):
+            task_of("sst2", sst5)
+        (sst5 / file).unlink()
+        if file != trees.PUBLIC[0]:
+            with pytest.raises(click.ClickException, match=f"{file} is missing"):
+                task_of("sst2", sst5)
 
     def test_phrases_are_for_training_and_sentences_for_test(self, sst5: Path) -> None:
         expected = [(2, "a"), (3, "good"), (2, "film"), (4, "good film"), (3, "a good film"), (1, "bad")]
@@ -93,7 +140,11 @@ class TestTrees:
         task.loss(model, next(task.batches())).backward()
 
     @pytest.mark.parametrize(
-        "line", ["good film", "(5 good)", "( good)", "(3 )", "(3 good", "(3 good))", "(01 good)", "(3 good) film", "()"]
+        "line",
+        [
+            *("good film", "(5 good)", "( good)", "(3 )", "(3 good", "(3 good))", "(01 good)", "(3 good) film", "()"),
+            *("(3 good film)", "(3 good) (2 film)", "(3 (2 good))", "(3 good (2 film) (2 film))"),
+        ],
     )
     def test_line_that_is_no_tree_is_named(self, line: str, tmp_path: Path) -> None:
         (tmp_path / "train.txt").write_text(f"{self.TREE}\n{line}\n", encoding="utf-8")
@@ -141,12 +192,14 @@ def test_claims_train_on_actions(sample: str, tmp_path: Path) -> None:
     ("name", "text", "named"),
     [
         ("ratings.dat", "1::2::3::4\n1::2\n", "line 2: .*expected user::item::rating::time"),
-        ("ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,late\n", "line 2: .*late.*expected user, item, rating"),
-        ("a.jsonl", '{"user_id": "1"}\n', "line 1: .*parent_asin.*expected a JSON object with reviewerID"),
-        ("a.jsonl", '{"user": "1"}\n', "line 1: .*reviewerID.*expected a JSON object with reviewerID"),
+        ("ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,late\n", "line 2: .*late.*expected userId,movieId"),
+        ("ratings.csv", "movieId,userId,rating,timestamp\n1,2,3,4\n", "line 1: .*movieId.*expected userId,movieId"),
+        ("a.jsonl", '{"user_id": "1"}\n', "line 1: .*user_id.*expected a JSON object with reviewerID"),
+        ("a.jsonl", '{"user": "1"}\n', "line 1: .*expected a JSON object with reviewerID"),
+        ("a.jsonl", '{"reviewerID": null, "asin": "a", "unixReviewTime": 1}\n', "line 1: .*null.*expected a JSON"),
         ("a.jsonl", "[1]\n", "line 1: .*expected a JSON object"),
         ("a.jsonl", "{\n", "line 1: .*expected a JSON object"),
-        ("ratings.dat", "1::2::3::4\n1::3::3::5\n", "no user has 3 items"),
+        ("ratings.dat", "1::2::3::4\n1::3::3::5\n", "no user has 3 items, expected"),
     ],
 )
 def test_bad_actions_are_named(name: str, text: str, named: str, tmp_path: Path) -> None:
@@ -157,8 +210,33 @@ def test_bad_actions_are_named(name: str, text: str, named: str, tmp_path: Path)
 
 def test_file_that_is_not_compressed_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(b"{}")
-    with pytest.raises(click.ClickException, match=r"a\.json\.gz, line 1: got Not a gzipped file"):
+    with pytest.raises(click.ClickException, match=r"a\.json\.gz: cannot be read after line 0: Not a gzipped file"):
         amazon_video.read(tmp_path, least=1)
+
+
+def test_damaged_or_otherwise_encoded_files_are_named(tmp_path: Path) -> None:
+    whole = gzip.compress(LAYOUTS["Video_Games.jsonl"].encode())
+    (tmp_path / "a.json.gz").write_bytes(whole[:20] + bytes(10) + whole[30:])
+    with pytest.raises(click.ClickException, match=r"a\.json\.gz: cannot be read after line"):
+        amazon_video.read(tmp_path, least=1)
+    (tmp_path / "ratings.dat").write_bytes("1::\xfc::3::4".encode("latin-1"))
+    with pytest.raises(click.ClickException, match=r"ratings\.dat: cannot be read after line 0: 'utf-8' codec"):
+        amazon_video.read(tmp_path, least=1)
+
+
+def test_actions_of_two_layouts_count_once(tmp_path: Path) -> None:
+    for name in ("ratings.dat", "ratings.csv"):
+        write(tmp_path / name, LAYOUTS[name])
+    write(tmp_path / "ratings.dat", "\ufeff" + LAYOUTS["ratings.dat"])  # a byte order mark belongs to no user
+    histories = amazon_video.read(tmp_path, least=1)
+    assert (histories.items != 0).sum().item() == len(ACTIONS)
+    assert len(histories.items) == 2
+
+
+def test_message_says_which_items_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "ratings.dat", LAYOUTS["ratings.dat"])
+    with pytest.raises(click.ClickException, match="no user has 3 items that occur 20 times or more"):
+        amazon_video.read(tmp_path, least=20)
 
 
 class TestTranslation:
@@ -198,6 +276,31 @@ class TestTranslation:
         assert set(corpus.source_vocabulary) - {"<pad>", "<unk>"} == {"ein", "mann", ",", '"', "r", "&", "d", "!"}
         assert corpus.references == [english for english, _ in self.PAIRS]
         assert len(corpus.training) == len(corpus.validation) == len(corpus.test) == 3
+
+    def test_sentences_end_at_line_ends_only(self, plain: Path) -> None:
+        for at, language in enumerate(("en", "de")):
+            lines = [pair[at] for pair in self.PAIRS]
+            lines[at] += " \u2028 \x85 \x0c word"  # in another line of each language
+            (plain / f"train.{language}").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+        training = multi30k.read(plain).training
+        assert (training.source != 0).sum(1).tolist() == [4, 3, 2]
+        assert (training.target != 0).sum(1).tolist() == [3 + 2, 4 + 2, 2 + 2]  # with both marks
+
+    def test_languages_beside_english_are_counted(self, plain: Path) -> None:
+        (plain / "train.cs").write_text("a\n", encoding="utf-8")
+        with pytest.raises(click.ClickException, match=r"got train\.cs and train\.de, expected one language beside"):
+            multi30k.read(plain)
+
+    def test_part_without_pairs_is_named(self, plain: Path) -> None:
+        for path in (path for pattern in ("test.*", "tst2013.*", "newstest2014.*") for path in plain.glob(pattern)):
+            path.write_text("", encoding="utf-8")
+        with pytest.raises(click.ClickException, match="got no pairs of at most 30 words for test, expected some"):
+            multi30k.read(plain)
+
+    def test_name_without_direction_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "train.tags.de").write_text("a\n", encoding="utf-8")
+        with pytest.raises(click.ClickException, match=r"train\.tags\.de: got this name, expected train\.tags\.de-en"):
+            multi30k.read(tmp_path)
 
     def test_missing_part_is_named(self, plain: Path) -> None:
         for path in plain.glob("*.de"):

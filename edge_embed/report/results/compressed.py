@@ -25,8 +25,8 @@ class Trial:
         nbytes: bytes of the packed table.
         mean_cosine: mean cosine with the dense rows, over a sample of them.
         relative_error: ||C - E|| / ||E||, over the same rows.
-        next_layer_cosine: mean cosine of the products of these rows with the weight of the next layer, if it is the
-            only one that takes them.
+        next_layer_error: ||(C - E) W^T|| / ||E W^T||, over the same rows, if settings are compared behind the next
+            layer: that of the weight W, the only one that takes the rows.
     """
 
     method: str
@@ -34,12 +34,15 @@ class Trial:
     nbytes: int
     mean_cosine: float
     relative_error: float
-    next_layer_cosine: float | None = None
+    next_layer_error: float | None = None
 
     @property
     def closeness(self) -> float:
-        """Return the cosine by which settings are compared: that behind the next layer, if there is one."""
-        return self.mean_cosine if self.next_layer_cosine is None else self.next_layer_cosine
+        """Return what settings are compared by: the mean cosine, or 1 - e^2 / 2 of the error e behind the next layer.
+
+        Both are equal where errors are small, and as long as rows.
+        """
+        return self.mean_cosine if self.next_layer_error is None else 1 - self.next_layer_error**2 / 2
 
     def __str__(self) -> str:
         return f"{self.method} {self.setting}"
@@ -71,7 +74,7 @@ class CompressedTable:
         baselines: rows of integers for comparison, if they are not among the trials.
         is_zero: whether all rows of the dense table, and so of the compressed one, are zero.
         plan: tiers of a tiered table; None for other methods.
-        next_layer_cosine: as in `Trial`, of the compressed table; None if settings are not compared by it.
+        next_layer_error: as in `Trial`, of the compressed table; None if no next layer is known.
     """
 
     name: str
@@ -86,7 +89,7 @@ class CompressedTable:
     baselines: tuple[Trial, ...] = ()
     is_zero: bool = False
     plan: TierPlan | None = None
-    next_layer_cosine: float | None = None
+    next_layer_error: float | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -58,8 +58,8 @@ def _details(table: CompressedTable) -> Sequence[RenderableType]:
     lines = [f"relative error {found.relative_error:.4f}", f"worst rows: {worst}"]
     if found.neighbours is not None:
         lines.insert(1, f"{found.neighbours:.1%} of the 10 nearest rows stay the same")
-    if table.next_layer_cosine is not None:
-        lines.append(f"mean cosine {table.next_layer_cosine:.4f} behind the next layer")
+    if table.next_layer_error is not None:
+        lines.append(f"relative error {table.next_layer_error:.4f} behind the next layer")
     return [near, "; ".join(lines), *_tiers(table), _others(table, found)]
 
 
@@ -92,14 +92,14 @@ def _tiers(table: CompressedTable) -> list[RenderableType]:
 
 def _others(table: CompressedTable, found: Fidelity) -> FoldedTable:
     """Return the Pareto front of the trials, and the baselines that need no method."""
-    behind = () if table.next_layer_cosine is None else ("behind the next layer",)
+    behind = () if all(trial.next_layer_error is None for trial in table.trials) else ("behind the next layer",)
     columns = "bytes", "ratio", "mean cosine", "relative error", *behind, "setting"
     others = FoldedTable(*columns, title=f"{table.name}: Pareto front")
     for trial in sorted((*pareto_front(table.trials), *table.baselines), key=lambda trial: trial.nbytes):
         ratio = found.dense_bytes / trial.nbytes
         chosen = " (chosen)" if (trial.method, trial.setting) == (table.method, table.setting) else ""
         baseline = " (for comparison)" if trial in table.baselines else ""
-        near = trial.mean_cosine, trial.relative_error, *([trial.closeness] if behind else [])
-        cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", *(f"{number:.4f}" for number in near)
+        near = trial.mean_cosine, trial.relative_error, trial.next_layer_error
+        cells = f"{trial.nbytes:,}", f"{ratio:.1f}x", *(f"{number:.4f}" for number in near if number is not None)
         others.add_row(*cells, f"{trial}{chosen}{baseline}")
     return others

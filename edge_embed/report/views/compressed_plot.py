@@ -45,8 +45,9 @@ def _draw(panel: "Axes", table: CompressedTable) -> None:
     panel.plot(*_points(chosen), "o", markersize=12, fillstyle="none", color="black", label="chosen")
     title = plain(f"{table.name}, {table.num_embeddings:,} x {table.embedding_dim}")
     panel.set_title(title, parse_math=False)  # dollars in a name are no formula
-    behind = "" if table.next_layer_cosine is None else " behind the next layer"
-    panel.set(xscale="log", xlabel="bytes", ylabel=f"mean cosine{behind}")
+    is_behind = any(trial.next_layer_error is not None for trial in table.trials)
+    compared = "1 - e\N{SUPERSCRIPT TWO} / 2, e: error behind the next layer" if is_behind else "mean cosine"
+    panel.set(xscale="log", xlabel="bytes", ylabel=compared)
     panel.legend()
 
 

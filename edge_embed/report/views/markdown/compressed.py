@@ -58,8 +58,8 @@ def _blocks(report: CompressReport, facts: CardFacts) -> Iterator[str]:
     yield "Rows of the compressed tables beside those of the dense ones:"
     yield table(_FIDELITY, (_fidelity_cells(one) for one in report.tables if one.fidelity))
     for one in report.tables:
-        if one.next_layer_cosine is not None:
-            yield f"{code(one.name)}: mean cosine {one.next_layer_cosine:.4f} behind the next layer."
+        if one.next_layer_error is not None:
+            yield f"{code(one.name)}: relative error {one.next_layer_error:.4f} behind the next layer."
     if report.calibration:
         yield f"Calibration on {code(report.calibration.file)}. {OF_TABLES}"
         yield table(CALIBRATION_COLUMNS, [calibration_cells(report.calibration)], texts=4)
