@@ -26,7 +26,7 @@ def unpacked(data: Path, name: str) -> Iterator[Path]:
     """
     archive = data / f"{name}.tar.xz"
     if not archive.is_file():
-        raise click.ClickException(f"{archive} is missing: --data expects the folder that contains {name}.tar.xz")
+        raise click.ClickException(_missing(data, name))
     with tempfile.TemporaryDirectory() as folder:
         try:
             with tarfile.open(archive) as files:
@@ -56,11 +56,8 @@ def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
         click.ClickException: there is neither, a file of the layout is missing, or as `unpacked`.
     """
     has_archive = (data / f"{name}.tar.xz").is_file()
-    is_public = any(next(data.glob(pattern), None) for pattern in public)
-    if not (has_archive or is_public):
-        raise click.ClickException(
-            f"{data}: got neither {name}.tar.xz nor {' nor '.join(public)}, expected one of them"
-        )
+    if not has_archive and not any(next(data.glob(pattern), None) for pattern in public):
+        raise click.ClickException(f"{_missing(data, name)}, or a set with {' or '.join(public)}")
     if has_archive:
         with unpacked(data, name) as folder:
             yield folder
@@ -69,6 +66,11 @@ def folder_of(data: Path, name: str, *public: str) -> Iterator[Path]:
         yield data
     except FileNotFoundError as error:
         raise click.ClickException(f"{error.filename} is missing: it belongs to the other files of {data}") from error
+
+
+def _missing(data: Path, name: str) -> str:
+    archive = f"{name}.tar.xz"
+    return f"{data / archive} is missing: --data expects the folder that contains {archive}"
 
 
 def read_text(path: Path) -> str:

@@ -101,7 +101,7 @@ def test_texts_too_few_to_keep_some_are_refused(tmp_path: Path) -> None:
 def test_folder_without_a_set_names_what_it_may_hold(sample: str, tmp_path: Path) -> None:
     (tmp_path / "ml-1m").mkdir()
     write(tmp_path / "ml-1m" / "ratings.dat", LAYOUTS["ratings.dat"])
-    with pytest.raises(click.ClickException, match=r"got neither \S+\.tar\.xz nor .*, expected one of them"):
+    with pytest.raises(click.ClickException, match=r"\.tar\.xz is missing: --data expects .*, or a set with \S+"):
         task_of(sample, tmp_path)
 
 
