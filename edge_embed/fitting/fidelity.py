@@ -113,7 +113,7 @@ def nearness(dense: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, float
 def closeness(
     dense: Tensor, rows: Tensor, weights: Tensor, directions: Tensor | None
 ) -> tuple[float, float, float | None]:
-    """Return `nearness` of some rows, and their relative error behind the next layer.
+    """Return `nearness` of some rows, and their error behind the next layer.
 
     Args:
         dense: float64 [m, d].
@@ -121,16 +121,29 @@ def closeness(
         weights: weight of each row, float64 [m].
         directions: L of the next layer, float64 [d, d] (`edge_embed.fitting.next_layer`), or None.
     """
-    near = nearness(dense, rows, weights)
-    return *near, None if directions is None else nearness(dense @ directions, rows @ directions, weights)[1]
+    behind = None if directions is None else _error_behind(dense @ directions, rows @ directions, weights)
+    return *nearness(dense, rows, weights), behind
 
 
 def next_layer_error(table: DenseTable, stored: Stored, counts: Tensor | None, directions: Tensor) -> float:
-    """Return the relative error of a sample of rows behind the next layer, as `closeness`, with frequencies [n]."""
+    """Return the error of a sample of rows behind the next layer, as `closeness`, with frequencies [n]."""
     ids = measured(table.num_embeddings, table.embedding_dim, seed=0)
     weights = row_weights(counts, table.num_embeddings, stored.plain.padding_idx)[ids]
     dense, rows = table.rows(ids), torch.from_numpy(stored.rows_float64(ids.numpy()))
-    return table.processes.same(lambda: nearness(dense @ directions, rows @ directions, weights)[1])
+    return table.processes.same(lambda: _error_behind(dense @ directions, rows @ directions, weights))
+
+
+def _error_behind(expected: Tensor, found: Tensor, weights: Tensor) -> float:
+    """Return the root of the weighted mean of min(1, ||y_i - x_i||^2 / ||x_i||^2), over the rows x_i that are not zero.
+
+    Each row counts by its own length, as in a cosine. A row of zeros has the error 1.
+    """
+    squares = expected.square().sum(1)
+    weights = weights * (squares > 0)
+    if not weights.any():
+        return 0.0
+    errors = (found - expected).square().sum(1) / squares.clamp(min=torch.finfo(torch.float64).tiny)
+    return float((weights @ errors.clamp(max=1) / weights.sum()).sqrt())
 
 
 def sample(count: int, most: int, seed: int) -> Tensor:

@@ -9,6 +9,8 @@ however many outputs the layer has; those of directions that it does not read ar
 import torch
 from torch import Tensor
 
+_ROUNDING = 1e-12  # share of all squares: smaller ones are those of rounding
+
 
 def directions(weight: Tensor) -> Tensor | None:
     """Return L, float64 [d, d], from W [m, d]; None if W is zero or not finite."""
@@ -18,5 +20,5 @@ def directions(weight: Tensor) -> Tensor | None:
     if not 0 < trace < float("inf"):
         return None
     squares, vectors = torch.linalg.eigh(product / trace)  # their lengths do not matter
-    found: Tensor = vectors * squares.clamp(min=0).sqrt()
+    found: Tensor = vectors * (squares * (squares > _ROUNDING)).sqrt()
     return found

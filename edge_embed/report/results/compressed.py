@@ -25,8 +25,8 @@ class Trial:
         nbytes: bytes of the packed table.
         mean_cosine: mean cosine with the dense rows, over a sample of them.
         relative_error: ||C - E|| / ||E||, over the same rows.
-        next_layer_error: ||(C - E) W^T|| / ||E W^T||, over the same rows, if settings are compared behind the next
-            layer: that of the weight W, the only one that takes the rows.
+        next_layer_error: root mean square of ||(c - e) W^T|| / ||e W^T|| over the same rows, at most 1 for a row. W is
+            the weight of the next layer, the only one that takes rows; None if settings are not compared behind it.
     """
 
     method: str
