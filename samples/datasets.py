@@ -74,20 +74,20 @@ def _missing(data: Path, name: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file in UTF-8, without a byte order mark.
+    """Return the text of a file in UTF-8, without a byte order mark, and with the line ends of the file.
 
     Raises:
         click.ClickException: it is in another encoding.
         FileNotFoundError: there is no such file.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise click.ClickException(f"{path}: got {error}, expected a text in UTF-8") from error
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file, errors as of `read_text`; only a line feed ends a line, and a carriage return."""
+    """Return the lines of a file, which a line feed ends, with a carriage return before it or without."""
     return [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
 
 

@@ -67,12 +67,13 @@ class TextTask(Task[Model]):
     def __init__(self, vocabulary: Mapping[str, int], texts: Texts, test: Texts, held_out: int | Texts) -> None:
         self.vocabulary, self.test = vocabulary, test
         texts = texts[torch.randperm(len(texts))]
-        kept = held_out if isinstance(held_out, int) else 0
-        self.validation = texts[:kept] if isinstance(held_out, int) else held_out
-        self.training = texts[kept:]
-        if not len(self.training):
+        if isinstance(held_out, Texts):
+            self.validation, self.training = held_out, texts
+            return
+        if len(texts) <= held_out:
             got = f"got {len(texts):,} texts for training"
-            raise click.ClickException(f"{got}, expected more than the {kept:,} that are kept for validation")
+            raise click.ClickException(f"{got}, expected more than the {held_out:,} that are kept for validation")
+        self.validation, self.training = texts[:held_out], texts[held_out:]
 
     def batches(self) -> Iterator[Batch]:
         """Yield ids and classes."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _STD = 0.1  # of initial rows, as of small dense ones
-_PRIME = 2_654_435_761  # Knuth's multiplier spreads neighbouring ids
+PRIME = 2_654_435_761  # Knuth's multiplier spreads neighbouring ids
 
 Mode = Literal["rows", "mean"]
 
@@ -101,7 +101,7 @@ class Hashed(OtherTable):
 
     def looked_up(self, ids: Tensor) -> Tensor:
         """Return H_h(i)."""
-        return functional.embedding(ids * _PRIME % 2**32 % self.size, self.buckets)
+        return functional.embedding(ids * PRIME % 2**32 % self.size, self.buckets)
 
 
 class QuotientRemainder(OtherTable):

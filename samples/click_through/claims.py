@@ -17,7 +17,7 @@ _QUICK_CLICKS = 100_000
 
 def make_task(options: Options) -> Callable[[], ClickTask | AdTask]:
     """Return a function that makes the task; its parts are always the same. A set of Criteo has one table."""
-    if (options.data / criteo.PUBLIC).is_file():
+    if (options.data / criteo.PUBLIC).is_file() and not (options.data / "amazon-video.tar.xz").is_file():
         clicks = criteo.read(options.data / criteo.PUBLIC, _QUICK_CLICKS if options.quick else None)
         return lambda: AdTask(clicks)
     histories = read_histories(options)

@@ -22,6 +22,7 @@ from typing import Any
 import faiss
 import numpy as np
 import torch
+from baselines.trained import PRIME
 from numpy.typing import NDArray
 
 from edge_embed.errors import SizeError
@@ -40,7 +41,6 @@ _CODE_BITS, _MOST_BOOKS = (4, 6, 8), 64
 _ROUNDS = 20
 _TRAINED = 10_000  # rows at most that a rotation is trained on
 _PARTS = 4  # of the columns, in CCE
-_PRIME = 2_654_435_761  # Knuth's multiplier spreads neighbouring ids
 
 
 def each_table(fit: Fit) -> Contender:
@@ -242,7 +242,7 @@ def _in_half(numbers: Rows) -> Rows:
 
 def _hash(n: int, buckets: int, seed: int) -> NDArray[np.int64]:
     """Return a bucket for each id, [n]."""
-    return (np.arange(1, n + 1, dtype=np.uint64) * np.uint64(_PRIME + 2 * seed) >> np.uint64(7)).astype(
+    return (np.arange(1, n + 1, dtype=np.uint64) * np.uint64(PRIME + 2 * seed) >> np.uint64(7)).astype(
         np.int64
     ) % buckets
 

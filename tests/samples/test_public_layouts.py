@@ -280,8 +280,8 @@ class TestTranslation:
     def test_sentences_end_at_line_ends_only(self, plain: Path) -> None:
         for at, language in enumerate(("en", "de")):
             lines = [pair[at] for pair in self.PAIRS]
-            lines[at] += " \u2028 \x85 \x0c word"  # in another line of each language
-            (plain / f"train.{language}").write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+            lines[at] += " \u2028 \x85 \x0c \r word"  # in another line of each language
+            (plain / f"train.{language}").write_bytes(("\r\n".join(lines) + "\r\n").encode())
         training = multi30k.read(plain).training
         assert (training.source != 0).sum(1).tolist() == [4, 3, 2]
         assert (training.target != 0).sum(1).tolist() == [3 + 2, 4 + 2, 2 + 2]  # with both marks
@@ -320,6 +320,13 @@ class TestTranslation:
             multi30k.read(plain)
 
 
+def test_archive_comes_before_advertisements(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("", encoding="ascii")
+    (tmp_path / "amazon-video.tar.xz").write_bytes(b"")
+    with pytest.raises(click.ClickException, match="cannot be unpacked"):
+        task_of("click_through", tmp_path)
+
+
 class TestCriteo:
     @staticmethod
     def line(at: int, **fields: str) -> str:
@@ -343,6 +350,7 @@ class TestCriteo:
         assert clicks.num_rows == int(clicks.ids.max()) + 1
         torch.testing.assert_close(clicks.counts[0, :4], torch.tensor([0.0, 0.0, 21.0, 4.0]).clamp(min=1).log())
         assert clicks.taken.tolist() == 50 * [0.0, 1.0]
+        assert sum(each[0].nbytes for each in (clicks.ids, clicks.counts, clicks.taken)) == 160  # as its README says
 
     def test_last_lines_are_for_test(self, ads: Path) -> None:
         task = criteo.AdTask(criteo.read(ads / "train.txt"))
