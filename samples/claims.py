@@ -24,7 +24,17 @@ from trials import Trial, choose, run_seed
 
 from edge_embed.report.views.markdown.blocks import join, table
 
-_NAMES = ("ag_news", "amazon_video", "click_through", "inflection", "multi30k", "sst2", "wikitext2", "wikitext2_untied")
+_NAMES = (
+    "ag_news",
+    "amazon_video",
+    "bert",
+    "click_through",
+    "inflection",
+    "multi30k",
+    "sst2",
+    "wikitext2",
+    "wikitext2_untied",
+)
 _BUILD = Path(__file__).parents[1] / "build" / "claims"
 _NOTE = """\
 *vs dense* is the difference from the dense model of the same seed. *at equal bytes* is the score of that dense model

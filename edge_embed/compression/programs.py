@@ -59,20 +59,24 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
     made_of, reports = job.run(tables)
     made = {table: made_of[table.name] for table in tables if table.name in made_of}
     small = replaced(model, made)
-    if not job.plan.trainable:
-        _let_transformers_save(small)
+    _let_transformers_save(small, job.plan.trainable)
     return CompressedModule(small, CompressReport(reports, _nbytes(model)))
 
 
-def _let_transformers_save(model: nn.Module) -> None:
-    """Attach the quantiser that ``save_pretrained`` requires, if the model has this method."""
+def _let_transformers_save(model: nn.Module, trainable: bool) -> None:
+    """Attach the quantiser that ``save_pretrained`` requires for frozen layers, if the model has this method."""
     if "transformers.modeling_utils" not in sys.modules:  # no class of a model is loaded
         return
     from transformers import PreTrainedModel  # noqa: PLC0415
 
     from edge_embed.transformers.quantizer import attach_quantizer  # noqa: PLC0415
+    from edge_embed.transformers.ties import tie_layers  # noqa: PLC0415
 
-    if isinstance(model, PreTrainedModel) and getattr(model, "hf_quantizer", None) is None:
+    if not isinstance(model, PreTrainedModel):
+        return
+    if trainable:
+        tie_layers(model)
+    elif getattr(model, "hf_quantizer", None) is None:
         with suppress(BadInputError):  # layers that a folder of transformers cannot have, such as bags
             attach_quantizer(model)
 

@@ -128,18 +128,6 @@ def make_layers(model: nn.Module, placed: Iterable[Placed]) -> None:
             model.set_submodule(name, (own if rotation is None else rotated(own, rotation)).eval())
 
 
-def forget_ties(model: nn.Module, layers: Iterable[str]) -> None:
-    """Remove the dense weights of layers from the ties of a model, which transformers would restore."""
-    gone = {stored_name(layer, "weight") for layer in layers}
-    for prefix, module in model.named_modules():
-        for name in ("all_tied_weights_keys", "_tied_weights_keys"):
-            ties = getattr(module, name, None)
-            if isinstance(ties, dict):
-                within = f"{prefix}." if prefix else ""
-                left = {key: of for key, of in ties.items() if gone.isdisjoint((within + key, within + of))}
-                setattr(module, name, left)
-
-
 def _layer_in(model: Any, name: str) -> str | None:
     """Return the name of a layer in a model, which may have or lack the prefix of its base model; None if absent."""
     prefix = f"{model.base_model_prefix}."

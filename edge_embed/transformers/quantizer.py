@@ -9,8 +9,9 @@ from transformers.quantizers.base import HfQuantizer
 
 from edge_embed.errors import BadInputError
 from edge_embed.transformers.config import METHOD, EdgeEmbedConfig, StoredTable
-from edge_embed.transformers.loaded_tables import Placed, check_stored, forget_ties, make_layers, place_tables
+from edge_embed.transformers.loaded_tables import Placed, check_stored, make_layers, place_tables
 from edge_embed.transformers.saved_tables import saved_state, used_tables
+from edge_embed.transformers.ties import forget_ties
 
 
 @register_quantizer(METHOD)

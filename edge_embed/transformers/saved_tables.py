@@ -37,7 +37,7 @@ def used_tables(model: nn.Module) -> list[UsedTable]:
     for name, module in model.named_modules(remove_duplicate=False):
         if name.startswith(inside):
             continue
-        if (used := _table_of(module)) is None:
+        if (used := table_of(module)) is None:
             continue
         inside = f"{name}."
         table, rotation = used
@@ -70,7 +70,7 @@ def saved_state(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return state, described
 
 
-def _table_of(module: nn.Module) -> tuple[CompressedEmbedding, Tensor | None] | None:
+def table_of(module: nn.Module) -> tuple[CompressedEmbedding, Tensor | None] | None:
     """Return the table and the rotation that a layer uses, or None for another module."""
     if isinstance(module, RotatedEmbedding):
         return module.embedding, module.rotation
