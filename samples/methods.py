@@ -31,11 +31,15 @@ def vq(
 
 
 def sx(
-    width: int, num_groups: int, layer: type[edge_embed.DPQEmbedding] = edge_embed.DPQEmbedding, **options: Any
+    width: int,
+    num_groups: int,
+    num_codes: int = 16,
+    layer: type[edge_embed.DPQEmbedding] = edge_embed.DPQEmbedding,
+    **options: Any,
 ) -> MakeTable:
-    """Return a function that makes a DPQ-SX table, K = 16, with options that use most codes; tau = 2 trains several."""
+    """Return a function that makes a DPQ-SX table with options that use most codes; tau = 2 trains several."""
     few_unused: dict[str, Any] = {"distance_norm": "per_group", "query_init_scale": 0.01, "temperature": 2.0}
-    return lambda rows: layer(rows, width, 16, num_groups, padding_idx=0, **few_unused | options)
+    return lambda rows: layer(rows, width, num_codes, num_groups, padding_idx=0, **few_unused | options)
 
 
 def tied_sx(width: int, num_groups: int) -> MakeTable:

@@ -69,10 +69,12 @@ def run_seed(
     seed: int,
     options: Options,
     done: Container[str] = (),
+    ways: Sequence[str] = WAYS,
 ) -> Iterator[Trial]:
     """Yield the trial of every method from one seed, but for methods that are done.
 
-    ``dense`` is trained first in any case, because the others are compared with it.
+    ``dense`` is trained first in any case, because the others are compared with it, and its table is compressed to
+    their bytes in some ``ways``.
     """
     dense: Model | None = None
     for method, setting in chosen.items():
@@ -85,7 +87,7 @@ def run_seed(
         nbytes = [table_bytes(table) for table in tables(model)]
         is_smaller = sum(nbytes) < sum(table_bytes(table) for table in tables(dense))
         is_compressed = is_smaller and not any(isinstance(table, OtherTable) for table in tables(model))
-        others = _cut_down_scores(task, dense, model) if is_compressed else {}
+        others = _cut_down_scores(task, dense, model, ways) if is_compressed else {}
         scores = evaluate(task, model, "validation"), evaluate(task, model, "test")
         with torch.no_grad():
             further = task.further(model.eval())
@@ -102,11 +104,11 @@ def trained(
     return task, train(task, recipe, f"{method}, seed {seed}", recipe.quick_epochs if quick else recipe.epochs)
 
 
-def _cut_down_scores(task: Task[Model], dense: Model, small: Model) -> dict[str, float]:
+def _cut_down_scores(task: Task[Model], dense: Model, small: Model, ways: Sequence[str]) -> dict[str, float]:
     """Return the scores of the dense model with each of its tables compressed to the bytes of that of a small model."""
     layers = tables(small)
     is_tiered = any(isinstance(layer, edge_embed.TieredEmbedding) for layer in layers)
-    ways = [way for way in WAYS if way != TIERS or is_tiered]  # their search takes long: beside equal bytes, once
+    ways = [way for way in ways if way != TIERS or is_tiered]  # their search takes long: beside equal bytes, once
     weights = [table.get_parameter("weight").detach().numpy() for table in tables(dense)]
     given = zip(weights, counts(task, weights), map(table_bytes, layers), strict=True)
     found = [cut_down(*each, ways) for each in given]

@@ -73,3 +73,9 @@ CANDIDATES: Candidates = {
     "pq and fine-tuning, K = 16, D = 32": _tuned("dpq", 32),
     "opq and fine-tuning, K = 16, D = 16": _tuned("opq", 16),
 }
+
+
+def grid(variant: str, num_codes: int, num_groups: int) -> Recipe:
+    """Return the recipe of a DPQ table of any size, with one setting for all."""
+    table = _vq(num_codes, num_groups) if variant == "vq" else _sx(num_groups, num_codes)
+    return rates(table, 2, 1e-2, decay=True)[0]

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import wikitext2.claims
 from candidates import Candidates, rates
-from methods import dense, tiers, vq
+from methods import dense, sx, tiers, vq
 from options import Options
+from training import Recipe
 from wikitext2.model import WIDTH
 from wikitext2.sample import WordTask
 
@@ -22,3 +23,12 @@ CANDIDATES: Candidates = {
     "dpq vq, K = 16, D = 32": rates(vq(WIDTH, 16, 32, distance_norm=False), 8, 3e-2, decay=True),
     "tiers, as D = 32": rates(tiers(WIDTH, 0.02, 0.095, 16, distance_norm=False), 8, 3e-2, decay=True),
 }
+
+
+def grid(variant: str, num_codes: int, num_groups: int) -> Recipe:
+    """Return the recipe of a DPQ table of any size, with one setting for all."""
+    if variant == "vq":
+        table = vq(WIDTH, num_codes, num_groups, distance_norm=False)
+    else:
+        table = sx(WIDTH, num_groups, num_codes)
+    return rates(table, 8, 3e-2, decay=True)[0]

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,13 +31,13 @@ from training import Batch, Part, Recipe, Task
 from trials import Trial, choose, counts, run_seed
 
 import edge_embed
+from tests.samples.halves import CANDIDATES, DIM, Halves, N, Numbers
 
 ROOT = Path(__file__).parents[2]
 DATA = os.environ.get("EDGE_EMBED_DATA")
 
 OPTIONS = Options(Path(), False, 0, Path())
 
-N, DIM = 40, 8
 ROWS = np.random.default_rng(0).normal(size=(N, DIM)).astype(np.float32)
 COUNTS = np.arange(N)[::-1].copy()
 
@@ -84,56 +84,6 @@ class TestCutDown:
     def test_methods_that_do_not_fit_are_left_out(self) -> None:
         assert cut_down(ROWS, COUNTS, 4) == {}
         assert tuple(cut_down(ROWS, COUNTS, ROWS.nbytes - 1)) == WAYS
-
-
-class Numbers(nn.Module):
-    def __init__(self, table: nn.Module) -> None:
-        super().__init__()
-        self.table = table
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.table(ids).sum(-1)
-
-
-class Halves(Task[Numbers]):
-    """A task whose row i gives +1 for some rows and -1 for others, which depend on the seed as a split does."""
-
-    metric = "accuracy"
-
-    def __init__(self) -> None:
-        self.signs = torch.randn(N).sign()
-
-    def model(self, table: MakeTable) -> Numbers:
-        return Numbers(table(N))
-
-    def batches(self) -> Iterator[Batch]:
-        for _ in range(10):
-            yield (torch.cat((torch.arange(N), torch.zeros(3, dtype=torch.int64))),)
-
-    def loss(self, model: Numbers, batch: Batch) -> Tensor:
-        return (model(batch[0]) - self.signs[batch[0]]).square().mean()
-
-    def score(self, model: Numbers, part: Part) -> float:
-        return float((model(torch.arange(N)).sign() == self.signs).float().mean())
-
-    def further(self, model: Numbers) -> Mapping[str, float]:
-        assert not model.training
-        assert not torch.is_grad_enabled()
-        return {"largest": float(model(torch.arange(N)).max())}
-
-    def example(self) -> Tensor:
-        return torch.arange(3)
-
-
-def dense(rate: float) -> Recipe:
-    return Recipe(lambda rows: nn.Embedding(rows, DIM), epochs=5, quick_epochs=1, rate=rate)
-
-
-def codes(rows: int) -> nn.Module:
-    return edge_embed.DPQEmbedding(rows, DIM, num_codes=4, num_groups=4, variant="vq")
-
-
-CANDIDATES = {"dense": [dense(0.0), dense(0.1)], "dpq": [Recipe(codes, epochs=10, quick_epochs=1, rate=0.05)]}
 
 
 @pytest.fixture(scope="module")
