@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
 ANT = Page(DOCS / "papers" / "ant.md")
 SPARSE_ATTENTION = Page(DOCS / "papers" / "sparse-attention.md")
+CLAIMS = tuple(Page(DOCS / "papers" / f"{paper}.md") for paper in ("dpq", "ant", "tensor-train"))
 HEADER = next(line for line in FIVE_SEEDS.text.splitlines() if line.startswith("| ") and "method" in line)
 IN_POINTS = {"accuracy", "auc", "hits in 10"}  # metrics that the page writes as percentages
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -49,7 +50,15 @@ def five_seed_rows() -> Iterator[Any]:
         yield pytest.param(sample, method, ratio.rstrip(TIMES), difference, id=f"{sample} {method} {ratio[:-1]}")
 
 
-@pytest.mark.parametrize(("sample", "method", "ratio", "difference"), five_seed_rows())
+def claimed_rows() -> Iterator[Any]:
+    for page in CLAIMS:
+        rows = re.findall(rf"`(\w+)` (DPQ-VQ|DPQ-SX|ANT|TT) ([\d.]+){TIMES}: (\S+ ± [\d.]*\d)", page.text)
+        assert len(rows) >= 5, page.path
+        for row in rows:
+            yield pytest.param(*row, id=f"{page.path.stem} {' '.join(row[:3])}")
+
+
+@pytest.mark.parametrize(("sample", "method", "ratio", "difference"), [*five_seed_rows(), *claimed_rows()])
 def test_five_seed_row_is_that_of_sample(sample: str, method: str, ratio: str, difference: str) -> None:
     run = read_sample(sample)
     mean, half = re.findall(r"[-+\N{MINUS SIGN}]?[\d.]+", difference)[:2]
@@ -60,6 +69,35 @@ def test_five_seed_row_is_that_of_sample(sample: str, method: str, ratio: str, d
         and is_interval((mean, half), row["difference"], scale)
         for row in run["methods"]
     )
+
+
+SAMPLES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2", "wikitext2_untied")
+
+
+def spread(kind: str, figure: Callable[[Any, Any], float], samples: Sequence[str] = SAMPLES) -> tuple[float, float]:
+    """Return the least and the largest figure of a kind of table, computed from its row and that of dense."""
+    runs = [read_sample(name)["methods"] for name in samples]
+    found = [figure(row, rows[0]) for rows in runs for row in rows if row["method"].startswith(kind)]
+    return min(found), max(found)
+
+
+def test_claims_have_costs_and_compression_of_the_samples() -> None:
+    dpq, ant, tt = (page.text for page in CLAIMS)
+
+    def time(row: Any, _: Any) -> float:
+        return row["step cost"]
+
+    small = ("sst2", "wikitext2", "wikitext2_untied")
+    first, others = spread("dpq", time, small), spread("dpq", time, [name for name in SAMPLES if name not in small])
+    assert "{:.2f} to {:.2f} in `sst2`, `wikitext2` and `wikitext2_untied`".format(*first) in dpq
+    assert "{:.2f} to {:.2f} in the others".format(*others) in dpq
+    memory = spread("dpq", lambda row, dense: row["step memory"] / dense["step memory"])
+    assert "memory of a step, in times that of dense: {:.3f} to {:.3f} |".format(*memory) in dpq
+    ranges = {name: spread("ant", time, [name]) for name in SAMPLES[:-1]}
+    shown = [f"{low:.2f}{f' to {high:.2f}' if high > low else ''} in `{name}`" for name, (low, high) in ranges.items()]
+    assert all(part in ant for part in shown), shown
+    points = spread("tt", lambda row, _: 100 * row["cut down"]["tt"]["mean"], SAMPLES[:3] + SAMPLES[4:5])
+    assert f"by {-points[1]:.0f} to {-points[0]:.0f} points" in tt, points
 
 
 def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
