@@ -20,6 +20,16 @@ def rates(table: MakeTable, epochs: int, *given: float, decay: bool = False) -> 
     return [Recipe(table, epochs, _QUICK_EPOCHS, rate, decay=decay) for rate in given]
 
 
+def decayed(recipes: Sequence[Recipe], *given: float) -> list[Recipe]:
+    """Return each setting with each weight decay."""
+    return [replace(recipe, weight_decay=decay) for recipe in recipes for decay in given]
+
+
+def searched(recipes: Sequence[Recipe], *given: float) -> list[Recipe]:
+    """Return each setting of ANT with nbANT of each penalty of an anchor."""
+    return [replace(recipe, anchor_penalty=penalty) for recipe in recipes for penalty in given]
+
+
 def with_attention(recipes: Sequence[Recipe], activation: Activation) -> list[Recipe]:
     """Return the settings with another attention than softmax."""
     return [replace(recipe, attention=activation) for recipe in recipes]

@@ -31,6 +31,7 @@ _NAMES = (
     "click_through",
     "inflection",
     "multi30k",
+    "ratings",
     "sst2",
     "wikitext2",
     "wikitext2_untied",

@@ -40,6 +40,8 @@ class Recipe:
         quick_epochs: the same for a quick run.
         rate: learning rate of the table; the rest of the model has the task's.
         penalty: penalty of ANT's proximal step, which makes the transform sparse; 0 for other methods.
+        anchor_penalty: penalty of an anchor, with which nbANT selects their number; 0 leaves the number as it is.
+        weight_decay: penalty of the squares of the table's numbers, half of which is added to the loss.
         decay: whether all rates fall linearly to zero; otherwise they are constant.
         optimizer: ``"yogi"`` is that of the ANT paper; only with a penalty.
         attention: activation of the model's attention, as `edge_embed.use_sparse_attention` takes it.
@@ -55,6 +57,8 @@ class Recipe:
     attention: Activation = "softmax"
     optimizer: Optimizer = "adam"
     begin: Callable[["Task[Any]", int], Any] | None = None
+    anchor_penalty: float = 0.0
+    weight_decay: float = 0.0
 
     def model_of(self, task: "Task[Model]") -> Model:
         """Return the task's model with this table and this attention."""
@@ -119,17 +123,19 @@ def train(task: Task[Model], recipe: Recipe, name: str, epochs: int, observe: Ob
     optimizer = optimizer_of(model, task.rate, recipe)
     steps = epochs * sum(1 for _ in task.batches()) if recipe.decay else 1
     rates = LinearLR(optimizer, 1.0, 0.0 if recipe.decay else 1.0, steps)
-    best, kept = -math.inf, model.state_dict()
+    search = _search_of(optimizer, recipe)
+    best, kept = -math.inf, model
     with _bar() as bar:
         progress = bar.add_task(name, total=epochs, note="")
         for _ in range(epochs):
             _epoch(task, model, optimizer, rates, observe)
             score = evaluate(task, model, "validation")
             if (rank := score if task.higher_is_better else -score) > best:
-                best, kept = rank, copy.deepcopy(model.state_dict())
+                best, kept = rank, copy.deepcopy(model)
+            if search is not None:
+                search.step(-rank)
             bar.update(progress, advance=1, note=f"{task.metric} on validation: {score:.4g}")
-    model.load_state_dict(kept)
-    return model.eval()
+    return kept.eval()
 
 
 def _epoch(
@@ -159,15 +165,23 @@ def evaluate(task: Task[Model], model: Model, part: Part) -> float:
 
 def optimizer_of(model: nn.Module, rate: float, recipe: Recipe) -> torch.optim.Optimizer:
     """Return Adam with the recipe's rate for the table and ``rate`` for the rest."""
-    table = {id(parameter) for parameter in model.get_submodule("table").parameters()}
+    table, decay = {id(p) for p in model.get_submodule("table").parameters()}, {"weight_decay": recipe.weight_decay}
     groups = [
-        {"params": [p for p in model.parameters() if id(p) in table], "lr": recipe.rate},
+        {"params": [p for p in model.parameters() if id(p) in table], "lr": recipe.rate, **decay},
         {"params": [p for p in model.parameters() if id(p) not in table], "lr": rate},
     ]
     if not recipe.penalty:
         return torch.optim.Adam(groups)
     optimizer = edge_embed.Yogi(groups) if recipe.optimizer == "yogi" else torch.optim.Adam(groups, eps=_ANT_EPS)
     return edge_embed.ProximalOptimizer(optimizer, model, recipe.penalty)
+
+
+def _search_of(optimizer: torch.optim.Optimizer, recipe: Recipe) -> edge_embed.AnchorSearch | None:
+    """Return nbANT for a recipe that penalises anchors."""
+    if not recipe.anchor_penalty:
+        return None
+    assert isinstance(optimizer, edge_embed.ProximalOptimizer)
+    return edge_embed.AnchorSearch(optimizer, recipe.anchor_penalty)
 
 
 def _bar() -> Progress:

@@ -11,16 +11,24 @@ import json
 import zlib
 from collections.abc import Iterator
 from itertools import chain
+from math import isnan, nan
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import click
 
 PUBLIC = ("ratings.dat", "ratings.csv", "*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz")
 _HEADER = "userId,movieId,rating,timestamp"
-_KEYS = (("reviewerID", "asin", "unixReviewTime"), ("user_id", "parent_asin", "timestamp"))
+_KEYS = (("reviewerID", "asin", "unixReviewTime", "overall"), ("user_id", "parent_asin", "timestamp", "rating"))
 
-Timed = tuple[str, str, float]  # user, item, time
+
+class Rated(NamedTuple):
+    """One action; its rating is NaN where the file has none."""
+
+    user: str
+    item: str
+    time: float
+    rating: float
 
 
 def actions(folder: Path) -> list[tuple[str, str]]:
@@ -30,15 +38,34 @@ def actions(folder: Path) -> list[tuple[str, str]]:
         click.ClickException: a line has another form.
         FileNotFoundError: the folder holds none of the files.
     """
-    found = next(filter(None, (sorted(folder.glob(pattern)) for pattern in PUBLIC)), None)  # of one layout only
-    if found is None:
+    found = _files(folder)
+    if not found:
         lines = (folder / "Video.txt").read_text(encoding="ascii").splitlines()
         return [(user, item) for user, item in map(str.split, lines)]
-    timed = sorted(chain.from_iterable(map(_timed, found)), key=lambda action: (action[0], action[2]))
-    return [(user, item) for user, item, _ in timed]
+    timed = sorted(chain.from_iterable(map(_rated, found)), key=lambda action: (action.user, action.time))
+    return [(action.user, action.item) for action in timed]
 
 
-def _timed(path: Path) -> Iterator[Timed]:
+def ratings(folder: Path) -> list[Rated]:
+    """Return the ratings of a public layout, in the order of its files; none if the folder holds ``Video.txt``.
+
+    Raises:
+        click.ClickException: a line has another form, or no rating.
+    """
+    found = list(chain.from_iterable(map(_rated, _files(folder))))
+    if any(isnan(action.rating) for action in found):
+        raise click.ClickException(
+            f"{folder}: got reviews without a rating, expected the key overall or rating in each"
+        )
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of one public layout; empty without any."""
+    return next(filter(None, (sorted(folder.glob(pattern)) for pattern in PUBLIC)), [])
+
+
+def _rated(path: Path) -> Iterator[Rated]:
     parse = {".dat": _double_colons, ".csv": _commas}.get(path.suffix, _review)
     number, line = 0, ""
     try:
@@ -62,26 +89,26 @@ def _opened(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig")
 
 
-def _double_colons(line: str) -> Timed:
-    user, item, _, time = line.split("::")
-    return user, item, float(time)
+def _double_colons(line: str) -> Rated:
+    user, item, rating, time = line.split("::")
+    return Rated(user, item, float(time), float(rating))
 
 
-def _commas(line: str) -> Timed:
-    user, item, _, time = line.split(",")
-    return user, item, float(time)
+def _commas(line: str) -> Rated:
+    user, item, rating, time = line.split(",")
+    return Rated(user, item, float(time), float(rating))
 
 
-def _review(line: str) -> Timed:
+def _review(line: str) -> Rated:
     review = json.loads(line)
-    user, item, time = next((keys for keys in _KEYS if keys[0] in review), _KEYS[0])
+    user, item, time, rating = next((keys for keys in _KEYS if keys[0] in review), _KEYS[0])
     if not (review[user] and review[item]):
         raise ValueError("no user or no item")
-    return str(review[user]), str(review[item]), float(review[time])
+    return Rated(str(review[user]), str(review[item]), float(review[time]), float(review.get(rating, nan)))
 
 
 _EXPECTED = {
     _double_colons: "user::item::rating::time",
     _commas: f"{_HEADER}, and such numbers below it",
-    _review: f"a JSON object with {', '.join(_KEYS[0])} or {', '.join(_KEYS[1])}",
+    _review: f"a JSON object with {' or '.join(', '.join(keys[:3]) for keys in _KEYS)}",
 }

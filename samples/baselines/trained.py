@@ -4,9 +4,11 @@
     hashing               E_i = H_h(i)                        H [m, d], h(i) = (i * prime mod 2^32) mod m
     quotient-remainder    E_i = Q_(i div m) * R_(i mod m)     Q [n / m, d], R [m, d]
     frequent rows         E_i = F_min(i, m)                   F [m + 1, d]; ids are sorted by frequency
+    mixed widths          E_i = M_i P_b(i)                    M_i [d / 2^b], P_b [d / 2^b, d]; m 4^b rows in block b
 
 Row 0 is padding and zero. All numbers are float32. Sources: Weinberger and others, "Feature Hashing for Large Scale
-Multitask Learning" (2009); Shi and others, "Compositional Embeddings Using Complementary Partitions" (2020).
+Multitask Learning" (2009); Shi and others, "Compositional Embeddings Using Complementary Partitions" (2020); Ginart and
+others, "Mixed Dimension Embeddings with Application to Memory-Efficient Recommendation Systems" (2019).
 """
 
 from typing import Literal
@@ -128,6 +130,30 @@ class Frequent(OtherTable):
     def looked_up(self, ids: Tensor) -> Tensor:
         """Return F_min(i, m)."""
         return functional.embedding(ids.clamp(max=self.size), self.kept)
+
+
+class MixedWidths(OtherTable):
+    """Rows of blocks: the rarer its ids, the fewer numbers a row has, from which a matrix computes d."""
+
+    def __init__(self, rows: int, width: int, size: int, mode: Mode = "rows") -> None:
+        super().__init__(rows, width, size, mode)
+        self.kept, self.wider = nn.ParameterList(), nn.ParameterList()
+        begin = block = 0
+        while begin < rows:
+            narrow = max(1, width >> block)
+            self.kept.append(_small(min(size * 4**block, rows - begin), narrow))
+            self.wider.append(nn.init.orthogonal_(nn.Parameter(torch.empty(narrow, width)), (width / narrow) ** 0.5))
+            begin, block = begin + len(self.kept[-1]), block + 1
+
+    def looked_up(self, ids: Tensor) -> Tensor:
+        """Return M_i P_b(i)."""
+        found = torch.zeros(*ids.shape, self.embedding_dim)
+        begin = 0
+        for kept, wider in zip(self.kept, self.wider, strict=True):
+            own = (ids >= begin) & (ids < begin + len(kept))
+            found = found.masked_scatter(own.unsqueeze(-1), functional.embedding(ids[own] - begin, kept) @ wider)
+            begin += len(kept)
+        return found
 
 
 def _small(rows: int, width: int) -> nn.Parameter:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from baselines.fine_tuned import fine_tuned
-from baselines.trained import Frequent, Hashed, LowRank, OtherTable, QuotientRemainder
+from baselines.trained import Frequent, Hashed, LowRank, MixedWidths, OtherTable, QuotientRemainder
 from hypothesis import given
 from hypothesis import strategies as st
 from methods import dense, other, vq
@@ -17,11 +17,22 @@ from training import Batch, Part, Recipe, Task, train
 
 import edge_embed
 
+
+def mixed_numbers(rows: int, width: int, size: int) -> int:
+    """Return the numbers of blocks of m, 4 m, 16 m rows and so on, each with a matrix of d columns."""
+    found, narrow = 0, width
+    while rows > 0:
+        found += min(size, rows) * narrow + narrow * width
+        rows, size, narrow = rows - size, 4 * size, max(1, narrow // 2)
+    return found
+
+
 KINDS = {
     LowRank: lambda rows, width, size: (rows + width) * size,
     Hashed: lambda rows, width, size: size * width,
     QuotientRemainder: lambda rows, width, size: (-(-rows // size) + size) * width,
     Frequent: lambda rows, width, size: (size + 1) * width,
+    MixedWidths: mixed_numbers,
 }
 
 
@@ -49,13 +60,16 @@ def test_rows_have_shapes_sizes_and_zero_padding(
 
 def test_rows_are_those_of_their_formulas() -> None:
     ids = torch.arange(1, 10)
-    low, hashed, quotient, frequent = (other(kind, 3, 4)(10) for kind in KINDS)
+    low, hashed, quotient, frequent, mixed = (other(kind, 3, 4)(10) for kind in KINDS)
     torch.testing.assert_close(low(ids), low.left[1:] @ low.right)
     buckets = [number * 2_654_435_761 % 2**32 % 4 for number in range(1, 10)]
     torch.testing.assert_close(hashed(ids), hashed.buckets[buckets])
     expected = quotient.quotients[[0, 0, 0, 1, 1, 1, 1, 2, 2]] * quotient.remainders[[1, 2, 3, 0, 1, 2, 3, 0, 1]]
     torch.testing.assert_close(quotient(ids), expected)
     torch.testing.assert_close(frequent(ids), frequent.kept[[1, 2, 3, 4, 4, 4, 4, 4, 4]])
+    blocks = [kept @ wider for kept, wider in zip(mixed.kept, mixed.wider, strict=True)]
+    assert [tuple(kept.shape) for kept in mixed.kept] == [(4, 3), (6, 1)]
+    torch.testing.assert_close(mixed(ids), torch.cat(blocks)[1:])
 
 
 @pytest.mark.parametrize("kind", KINDS)
