@@ -15,7 +15,7 @@ import click
 import numpy as np
 import torch
 from baselines.cut_down import WAYS
-from begun import Begun
+from begun import Begun, fingerprint
 from candidates import one_of_each
 from costs import step_costs, step_memory
 from options import Options, data_option, make_folder
@@ -75,7 +75,9 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
     module = import_module(f"{sample}.claims")
     make_task, candidates = module.make_task(options), one_of_each(module.CANDIDATES) if quick else module.CANDIDATES
     file = options.output / "begun.json"
-    begun = Begun.read(file, sample, quick, candidates) if resume else Begun(sample, quick)
+    begun = Begun(sample, quick, data=fingerprint(make_task))
+    if resume:
+        begun = Begun.read(file, begun, candidates, "leave out --resume to start again")
     for method, recipes in candidates.items():
         if method not in begun.chosen:
             begun.chosen[method] = choose(make_task, recipes, method, options)

@@ -69,7 +69,8 @@ def main(sample: str, data: Path, seeds: int, quick: bool, output: Path | None) 
     (options.output / "curves.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
     draw_curves(curves, f"{task.metric} on validation", options.output / "convergence.svg")
     draw_usage(usage, options.output / "usage.svg", force=True)
-    _draw_changes(changes, options.output / "changes.svg")
+    shares = {method: [share for _, share in curve] for method, curve in changes.items()}
+    draw_changes(shares, options.output / "changes.svg", every=watched.every, force=True)
 
 
 def chosen(sample: str, candidates: Candidates) -> dict[str, Recipe]:
@@ -129,16 +130,6 @@ def draw_curves(curves: Mapping[str, Sequence[Curve]], label: str, path: Path) -
     axes.set(xlabel="step", ylabel=label)
     axes.legend(fontsize="small")
     write_svg(figure, path)
-
-
-def _draw_changes(changes: Mapping[str, Curve], path: Path) -> None:
-    every = {method: curve[1][0] - curve[0][0] for method, curve in changes.items()}
-    draw_changes(
-        {method: [share for _, share in curve] for method, curve in changes.items()},
-        path,
-        every=next(iter(every.values())),
-        force=True,
-    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 import torch
-from begun import Begun
+from begun import Begun, fingerprint
 from candidates import Candidates
 from claims import interval, shown
 from matplotlib.axes import Axes
@@ -55,10 +55,11 @@ def main(sample: str, data: Path, seeds: int, quick: bool, output: Path) -> None
     torch.set_num_threads(1)
     module = import_module(f"{sample}.claims")
     candidates = sizes(module.CANDIDATES["dense"], module.grid, quick)
-    file = output / f"{sample}.json"
-    begun = Begun.read(file, sample, quick, candidates) if file.exists() else Begun(sample, quick)
+    file, make_task = output / f"{sample}.json", module.make_task(options)
+    begun = Begun(sample, quick, data=fingerprint(make_task))
+    if file.exists():
+        begun = Begun.read(file, begun, candidates, "give another --output")
     begun.chosen = dict.fromkeys(candidates, 0)
-    make_task = module.make_task(options)
     for seed in range(seeds):
         done = {trial.method for trial in begun.trials if trial.seed == seed}
         if done != candidates.keys():

@@ -3,6 +3,8 @@
 logits[*, i] = <hidden[*], E[i]> + bias[i]      topk: the k largest of them, and their i
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -56,6 +58,14 @@ class TiedOutput(nn.Module):
         if start.shape != (embedding.num_embeddings,):
             raise BadInputError(f"bias: got shape {list(start.shape)}, expected [{embedding.num_embeddings}]")
         self.bias = start if isinstance(start, nn.Parameter) else nn.Parameter(start.detach().clone())
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an error for ``weight``, which code of a model may ask for."""
+        if name == "weight":
+            raise AttributeError(
+                "TiedOutput has no dense weight: call the layer, or save the dense model and compress it"
+            )
+        return super().__getattr__(name)
 
     @property
     def in_features(self) -> int:

@@ -37,7 +37,11 @@ def explained(error: BaseException, model: str, is_shaped: bool, empty: str = ""
         return f"{model} cannot be traced{at}: {_VALUES}"
     if found := _NO_TENSOR.search(text):
         kind = found[1].rpartition(".")[2]
-        remedy = "set model.config.use_cache = False first" if kind.endswith("Cache") else "return its fields"
+        remedy = (
+            "set use_cache = False first, in model.config and those of its parts"
+            if kind.endswith("Cache")
+            else "return its fields"
+        )
         return (
             f"{model} cannot be traced: its forward returns a {kind}, expected tensors in a tuple, list, mapping "
             f"or named tuple: {remedy}"

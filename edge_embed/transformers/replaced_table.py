@@ -24,17 +24,22 @@ def replace_table(model: nn.Module, layer: CompressedEmbedding) -> None:
 
     Args:
         model: a ``PreTrainedModel`` whose input table is a ``nn.Embedding`` [n, d].
-        layer: a layer with n rows and d columns, such as `DPQEmbedding`. It moves to the device of the table.
+        layer: a layer with n rows and d columns, such as `DPQEmbedding`, in the dtype of the table. It moves to the
+            device of the table, and takes its mode, training or eval.
 
     Raises:
-        BadInputError: the model has another class, its table is scaled or missing, or the layer is a bag or has other
-            sizes.
+        BadInputError: the model has another class, its table is scaled or missing, or the layer is a bag, has other
+            sizes or another dtype, or is on the device meta.
     """
     dense = _checked(model, layer)
     changed: Any = model
     output = changed.get_output_embeddings()
-    is_tied = output is not None and output.weight is dense.weight
-    changed.set_input_embeddings(layer.to(dense.weight.device))
+    is_tied = getattr(output, "weight", None) is dense.weight
+    try:
+        changed.set_input_embeddings(layer.to(dense.weight.device).train(dense.training))
+    except NotImplementedError as error:  # a model of several parts, such as EncoderDecoderModel
+        expected = "expected one with a table of its own: replace that of its parts, such as model.encoder"
+        raise BadInputError(f"model: got a {type(model).__name__}, {expected}") from error
     if is_tied:
         changed.set_output_embeddings(TiedOutput(layer, output.bias))
     tie_layers(model)
@@ -54,7 +59,13 @@ def _checked(model: nn.Module, layer: CompressedEmbedding) -> nn.Embedding:
     if not isinstance(dense, nn.Embedding) or type(dense).forward is not nn.Embedding.forward:
         expected = "expected nn.Embedding, which returns rows as they are"
         raise BadInputError(f"input table of {type(model).__name__}: got a {type(dense).__name__}, {expected}")
-    got, expected_sizes = [layer.num_embeddings, layer.embedding_dim], list(dense.weight.shape)
-    if got != expected_sizes:
-        raise BadInputError(f"layer: got sizes {got}, expected {expected_sizes} of the input table")
+    sizes, wanted = [layer.num_embeddings, layer.embedding_dim], list(dense.weight.shape)
+    if sizes != wanted:
+        raise BadInputError(f"layer: got sizes {sizes}, expected {wanted} of the input table")
+    for tensor in layer.parameters():
+        if tensor.is_meta and not dense.weight.is_meta:
+            raise BadInputError("layer: got tensors on the device meta, expected numbers: create it on another device")
+        if tensor.dtype != dense.weight.dtype:
+            got = f"layer: got {tensor.dtype}, expected {dense.weight.dtype} of the input table"
+            raise BadInputError(f"{got}: convert one of them with .to(dtype); torch.autocast trains in bfloat16")
     return dense

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from itertools import chain
 from math import isnan, nan
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import click
 
 PUBLIC = ("ratings.dat", "ratings.csv", "*.json", "*.jsonl", "*.json.gz", "*.jsonl.gz")
 _HEADER = "userId,movieId,rating,timestamp"
+_LARGEST = 1e4  # rating; errors of larger ones have squares that float32 cannot add
 _KEYS = (("reviewerID", "asin", "unixReviewTime", "overall"), ("user_id", "parent_asin", "timestamp", "rating"))
 
 
@@ -91,12 +92,12 @@ def _opened(path: Path) -> IO[str]:
 
 def _double_colons(line: str) -> Rated:
     user, item, rating, time = line.split("::")
-    return Rated(user, item, float(time), float(rating))
+    return Rated(user, item, float(time), _number(rating))
 
 
 def _commas(line: str) -> Rated:
     user, item, rating, time = line.split(",")
-    return Rated(user, item, float(time), float(rating))
+    return Rated(user, item, float(time), _number(rating))
 
 
 def _review(line: str) -> Rated:
@@ -104,7 +105,16 @@ def _review(line: str) -> Rated:
     user, item, time, rating = next((keys for keys in _KEYS if keys[0] in review), _KEYS[0])
     if not (review[user] and review[item]):
         raise ValueError("no user or no item")
-    return Rated(str(review[user]), str(review[item]), float(review[time]), float(review.get(rating, nan)))
+    value = _number(review[rating]) if rating in review else nan
+    return Rated(str(review[user]), str(review[item]), float(review[time]), value)
+
+
+def _number(rating: Any) -> float:
+    """Return a rating."""
+    number = float(rating)
+    if not abs(number) <= _LARGEST:
+        raise ValueError("no rating")
+    return number
 
 
 _EXPECTED = {

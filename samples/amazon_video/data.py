@@ -1,6 +1,7 @@
 """Amazon's reviews of video games as sequences of items, or other actions of users in a public layout."""
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
@@ -64,9 +65,7 @@ def read(folder: Path, least: int) -> Histories:
         click.ClickException: a line has another form than its layout, or no user has three items.
     """
     found = actions(folder)
-    counts = Counter(item for _, item in found)
-    kept = sorted((item for item in counts if counts[item] >= least), key=lambda item: (-counts[item], len(item), item))
-    number = {item: at for at, item in enumerate(kept, PADDING + 1)}
+    number = numbers_of((item for _, item in found), least)
     rows = []
     for _, group in groupby(found, key=lambda action: action[0]):
         items = [number[item] for _, item in group if item in number][-LENGTH - 2 :]
@@ -75,4 +74,11 @@ def read(folder: Path, least: int) -> Histories:
     if not rows:
         rare = f" that occur {least} times or more" if least > 1 else ""
         raise click.ClickException(f"{folder}: no user has {_FEWEST} items{rare}, expected histories to learn from")
-    return Histories(len(kept) + 1, torch.tensor(rows))
+    return Histories(len(number) + 1, torch.tensor(rows))
+
+
+def numbers_of(names: Iterable[str], least: int = 1) -> dict[str, int]:
+    """Return numbers of the names that occur ``least`` times or more, from 1 by descending frequency."""
+    counts = Counter(names)
+    kept = sorted((name for name in counts if counts[name] >= least), key=lambda name: (-counts[name], len(name), name))
+    return {name: at for at, name in enumerate(kept, PADDING + 1)}

@@ -64,7 +64,7 @@ def _pq(rows: Rows, counts: NDArray[np.int64], nbytes: int) -> Rows | None:
             for groups in range(1, dim + 1)
             if dim % groups == 0 and n * bits.row_bytes(groups, bits.bits_for(codes)) + 4 * codes * dim <= nbytes
         ]
-        if fitting:
+        if fitting and codes <= n:
             weights = counts.astype(np.float64) + 1  # a word of the test may only have occurred in validation
             return np.hstack([_quantised(group, codes, weights) for group in np.split(rows, max(fitting), axis=1)])
     return None

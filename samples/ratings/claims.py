@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
+from amazon_video.data import video_folder
 from baselines.trained import MixedWidths
 from candidates import Candidates, decayed, penalties, rates, searched
 from methods import ant, dense, other, vq
 from options import Options
 
-from ratings.data import ratings_folder, read
+from ratings.data import read
 from ratings.task import RatingTask
 
 _WIDTH = 16
@@ -18,7 +19,7 @@ _QUICK_RATINGS = 100_000
 
 def make_task(options: Options) -> Callable[[], RatingTask]:
     """Return a function that makes the task; its parts are always the same."""
-    with ratings_folder(options.data) as folder:
+    with video_folder(options.data) as folder:
         training, validation, test, rows = read(folder)
     if options.quick:
         training = training[:_QUICK_RATINGS]

@@ -1,16 +1,13 @@
 """Ratings of a public layout as ids and numbers, or actions without ratings beside others that did not occur."""
 
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import torch
 from amazon_video.actions import Rated, actions, ratings
-from amazon_video.data import video_folder
-from datasets import PADDING
+from amazon_video.data import numbers_of
 from torch import Tensor
 
 _PARTS = 10  # one for validation, one for the test
@@ -37,11 +34,6 @@ class Ratings:
         return len(self.users)
 
 
-def ratings_folder(data: Path) -> AbstractContextManager[Path]:
-    """Return the folder for `read`: that of ratings in a public layout, or the unpacked actions."""
-    return video_folder(data)
-
-
 def read(folder: Path) -> tuple[Ratings, Ratings, Ratings, tuple[int, int]]:
     """Read the ratings of a folder.
 
@@ -56,23 +48,12 @@ def read(folder: Path) -> tuple[Ratings, Ratings, Ratings, tuple[int, int]]:
     found = ratings(folder) or _with_others(actions(folder))
     if len(found) < _PARTS:
         raise click.ClickException(f"{folder}: got {len(found)} ratings, expected {_PARTS} or more")
-    random = torch.Generator().manual_seed(0)
-    users, items = (
-        _numbered(names) for names in ([action.user for action in found], [action.item for action in found])
-    )
-    whole = Ratings(users, items, torch.tensor([action.rating for action in found], dtype=torch.float32))
-    mixed = whole[torch.randperm(len(whole), generator=random)]
+    user, item = numbers_of(action.user for action in found), numbers_of(action.item for action in found)
+    users, items = torch.tensor([(user[action.user], item[action.item]) for action in found]).T
+    whole = Ratings(users, items, torch.tensor([action.rating for action in found]))
+    mixed = whole[torch.randperm(len(whole), generator=torch.Generator().manual_seed(0))]
     part = len(whole) // _PARTS
-    rows = int(users.max()) + 1, int(items.max()) + 1
-    return mixed[2 * part :], mixed[:part], mixed[part : 2 * part], rows
-
-
-def _numbered(names: Sequence[str]) -> Tensor:
-    """Return numbers of names, from 1 by descending frequency."""
-    counts = Counter(names)
-    order = sorted(counts, key=lambda name: (-counts[name], len(name), name))
-    number = {name: at for at, name in enumerate(order, PADDING + 1)}
-    return torch.tensor([number[name] for name in names])
+    return mixed[2 * part :], mixed[:part], mixed[part : 2 * part], (len(user) + 1, len(item) + 1)
 
 
 def _with_others(taken: Sequence[tuple[str, str]]) -> list[Rated]:

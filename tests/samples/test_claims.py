@@ -81,6 +81,9 @@ class TestCutDown:
         larger = cut_down(ROWS, counts, 600, [TIERS])[TIERS]
         assert error(larger) < error(found[TIERS])
 
+    def test_fewer_rows_than_codes_are_no_error(self) -> None:
+        assert "pq" in cut_down(ROWS[:3], COUNTS[:3], ROWS[:3].nbytes - 1)
+
     def test_methods_that_do_not_fit_are_left_out(self) -> None:
         assert cut_down(ROWS, COUNTS, 4) == {}
         assert tuple(cut_down(ROWS, COUNTS, ROWS.nbytes - 1)) == WAYS
@@ -317,13 +320,19 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("left", "said"),
         [
-            (None, "No such file"),
-            ("{", "cannot be read"),
-            ('{"quick": true}', "cannot be read"),
-            ('{"sample": "ag_news", "quick": false, "trials": []}', "has other settings"),
-            ('{"sample": "sst2", "quick": true, "trials": []}', "has other settings"),
-            ('{"sample": "ag_news", "quick": true, "chosen": {"other": 0}, "trials": []}', "has other settings"),
-            ('{"sample": "ag_news", "quick": true, "chosen": {"dense": 2}, "trials": []}', "has other settings"),
+            (None, "got no state of a run"),
+            ("{", "got no state of a run"),
+            ('{"quick": true}', "got no state of a run"),
+            ('{"sample": "ag_news", "quick": false, "trials": []}', "got other settings"),
+            ('{"sample": "sst2", "quick": true, "trials": []}', "got other settings"),
+            (
+                '{"sample": "ag_news", "quick": true, "chosen": {"other": 0}, "trials": []}',
+                "got other settings",
+            ),
+            (
+                '{"sample": "ag_news", "quick": true, "chosen": {"dense": 2}, "trials": []}',
+                "got other settings",
+            ),
         ],
     )
     def test_resume_without_matching_run_is_refused(
@@ -336,6 +345,12 @@ class TestCommand:
         assert done.exit_code == 1
         assert said in done.stderr
         assert "leave out --resume" in done.stderr
+
+    def test_resume_with_other_data_is_refused(self, interrupted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Halves, "batches", lambda _: iter([(torch.arange(N - 1),)]))
+        done = invoked([*interrupted, "--resume"])
+        assert done.exit_code == 1
+        assert "got other settings or data, expected those of this run" in done.stderr
 
     def test_resume_adds_methods_to_a_finished_run(
         self, done: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -109,6 +109,14 @@ def test_grid_command_writes_report_and_resumes(tmp_path: Path, monkeypatch: pyt
     assert "DPQ-VQ" in (tmp_path / "ag_news.svg").read_text()
 
 
+def test_grid_file_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
+    (tmp_path / "ag_news.json").write_text("[]", encoding="utf-8")
+    done = CliRunner().invoke(grid.main, ["ag_news", "--data", str(tmp_path), "--output", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "ag_news.json: got no state of a run, expected that of an earlier one: give another --output" in done.stderr
+
+
 class Drawn(Halves):
     """A task whose score draws numbers in `curves.Watched`, and whose training draws its batches."""
 
@@ -171,6 +179,7 @@ class TestCurves:
         assert list(found["changes"]) == ["dpq"]
         steps, scores = np.transpose(found["scores"]["dense"][0])
         assert steps.tolist() == [2, 4, 6, 8, 10]
+        assert [step for step, _ in found["changes"]["dpq"]] == [4, 6, 8, 10]
         assert ((scores >= 0) & (scores <= 1)).all()
         assert {path.name for path in tmp_path.iterdir()} == {
             "curves.json",

@@ -80,6 +80,8 @@ def test_actions_without_ratings_are_1_beside_as_many_0(tmp_path: Path) -> None:
     [
         ("reviews.json", LAYOUTS["reviews.json"].replace("overall", "other", 1), "without a rating, expected the key"),
         ("ratings.dat", "u::i::good::1", "line 1: got 'u::i::good::1', expected user::item::rating::time"),
+        ("ratings.dat", "u::i::nan::1", "line 1: got 'u::i::nan::1', expected user::item::rating::time"),
+        ("ratings.dat", "u::i::1e300::1", "line 1: got 'u::i::1e300::1', expected user::item::rating::time"),
         ("ratings.dat", "u::i::5::1\nu::i::4::2", "got 2 ratings, expected 10 or more"),
     ],
 )

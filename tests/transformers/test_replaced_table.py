@@ -205,6 +205,28 @@ def images():
     return transformers.ResNetModel(config)
 
 
+def parts():
+    return transformers.EncoderDecoderModel(encoder=made("BertModel"), decoder=decoder())
+
+
+def decoder():
+    config = transformers.BertConfig(**BERT, is_decoder=True, add_cross_attention=True)
+    return transformers.BertLMHeadModel(config)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_replace_table_keeps_the_mode_of_the_model(training):
+    model = made("BertModel").train(training)
+    replace_table(model, table())
+    assert all(module.training == training for module in model.modules())
+
+
+def test_tied_output_names_what_replaces_its_weight():
+    output = with_table("BertForMaskedLM").get_output_embeddings()
+    with pytest.raises(AttributeError, match="TiedOutput has no dense weight: call the layer, or save the dense model"):
+        _ = output.weight
+
+
 @pytest.mark.parametrize(
     ("model", "layer", "message"),
     [
@@ -222,6 +244,9 @@ def images():
         ),
         (scaled, table, "input table of BartModel: got a BartScaledWordEmbedding, expected nn.Embedding"),
         (images, table, "input table of ResNetModel: got a NoneType, expected nn.Embedding"),
+        (lambda: made("BertModel").bfloat16(), table, "layer: got torch.float32, expected torch.bfloat16 of the input"),
+        (lambda: made("BertModel"), lambda: table().to("meta"), "layer: got tensors on the device meta"),
+        (parts, table, "model: got a EncoderDecoderModel, expected one with a table of its own"),
         (lambda: with_table("BertModel"), table, "input table of BertModel: got a DPQEmbedding, expected nn.Embedding"),
     ],
 )
