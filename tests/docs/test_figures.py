@@ -171,6 +171,7 @@ TIERED_CASES = {
     "recommender GMF": ("items", "NCF GMF", "hits in 10"),
     "recommender MLP": ("items", "NCF MLP", "hits in 10"),
     "news": ("news", "AG News", "KL"),
+    "sentence encoder MiniLM": ("sentences", "MiniLM", "cosine"),
     "word vectors of GloVe": ("vectors", "GloVe", "analogies"),
 }
 FLAT = ("trimming", "dpq", "dpq, no counts", "opq", "opq, no counts", "rows", "ant", "tt", "tr", "low_rank")
