@@ -24,14 +24,14 @@ from training import Recipe, Task, evaluate, train
 import edge_embed
 from edge_embed.report.views.svg import write_svg
 from edge_embed.study.codes import code_changes, code_usage
-from edge_embed.study.plot import draw_changes, draw_usage
+from edge_embed.study.plot import draw_usage
 
 _POINTS, _QUICK_POINTS = 40, 4  # at which a training run is measured
 _SHOWN = ("dense", "dpq sx", "dpq vq", "ant", "tt")
 _HERE = Path(__file__).parent
 _BUILD = _HERE.parent / "build" / "curves"
 
-Curve = list[tuple[int, float]]  # step, score
+Curve = list[tuple[int, float]]  # step, and a score or a share of codes
 
 
 @click.command()
@@ -69,8 +69,8 @@ def main(sample: str, data: Path, seeds: int, quick: bool, output: Path | None) 
     (options.output / "curves.json").write_text(json.dumps(figures) + "\n", encoding="utf-8")
     draw_curves(curves, f"{task.metric} on validation", options.output / "convergence.svg")
     draw_usage(usage, options.output / "usage.svg", force=True)
-    shares = {method: [share for _, share in curve] for method, curve in changes.items()}
-    draw_changes(shares, options.output / "changes.svg", every=watched.every, force=True)
+    each = {method: [curve] for method, curve in changes.items()}
+    draw_curves(each, "fraction of changed codes", options.output / "changes.svg")
 
 
 def chosen(sample: str, candidates: Candidates) -> dict[str, Recipe]:
