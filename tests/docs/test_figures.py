@@ -100,6 +100,34 @@ def test_claims_have_costs_and_compression_of_the_samples() -> None:
     assert f"by {-points[1]:.0f} to {-points[0]:.0f} points" in tt, points
 
 
+@pytest.fixture(scope="module")
+def news_curves() -> dict[str, Any]:
+    """Return the scores and the changes of codes of the sample during training."""
+    found: dict[str, Any] = json.loads((ROOT / "samples" / "ag_news" / "curves.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_steps_to_an_accuracy_are_those_of_the_curves(news_curves: dict[str, Any]) -> None:
+    steps = dict[str, int]()
+    for method, seeds in news_curves["scores"].items():
+        assert len(seeds) == 5
+        means = np.mean([[score for _, score in curve] for curve in seeds], axis=0)
+        reached = [step for (step, _), mean in zip(seeds[0], means, strict=True) if mean >= 0.87]
+        steps[method.partition(",")[0]] = min(reached, default=0)
+    assert steps.pop("tt") == 0
+    assert "after [{ant} steps](#convergence), dense after {dense}, DPQ-SX {dpq sx}, DPQ-VQ {dpq vq}, TT".format(
+        **steps
+    ) in (DOCS / "papers" / "ant.md").read_text(encoding="utf-8")
+
+
+def test_changes_of_codes_are_those_of_the_curves(news_curves: dict[str, Any]) -> None:
+    first = {method.partition(",")[0]: curve[0][1] for method, curve in news_curves["changes"].items()}
+    late = max(share for curve in news_curves["changes"].values() for _, share in curve[-10:])
+    text = CLAIMS[0].text
+    assert f"at most {100 * late:.0f} % change within 13 steps near the end" in text
+    assert f"after {100 * first['dpq vq']:.0f} % (VQ) and {100 * first['dpq sx']:.0f} % (SX) at the start" in text
+
+
 def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
     found = re.search(r"([\d.]+) ± ([\d.]+) points below dense at (\d+) times fewer numbers", ANT.text)
     assert found

@@ -187,3 +187,13 @@ class TestCurves:
             "usage.svg",
             "changes.svg",
         }
+
+    def test_committed_plots_are_those_of_the_committed_curves(self, tmp_path: Path) -> None:
+        sample = Path(ag_news.claims.__file__).parent
+        found = json.loads((sample / "curves.json").read_text(encoding="utf-8"))
+        curves.draw_curves(found["scores"], "accuracy on validation", tmp_path / "convergence.svg")
+        each = {method: [curve] for method, curve in found["changes"].items()}
+        curves.draw_curves(each, "fraction of changed codes", tmp_path / "changes.svg")
+        for path in tmp_path.iterdir():
+            committed = sample.parents[1] / "docs" / "papers" / f"ag-news-{path.name}"
+            assert path.read_bytes() == committed.read_bytes()
