@@ -59,8 +59,9 @@ def main(sample: str, data: Path, seeds: int, quick: bool, output: Path | None) 
         for method, recipe in recipes.items():
             torch.manual_seed(seed)
             task = make_task()
-            watched = Watched(task, recipe.quick_epochs if quick else recipe.epochs, quick)
-            model = train(task, recipe, f"{method}, seed {seed}", watched.epochs, watched.observe)
+            epochs = recipe.quick_epochs if quick else recipe.epochs
+            watched = Watched(task, epochs, quick)
+            model = train(task, recipe, f"{method}, seed {seed}", epochs, watched.observe)
             curves[method].append(watched.scores)
             table = tables(model)[0]
             if seed == 0 and isinstance(table, edge_embed.DPQEmbedding):
@@ -93,7 +94,7 @@ class Watched:
     """
 
     def __init__(self, task: Task[Any], epochs: int, quick: bool) -> None:
-        self.task, self.epochs = task, epochs
+        self.task = task
         with torch.random.fork_rng():
             steps = epochs * sum(1 for _ in task.batches())
         self.every = max(1, steps // (_QUICK_POINTS if quick else _POINTS))

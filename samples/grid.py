@@ -68,9 +68,10 @@ def main(sample: str, data: Path, seeds: int, quick: bool, output: Path) -> None
                 begun.write(file)
     task = make_task()
     command = f"python samples/grid.py {sample} --seeds {seeds}" + " --quick" * quick
-    report = markdown(begun.trials, task.metric, command)
+    trials = [trial for trial in begun.trials if trial.seed < seeds]
+    report = markdown(trials, task.metric, command)
     (output / f"{sample}.md").write_text(report, encoding="utf-8")
-    draw(begun.trials, task.metric, task.higher_is_better, output / f"{sample}.svg")
+    draw(trials, task.metric, task.higher_is_better, output / f"{sample}.svg")
     print(report, end="")
 
 

@@ -64,7 +64,7 @@ def compress_module(model: nn.Module, job: Job) -> CompressedModule:
 
 
 def _let_transformers_save(model: nn.Module, trainable: bool) -> None:
-    """Attach the quantiser that ``save_pretrained`` requires for frozen layers, if the model has this method."""
+    """Attach the quantiser that ``save_pretrained`` requires, or declare the ties of trainable layers."""
     if "transformers.modeling_utils" not in sys.modules:  # no class of a model is loaded
         return
     from transformers import PreTrainedModel  # noqa: PLC0415

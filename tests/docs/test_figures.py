@@ -128,6 +128,37 @@ def test_changes_of_codes_are_those_of_the_curves(news_curves: dict[str, Any]) -
     assert f"after {100 * first['dpq vq']:.0f} % (VQ) and {100 * first['dpq sx']:.0f} % (SX) at the start" in text
 
 
+def test_claims_on_product_quantisation_are_those_of_the_samples() -> None:
+    found = dict[str, list[str]]()
+    for sample in SAMPLES:
+        run = read_sample(sample)
+        sign = -1 if run["metric"] == "perplexity" else 1  # of what is better
+        for row in run["methods"]:
+            if row["method"].startswith("dpq vq"):
+                mean, half = (row["cut down"]["pq"][part] for part in ("mean", "half"))
+                answer = "as good" if abs(mean) <= half else "better" if sign * mean > 0 else "worse"
+                found.setdefault(answer, []).append(f"{sample} {row['ratio']:.0f}")
+    assert (
+        "worse than DPQ-VQ in `ag_news`, `amazon_video`, `multi30k` at 27 times and `wikitext2` at 29" in CLAIMS[0].text
+    )
+    assert found == {
+        "worse": [
+            *(f"ag_news {n}" for n in (31, 61, 125)),
+            *(f"amazon_video {n}" for n in (16, 31)),
+            "multi30k 27",
+            "wikitext2 29",
+        ],
+        "as good": [
+            *(f"click_through {n}" for n in (16, 31)),
+            "multi30k 15",
+            "sst2 31",
+            "sst2 60",
+            *(f"wikitext2_untied {n}" for n in (15, 29)),
+        ],
+        "better": ["wikitext2 15"],
+    }
+
+
 def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
     found = re.search(r"([\d.]+) ± ([\d.]+) points below dense at (\d+) times fewer numbers", ANT.text)
     assert found

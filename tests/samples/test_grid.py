@@ -108,6 +108,11 @@ def test_grid_command_writes_report_and_resumes(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "ag_news.svg").read_text().count("K = ") == 0
     assert "DPQ-VQ" in (tmp_path / "ag_news.svg").read_text()
 
+    threads = torch.get_num_threads()
+    done = CliRunner().invoke(grid.main, [*arguments, "--seeds", "1"])
+    torch.set_num_threads(threads)
+    assert "±" not in done.stdout.partition("\n\nMeans")[0]  # of one seed, as the command says
+
 
 def test_grid_file_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
