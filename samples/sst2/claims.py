@@ -10,7 +10,7 @@ from options import Options
 from tables import MakeTable
 from text_classifier import sentences
 from text_task import Texts, TextTask, batches_by_length, encode
-from training import Batch
+from training import Batch, Recipe
 
 from sst2 import trees
 from sst2.model import WIDTH, PhraseClassifier
@@ -18,6 +18,7 @@ from sst2.model import WIDTH, PhraseClassifier
 _HELD_OUT = 5000  # for validation, and as many for the test: the 872 test sentences of SST-2 are too few
 _LONGEST = 56
 _BATCH = 64
+_EPOCHS = 14
 _QUICK_PHRASES, _QUICK_HELD_OUT = 10_000, 1_000
 
 Rows = Sequence[tuple[int, Sequence[str]]]  # class, words
@@ -70,16 +71,21 @@ def _encoded(training: Rows, *others: Rows) -> tuple[dict[str, int], list[Texts]
 
 
 def candidates(width: int = WIDTH) -> Candidates:
-    """Return the settings of every method, for tables [*, width]."""
+    """Return the settings of every method, for tables [*, width], all with as many epochs as TT needs."""
     return {
-        "dense": rates(dense(width), 6, 3e-3, 1e-3, decay=True),
-        "dpq vq, K = 16, D = 32": rates(vq(width, 16, 32, distance_norm=False), 6, 3e-3, decay=True),
-        "dpq vq, K = 16, D = 16": rates(vq(width, 16, 16, distance_norm=False), 6, 3e-3, decay=True),
-        "dpq sx, K = 16, D = 32": rates(sx(width, 32), 6, 1e-2, 3e-3, decay=True),
-        "ant, A = 20": penalties(ant(width, 20), 6, 1e-2, 1e-5, 1e-4, decay=True),
-        "tt, R = 8": rates(tt(width, 8), 14, 5e-3, decay=True),
-        "tt, R = 16": rates(tt(width, 16), 14, 5e-3, decay=True),
+        "dense": _rates(dense(width), 3e-3, 1e-3),
+        "dpq vq, K = 16, D = 32": _rates(vq(width, 16, 32, distance_norm=False), 3e-3),
+        "dpq vq, K = 16, D = 16": _rates(vq(width, 16, 16, distance_norm=False), 3e-3),
+        "dpq sx, K = 16, D = 32": _rates(sx(width, 32), 1e-2, 3e-3),
+        "ant, A = 20": penalties(ant(width, 20), _EPOCHS, 1e-2, 1e-5, 1e-4, decay=True),
+        "tt, R = 8": _rates(tt(width, 8), 5e-3),
+        "tt, R = 12": _rates(tt(width, 12), 5e-3),
+        "tt, R = 16": _rates(tt(width, 16), 5e-3),
     }
+
+
+def _rates(table: MakeTable, *given: float) -> list[Recipe]:
+    return rates(table, _EPOCHS, *given, decay=True)
 
 
 CANDIDATES = candidates()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from .pages import DOCS, ROOT, Page
 
@@ -41,6 +42,12 @@ def is_rounded(written: str, value: float) -> bool:
 
 def is_interval(written: tuple[str, str], value: dict[str, float], scale: float = 1) -> bool:
     return all(is_rounded(one, scale * value[key]) for one, key in zip(written, ("mean", "half"), strict=True))
+
+
+def interval_of(differences: NDArray[np.float64]) -> dict[str, float]:
+    """Return mean and half of the 95 % interval over five seeds."""
+    assert len(differences) == 5
+    return {"mean": differences.mean(), "half": 2.7764 * differences.std(ddof=1) / 5**0.5}  # t(0.975, 4)
 
 
 def five_seed_rows() -> Iterator[Any]:
@@ -126,6 +133,32 @@ def test_changes_of_codes_are_those_of_the_curves(news_curves: dict[str, Any]) -
     text = CLAIMS[0].text
     assert f"at most {100 * late:.0f} % change within 13 steps near the end" in text
     assert f"after {100 * first['dpq vq']:.0f} % (VQ) and {100 * first['dpq sx']:.0f} % (SX) at the start" in text
+
+
+def test_verdict_on_sizes_is_that_of_the_heat_map() -> None:
+    trials = json.loads((ROOT / "samples" / "ag_news" / "grid.json").read_text(encoding="utf-8"))["trials"]
+    found = {(trial["method"], trial["seed"]): trial for trial in trials}
+
+    def scores(variant: str, num_codes: int, num_groups: int) -> NDArray[np.float64]:
+        method = f"dpq {variant}, K = {num_codes}, D = {num_groups}"
+        return np.array([100 * found[method, seed]["test"] for seed in range(5)])
+
+    def ratio(num_codes: int, num_groups: int) -> float:
+        numbers = found[f"dpq vq, K = {num_codes}, D = {num_groups}", 0]["paper_numbers"]
+        return float(found["dense", 0]["paper_numbers"] / numbers)
+
+    claims, drawn = CLAIMS[0].text.partition("appendix E.1: small K")[2].split("\n", 1)
+    sizes = f"{ratio(2, 128):.0f} times, minus K = 128 and D = 8 at {ratio(128, 8):.0f} times"
+    assert f"[K = 2 and D = 128](#sizes-k-and-d) at {sizes}" in claims
+    for variant in ("sx", "vq"):
+        (written,) = re.findall(rf"{variant.upper()} (\S+) ± ([\d.]+)", claims)
+        assert is_interval(written, interval_of(scores(variant, 2, 128) - scores(variant, 128, 8)))
+        for groups in (8, 32, 128):
+            assert scores(variant, 2, groups).mean() < min(scores(variant, k, groups).mean() for k in (8, 32, 128))
+    means = [scores("vq", k, d).mean() for k in (8, 32, 128) for d in (8, 32, 128)]
+    assert f"differ by at most {max(means) - min(means):.2f} points" in drawn
+    for k in (8, 32, 128):
+        assert scores("sx", k, 128).mean() < min(scores("sx", k, 8).mean(), scores("sx", k, 32).mean())
 
 
 def test_claims_on_product_quantisation_are_those_of_the_samples() -> None:
@@ -310,8 +343,7 @@ def test_figures_of_trained_tiers_are_those_of_samples() -> None:
         )
         scores = {method: np.array([trial["test"] for trial in each]) for method, each in trials.items()}
         apart = scores["tiers"] - scores["flat"]
-        half = 2.7764 * apart.std(ddof=1) / 5**0.5  # t(0.975, 4)
-        assert is_interval(tuple(difference.split(" ± ")), {"mean": apart.mean(), "half": half}, scale), name
+        assert is_interval(tuple(difference.split(" ± ")), interval_of(apart), scale), name
         cut_down = np.array([trial["cut_down"]["tiers"] for trial in trials["tiers"]])
         if "untied" not in name or nbytes == "77,488":
             assert ((apart if scale == 100 else -apart) > 0).all()  # as the READMEs of the samples say: in every seed
