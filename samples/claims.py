@@ -9,14 +9,15 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import click
 import numpy as np
 import torch
 from baselines.cut_down import WAYS
 from begun import Begun, fingerprint
-from candidates import one_of_each
+from candidates import Candidates, one_of_each
 from costs import step_costs, step_memory
 from options import Options, data_option, make_folder
 from scipy import stats
@@ -63,24 +64,29 @@ _CHOICE = "Epochs and settings were chosen by validation data."
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
 )
+@click.option("--ablation", help="Train these settings of the sample, which differ in one option at a time, instead.")
 @click.option("--resume", is_flag=True, help="Resume an interrupted run in this folder, or add methods to it.")
-def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, resume: bool) -> None:
+def main(
+    sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, ablation: str | None, resume: bool
+) -> None:
     """Train the models of a SAMPLE from several seeds, and write how the methods compare with a dense table.
 
     Progress goes to stderr, the report to stdout too.
     """
-    options = Options(data, quick, seed, output or _BUILD / sample)
+    module = import_module(f"{sample}.claims")
+    candidates = _candidates(module, ablation)
+    candidates = one_of_each(candidates) if quick else candidates
+    options = Options(data, quick, seed, output or _BUILD / (f"{sample}-{ablation}" if ablation else sample))
     make_folder(options.output)
     torch.set_num_threads(1)  # faster for models this small; step times are those of one core
-    module = import_module(f"{sample}.claims")
-    make_task, candidates = module.make_task(options), one_of_each(module.CANDIDATES) if quick else module.CANDIDATES
+    make_task = module.make_task(options)
     file = options.output / "begun.json"
     begun = Begun(sample, quick, data=fingerprint(make_task))
     if resume:
         begun = Begun.read(file, begun, candidates, "leave out --resume to start again")
-    for method, recipes in candidates.items():
+    for method, settings in candidates.items():
         if method not in begun.chosen:
-            begun.chosen[method] = choose(make_task, recipes, method, options)
+            begun.chosen[method] = choose(make_task, settings, method, options)
             begun.write(file)
     torch.manual_seed(seed)
     task = make_task()
@@ -97,8 +103,20 @@ def main(sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Pa
                 begun.trials.append(trial)
                 begun.write(file)
         command = f"python samples/claims.py {sample} --seeds {number - seed + 1} --seed {seed}" + " --quick" * quick
+        command += f" --ablation {ablation}" if ablation else ""
         report = _write_report(command, task.metric, begun, range(seed, number + 1), options.output)
     print(report, end="")
+
+
+def _candidates(module: ModuleType, ablation: str | None) -> Candidates:
+    """Return the settings of all methods of a sample, or of one of its ablations."""
+    if ablation is None:
+        return cast(Candidates, module.CANDIDATES)
+    ablations: Mapping[str, Candidates] = getattr(module, "ABLATIONS", {})
+    if ablation not in ablations:
+        expected = f"expected one of {', '.join(ablations)}" if ablations else "this sample has none"
+        raise click.UsageError(f"--ablation: got {ablation!r:.80}, {expected}")
+    return ablations[ablation]
 
 
 def _write_report(command: str, metric: str, begun: Begun, seeds: range, folder: Path) -> str:

@@ -6,27 +6,16 @@ blocks, never as a whole table. The padding row has no codes of its own and is i
 Source: "Learning Compact Embedding Layers via Differentiable Product Quantization" (ICLR 2020 submission).
 """
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edge_embed.errors import BadInputError
-from edge_embed.packed.bits import row_blocks
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.ids import checked_ids
-from edge_embed.packed.packed_form import METHODS, PackedTable
-
-_Form_co = TypeVar("_Form_co", bound=PackedTable, covariant=True)
-
-
-@runtime_checkable
-class Layer(Protocol[_Form_co]):
-    """Embedding layer of this package."""
-
-    def to_packed(self) -> _Form_co:
-        """Return the packed form."""
+from edge_embed.packed.packed_form import PackedTable
+from edge_embed.study.tables import Layer, blocks_of_ids, checked_number, packed_form
 
 
 class Neighbours(NamedTuple):
@@ -53,7 +42,7 @@ def code_usage(table: PackedDPQ | Layer[PackedDPQ]) -> NDArray[np.int64]:
     packed = _dpq(table)
     groups, num_codes = packed.num_groups, packed.num_codes
     counts = np.zeros(groups * num_codes, np.int64)
-    for ids in _blocks_of_ids(packed, 64 * groups):
+    for ids in blocks_of_ids(packed, 64 * groups):
         codes = packed.codes_of(ids) + num_codes * np.arange(groups)  # [B, D]
         counts += np.bincount(codes.reshape(-1), minlength=counts.size)
     return counts.reshape(groups, num_codes)
@@ -76,7 +65,7 @@ def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[
         if got != expected:
             raise BadInputError(f"{name}: got {expected} before and {got} after, expected two states of one table")
     changed = counted = 0
-    for ids in _blocks_of_ids(first, 64 * first.num_groups):
+    for ids in blocks_of_ids(first, 64 * first.num_groups):
         changed += int((first.codes_of(ids) != second.codes_of(ids)).sum())
         counted += len(ids) * first.num_groups
     return changed / max(1, counted)
@@ -97,15 +86,14 @@ def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int
         BadInputError: if ``ids`` are not integers, or there are fewer than ``k`` rows.
         IdOutOfRangeError: if an id is negative or at least n.
     """
-    packed = _packed(table)
+    packed = packed_form(table)
     shape = checked_ids(ids, packed.num_embeddings).shape
     candidates = packed.num_embeddings - (packed.padding_idx is not None)
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= candidates:
-        raise BadInputError(f"k: got {k!r:.80}, expected 1 to {candidates}, the rows of the table")
+    k = checked_number("k", k, candidates, "the rows of the table")
     asked = _directions(packed, np.reshape(ids, -1))  # [m, d]
     found: NDArray[np.int64] = np.empty((len(asked), 0), np.int64)
     similarity: NDArray[np.float64] = np.empty((len(asked), 0))
-    for block in _blocks_of_ids(packed, 64 * packed.embedding_dim):
+    for block in blocks_of_ids(packed, 64 * packed.embedding_dim):
         found = np.concatenate((found, np.broadcast_to(block, (len(asked), len(block)))), 1)
         similarity = np.concatenate((similarity, asked @ _directions(packed, block).T), 1)  # [m, k + B]
         best = np.argsort(-similarity, 1, kind="stable")[:, :k]
@@ -137,24 +125,10 @@ def shared_codes(table: PackedDPQ | Layer[PackedDPQ], ids: ArrayLike) -> NDArray
 
 
 def _dpq(table: object) -> PackedDPQ:
-    packed = _packed(table)
+    packed = packed_form(table)
     if not isinstance(packed, PackedDPQ):
         raise BadInputError(f"got a table of {packed.method}, which has no codes, expected a table of dpq")
     return packed
-
-
-def _packed(table: Any) -> PackedTable:
-    packed: PackedTable = table.to_packed() if isinstance(table, Layer) else table
-    if not isinstance(packed, tuple(METHODS.values())):
-        raise BadInputError(f"got {type(table).__name__}, expected an embedding layer of edge_embed or its packed form")
-    return packed
-
-
-def _blocks_of_ids(packed: PackedTable, bits_per_row: int) -> Iterator[NDArray[np.int64]]:
-    """Yield all ids without that of the padding row, in blocks."""
-    for block in row_blocks(packed.num_embeddings, bits_per_row):
-        ids = np.arange(block.start, block.stop)
-        yield ids if packed.padding_idx is None else ids[ids != packed.padding_idx]
 
 
 def _directions(packed: PackedTable, ids: NDArray[Any]) -> NDArray[np.float64]:

@@ -38,7 +38,7 @@ def _integers(words: int) -> nn.Module:
 
 _vq = partial(vq, WIDTH, layer=edge_embed.DPQEmbeddingBag, mode="mean")
 _sx = partial(sx, WIDTH, layer=edge_embed.DPQEmbeddingBag, mode="mean")
-_ant = partial(ant, WIDTH, layer=edge_embed.ANTEmbeddingBag, mode="mean")
+table_of_anchors = partial(ant, WIDTH, layer=edge_embed.ANTEmbeddingBag, mode="mean")
 _tt = partial(tt, WIDTH, layer=edge_embed.TTEmbeddingBag, mode="mean")
 _other = partial(other, width=WIDTH, mode="mean")
 _FIRST = rates(_dense, 2, 1e-2, decay=True)[0]
@@ -56,11 +56,11 @@ CANDIDATES: Candidates = {
     "dpq vq, K = 4, D = 16": rates(_vq(4, 16), 2, 1e-2, 3e-3, decay=True),
     "dpq sx, K = 16, D = 32": rates(_sx(32), 2, 1e-2, 3e-3, decay=True),
     "dpq sx, K = 16, D = 16": rates(_sx(16), 2, 1e-2, 3e-3, decay=True),
-    "ant, A = 10": penalties(_ant(10), 3, 1e-2, 1e-6, 5e-6, decay=True),
-    "ant, A = 20": penalties(_ant(20), 2, 3e-2, 1e-6, 1e-5, decay=True),
-    "ant, A = 8": penalties(_ant(8), 3, 1e-2, 3e-5, 6e-5, decay=True),
-    "ant, A = 4": penalties(_ant(4), 3, 1e-2, 6e-5, 1e-4, decay=True),
-    "ant with Yogi, A = 8": penalties(_ant(8), 3, 3e-2, 3e-5, 6e-5, decay=True, optimizer="yogi"),
+    "ant, A = 10": penalties(table_of_anchors(10), 3, 1e-2, 1e-6, 5e-6, decay=True),
+    "ant, A = 20": penalties(table_of_anchors(20), 2, 3e-2, 1e-6, 1e-5, decay=True),
+    "ant, A = 8": penalties(table_of_anchors(8), 3, 1e-2, 3e-5, 6e-5, decay=True),
+    "ant, A = 4": penalties(table_of_anchors(4), 3, 1e-2, 6e-5, 1e-4, decay=True),
+    "ant with Yogi, A = 8": penalties(table_of_anchors(8), 3, 3e-2, 3e-5, 6e-5, decay=True, optimizer="yogi"),
     "tt, R = 16": rates(_tt(16), 4, 1e-2, 3e-2, decay=True),
     "tt, R = 32": rates(_tt(32), 4, 1e-2, 3e-2, decay=True),
     # Baselines with as many bytes as DPQ of 32 groups, or more.

@@ -1,11 +1,13 @@
 """Experiments on clicks: users, items and recent items, each with its own table, all of one method."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from amazon_video.claims import read_histories
 from candidates import Candidates, penalties, rates
 from methods import ant, dense, sx, tiers, tt, vq
 from options import Options
+from training import Recipe
 
 from click_through import criteo
 from click_through.criteo import AdTask
@@ -24,9 +26,15 @@ def make_task(options: Options) -> Callable[[], ClickTask | AdTask]:
     return lambda: ClickTask(histories)
 
 
-# Most users are rare: rates are high, and the codes of SX start further apart than elsewhere. A norm would follow the
-# batches, in which such users hardly occur.
-_SX = sx(WIDTH, 32, query_init_scale=0.05, temperature=1.0, distance_norm=False)
+def _sx(**options: Any) -> list[Recipe]:
+    """Return the settings of DPQ-SX, K = 16, D = 32.
+
+    Most users are rare: rates are high, and the codes of SX start further apart than elsewhere. A norm would follow the
+    batches, in which such users hardly occur.
+    """
+    given: dict[str, Any] = {"query_init_scale": 0.05, "temperature": 1.0, "distance_norm": False}
+    return rates(sx(WIDTH, 32, **given | options), 6, 4e-2, 2e-2, decay=True)
+
 
 CANDIDATES: Candidates = {
     "dense": rates(dense(WIDTH), 6, 4e-2, 2e-2, 1e-2, decay=True),
@@ -34,9 +42,25 @@ CANDIDATES: Candidates = {
     "tiers, as D = 32": rates(tiers(WIDTH, 0.02, 0.27, 16), 6, 4e-2, 2e-2, decay=True),
     "dpq vq, K = 16, D = 16": rates(vq(WIDTH, 16, 16), 6, 4e-2, 2e-2, decay=True),
     "tiers, as D = 16": rates(tiers(WIDTH, 0.0125, 0.11, 8), 6, 4e-2, 2e-2, decay=True),
-    "dpq sx, K = 16, D = 32": rates(_SX, 6, 4e-2, 2e-2, decay=True),
+    "dpq sx, K = 16, D = 32": _sx(),
     "ant, A = 10": penalties(ant(WIDTH, 10), 8, 3e-2, 1e-6, 4e-6, decay=True),
     "ant, A = 20": penalties(ant(WIDTH, 20), 8, 3e-2, 1e-6, 4e-6, decay=True),
     "tt, R = 16": rates(tt(WIDTH, 16), 6, 1e-2, 5e-3, decay=True),
     "tt, R = 32": rates(tt(WIDTH, 32), 6, 1e-2, 5e-3, decay=True),
 }
+
+_EUCLIDEAN: dict[str, Any] = {"metric": "euclidean"}
+_TIED: dict[str, Any] = {"tie_key_value": True}
+_WARM: dict[str, Any] = {"temperature": 4.0}
+
+_STEPS: Candidates = {
+    **{method: CANDIDATES[method] for method in ("dense", "dpq vq, K = 16, D = 32")},
+    "dpq sx": _sx(),
+    "dpq sx, tau = 4": _sx(**_WARM),
+    "dpq sx, euclidean": _sx(**_EUCLIDEAN),
+    "dpq sx, euclidean, tied": _sx(**_EUCLIDEAN, **_TIED),
+    "dpq sx, euclidean, tied, tau = 4": _sx(**_EUCLIDEAN, **_TIED, **_WARM),
+}
+
+# From the SX of the paper towards VQ, with the rate that validation chose for both above.
+ABLATIONS: Mapping[str, Candidates] = {"sx": {method: recipes[:1] for method, recipes in _STEPS.items()}}

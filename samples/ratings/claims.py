@@ -37,6 +37,5 @@ CANDIDATES: Candidates = {
     "ant, A = 5": _penalties(ant(_WIDTH, 5), _EPOCHS, 1e-2, 1e-6, 3e-6),
     "ant, A = 10": _penalties(ant(_WIDTH, 10), _EPOCHS, 1e-2, 3e-6, 6e-6),
     "ant, A = 20": _penalties(ant(_WIDTH, 20), _EPOCHS, 1e-2, 6e-6, 1e-5),
-    "nbant, small penalty": searched(_penalties(ant(_WIDTH, 5), _EPOCHS, 1e-2, 3e-6, 6e-6), 3e-4),
-    "nbant, large penalty": searched(_penalties(ant(_WIDTH, 5), _EPOCHS, 1e-2, 3e-6, 6e-6), 3e-3),
+    "nbant": searched(_penalties(ant(_WIDTH, 5), _EPOCHS, 1e-2, 1e-7, 1e-6), 3e-4, 3e-3),
 }

@@ -1,0 +1,119 @@
+"""Analysis of anchors as in the ANT paper (sec. 4.4 and table 5), for an `ANTEmbedding` or its packed form.
+
+    rows of anchor a:   the rows i with the largest weights T[i, a]
+
+Each call packs a layer again. For several calls, pack it once with ``layer.to_packed()``. The transform is read in
+blocks. The padding row has no entries and is ignored.
+
+Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_embed.errors import BadInputError
+from edge_embed.packed.ant import PackedANT
+from edge_embed.packed.segments import BLOCK_NUMBERS
+from edge_embed.study.tables import Layer, checked_number, packed_form
+
+
+class Entries(NamedTuple):
+    """Entries of a transform T, largest first.
+
+    Attributes:
+        rows: int64 [m].
+        anchors: int64 [m].
+        weights: float64 [m], above 0.
+    """
+
+    rows: NDArray[np.int64]
+    anchors: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+def largest_entries(table: PackedANT | Layer[PackedANT], k: int = 10) -> Entries:
+    """Return the largest entries of the transform: the pairs of a row and an anchor of table 5, right.
+
+    Args:
+        table: an ANT table.
+        k: number of entries, at most n A; fewer are returned if fewer are stored. The lowest row, then the lowest
+            anchor, is first among equal ones.
+
+    Raises:
+        BadInputError: if ``table`` is not an ANT table, or ``k`` is out of range.
+    """
+    packed = _ant(table)
+    k = checked_number("k", k, packed.num_embeddings * len(packed.anchors), "the numbers of the transform")
+    best = _NONE
+    for block in _blocks(packed):
+        found = _joined(best, block)
+        best = _taken(found, np.lexsort((found.anchors, found.rows, -found.weights))[:k])
+    return best
+
+
+def rows_of_anchors(table: PackedANT | Layer[PackedANT], k: int = 10) -> list[Entries]:
+    """Return the rows with the largest weight of each anchor: words and movies of an anchor in table 5.
+
+    Args:
+        table: an ANT table.
+        k: number of rows for each anchor, at most n; an anchor that fewer rows use has fewer. The lowest row is first
+            among equal weights.
+
+    Returns:
+        One `Entries` for each of the A anchors.
+
+    Raises:
+        BadInputError: if ``table`` is not an ANT table, or ``k`` is out of range.
+    """
+    packed = _ant(table)
+    k = checked_number("k", k, packed.num_embeddings, "the rows of the table")
+    best = _NONE
+    for block in _blocks(packed):
+        found = _joined(best, block)
+        found = _taken(found, np.lexsort((found.rows, -found.weights, found.anchors)))
+        first = np.searchsorted(found.anchors, found.anchors)  # of the entries of each anchor
+        best = _taken(found, np.arange(len(first)) - first < k)
+    ends = np.searchsorted(best.anchors, np.arange(1, len(packed.anchors)))
+    return [Entries(*parts) for parts in zip(*(np.split(part, ends) for part in best), strict=True)]
+
+
+def empty_rows(table: PackedANT | Layer[PackedANT]) -> NDArray[np.int64]:
+    """Return the rows without an anchor, int64 [m] in ascending order: rare rows, in sec. 4.4 of the paper.
+
+    Raises:
+        BadInputError: if ``table`` is not an ANT table.
+    """
+    packed = _ant(table)
+    empty = np.flatnonzero(np.diff(packed.row_offsets) == 0)
+    return empty if packed.padding_idx is None else empty[empty != packed.padding_idx]
+
+
+def _ant(table: object) -> PackedANT:
+    packed = packed_form(table)
+    if not isinstance(packed, PackedANT):
+        raise BadInputError(f"got a table of {packed.method}, which has no anchors, expected a table of ant")
+    return packed
+
+
+_NONE = Entries(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+def _blocks(packed: PackedANT) -> Iterator[Entries]:
+    """Yield all entries, in blocks."""
+    for start in range(0, len(packed.weights), BLOCK_NUMBERS):
+        block = slice(start, start + BLOCK_NUMBERS)
+        weights = packed.weights[block].astype(np.float64) * packed.weight_scale[0].astype(np.float64)
+        rows = np.searchsorted(packed.row_offsets, np.arange(start, start + len(weights)), side="right") - 1
+        yield Entries(rows, packed.anchor_ids[block].astype(np.int64), weights)
+
+
+def _joined(first: Entries, second: Entries) -> Entries:
+    rows, anchors, weights = (np.concatenate(parts) for parts in zip(first, second, strict=True))
+    return Entries(rows, anchors, weights)
+
+
+def _taken(entries: Entries, which: NDArray[np.int64] | NDArray[np.bool_]) -> Entries:
+    return Entries(entries.rows[which], entries.anchors[which], entries.weights[which])
