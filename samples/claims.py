@@ -32,9 +32,11 @@ _NAMES = (
     "click_through",
     "inflection",
     "multi30k",
+    "multi30k_untied",
     "ratings",
     "sst2",
     "wikitext2",
+    "wikitext2_two_tables",
     "wikitext2_untied",
 )
 _BUILD = Path(__file__).parents[1] / "build" / "claims"

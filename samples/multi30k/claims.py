@@ -15,14 +15,19 @@ _QUICK_PAIRS = 2000
 _QUICK_TRANSLATED = 200
 
 
-def make_task(options: Options) -> Callable[[], TranslationTask]:
-    """Return a function that makes the task; its parts are always the same."""
+def make_task(options: Options, tied: bool = True) -> Callable[[], TranslationTask]:
+    """Return a function that makes the task; its parts are always the same.
+
+    Args:
+        options: options of the command.
+        tied: whether the output layer of the model shares the table of the translations.
+    """
     with text_folder(options.data) as folder:
         corpus = read(folder, _QUICK_PAIRS if options.quick else None)
     if options.quick:
         some = slice(_QUICK_TRANSLATED)
         corpus = replace(corpus, test=corpus.test[some], references=corpus.references[some])
-    return lambda: TranslationTask(corpus)
+    return lambda: TranslationTask(corpus, tied)
 
 
 _DENSE = rates(dense(WIDTH), 8, 3e-3, 1e-3, decay=True)

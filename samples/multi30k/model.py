@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from datasets import PADDING
-from tables import width_of
+from tables import rows_of, width_of
 from tied_output import tied_output
 from torch import Tensor, nn
 
@@ -17,13 +17,13 @@ class Translator(nn.Module):
     """Scores of the next word of a translation.
 
     Args:
-        table: layers ``source`` and ``target``, each of which looks up rows [*, width] of ids [*]. The output layer
-            shares the second.
+        table: layers ``source`` and ``target``, each of which looks up rows [*, width] of ids [*].
         num_layers: layers of the encoder, and as many of the decoder.
         places: maximum words of a sentence.
+        tied: whether the output layer shares the second table; otherwise it has dense rows of its own.
     """
 
-    def __init__(self, table: nn.ModuleDict, num_layers: int = 1, places: int = PLACES) -> None:
+    def __init__(self, table: nn.ModuleDict, num_layers: int = 1, places: int = PLACES, tied: bool = True) -> None:
         super().__init__()
         self.table, width = table, width_of(table["target"])
         self.places = nn.ParameterDict({name: torch.randn(places, width) * 0.1 for name in table})
@@ -33,7 +33,8 @@ class Translator(nn.Module):
         decoder = nn.TransformerDecoderLayer(width, _HEADS, 4 * width, **parts)
         self.encoder = nn.TransformerEncoder(encoder, num_layers, nn.LayerNorm(width), enable_nested_tensor=False)
         self.decoder = nn.TransformerDecoder(decoder, num_layers, nn.LayerNorm(width))
-        self.words = tied_output(table["target"], bias=True)
+        target = table["target"]
+        self.words = tied_output(target, bias=True) if tied else nn.Linear(width, rows_of(target))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits [batch, words, rows] of integers [batch, words] of both languages, padded at the end."""

@@ -25,6 +25,7 @@ class TranslationTask(Task[Translator]):
 
     Args:
         corpus: all its parts.
+        tied: whether the output layer of the model shares the table of the translations.
     """
 
     metric = "perplexity"
@@ -33,14 +34,14 @@ class TranslationTask(Task[Translator]):
     num_layers = 1
     places = PLACES
 
-    def __init__(self, corpus: Corpus) -> None:
-        self.corpus = corpus
+    def __init__(self, corpus: Corpus, tied: bool = True) -> None:
+        self.corpus, self.tied = corpus, tied
 
     def model(self, table: MakeTable) -> Translator:
         """Return the translator."""
         sizes = {"source": len(self.corpus.source_vocabulary), "target": len(self.corpus.target_vocabulary)}
         tables = nn.ModuleDict({name: table(rows) for name, rows in sizes.items()})
-        return Translator(tables, self.num_layers, self.places)
+        return Translator(tables, self.num_layers, self.places, self.tied)
 
     def batches(self) -> Iterator[Batch]:
         """Yield sentences and translations in random order.

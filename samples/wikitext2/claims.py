@@ -9,24 +9,24 @@ from options import Options
 
 from wikitext2.data import is_public, read, text_folder
 from wikitext2.model import WIDTH
-from wikitext2.sample import WordTask
+from wikitext2.sample import Output, WordTask
 
 _QUICK_WORDS = 15_000
 _TEST = 60_000  # words for the test score of each of many tables that share the output layer
 
 
-def make_task(options: Options, tied: bool = True) -> Callable[[], WordTask]:
+def make_task(options: Options, output: Output = "shared") -> Callable[[], WordTask]:
     """Return a function that makes the task; its parts are always the same.
 
     Args:
         options: options of the command.
-        tied: whether the output layer of the model shares its table.
+        output: table of the output layer, as in `WordTask`.
     """
     with text_folder(options.data) as folder:
         text = read(folder, least=5)
         most = None if is_public(folder) else _TEST
     text = text.begin(_QUICK_WORDS) if options.quick else replace(text, test=text.test[:most])
-    return lambda: WordTask(text, tied)
+    return lambda: WordTask(text, output)
 
 
 def candidates(width: int = WIDTH) -> Candidates:

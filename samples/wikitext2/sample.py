@@ -1,19 +1,21 @@
 """Trains the language model with each table, then exports, validates and compares the models."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import torch
 from comparison import Result
 from options import Options
 from tables import MakeTable
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from training import Batch, Part, Recipe, Task, compare
 
 from wikitext2.data import Text, read, text_folder, windows
 from wikitext2.model import TABLES, LanguageModel
 
+Output = Literal["shared", "own", "dense"]
 _BATCH = 32
 _LENGTH = 32
 _QUICK_WORDS = 40_000
@@ -31,25 +33,32 @@ class WordTask(Task[LanguageModel]):
 
     Args:
         text: all its parts.
-        tied: whether the output layer of the model shares its table.
+        output: the output layer shares the table (``"shared"``), has one of the same method (``"own"``), or is dense.
     """
 
     metric = "perplexity"
     higher_is_better = False
 
-    def __init__(self, text: Text, tied: bool = True) -> None:
-        self.vocabulary, self.tied = text.vocabulary, tied
+    def __init__(self, text: Text, output: Output = "shared") -> None:
+        self.vocabulary, self.output = text.vocabulary, output
         self.training, self.validation, self.test = text.training, text.validation, text.test
 
     def model(self, table: MakeTable) -> LanguageModel:
         """Return the language model."""
-        return LanguageModel(table(len(self.vocabulary)), self.tied)
+        rows = len(self.vocabulary)
+        if self.output == "own":
+            return LanguageModel(nn.ModuleDict({name: table(rows) for name in ("input", "output")}))
+        return LanguageModel(table(rows), tied=self.output == "shared")
 
     def batches(self) -> Iterator[Batch]:
         """Yield rows of words, cut at another place in each epoch."""
         rows = windows(self.training[int(torch.randint(_LENGTH, ())) :], _LENGTH)
         for batch in torch.randperm(len(rows)).split(_BATCH):
             yield (rows[batch],)
+
+    def ids(self, batch: Batch) -> Sequence[Tensor]:
+        """Return the words, for each table."""
+        return batch * (2 if self.output == "own" else 1)
 
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the mean cross entropy of the next words."""

@@ -13,7 +13,7 @@ from wikitext2.sample import WordTask
 
 def make_task(options: Options) -> Callable[[], WordTask]:
     """Return a function that makes the task; its parts are always the same."""
-    return wikitext2.claims.make_task(options, tied=False)
+    return wikitext2.claims.make_task(options, output="dense")
 
 
 CANDIDATES: Candidates = {

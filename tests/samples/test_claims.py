@@ -25,7 +25,7 @@ from candidates import one_of_each
 from click.testing import CliRunner
 from costs import step_costs, step_memory
 from options import Options
-from tables import MakeTable, paper_numbers
+from tables import MakeTable, paper_numbers, tables
 from torch import Tensor, nn
 from training import Batch, Part, Recipe, Task
 from trials import Trial, choose, counts, run_seed
@@ -464,6 +464,35 @@ class TestSteps:
         ids = torch.zeros(1, 2, dtype=torch.int64)
         assert LanguageModel(nn.Embedding(5, 64))(ids).shape == (1, 2, 5)
         assert PhraseClassifier(nn.Embedding(5, 64), 2)(ids).shape == (1, 2)
+
+    @pytest.mark.parametrize(
+        ("output", "count", "shares"), [("shared", 1, True), ("own", 2, True), ("dense", 1, False)]
+    )
+    def test_output_layer_of_words_has_the_table_that_its_sample_says(
+        self, output: Any, count: int, shares: bool
+    ) -> None:
+        from wikitext2.data import Text
+        from wikitext2.sample import WordTask
+
+        task = WordTask(Text({str(at): at for at in range(9)}, *[torch.zeros(99, dtype=torch.int64)] * 3), output)
+        model = task.model(methods.dense(8))
+        found = tables(model)
+        assert len(found) == len(task.ids(next(task.batches()))) == count
+        assert (model.words.weight is found[-1].weight) == shares
+        assert (found[0].weight is found[-1].weight) == (count == 1)
+        task.loss(model, next(task.batches())).backward()
+        assert all(table.weight.grad is not None for table in found)
+
+    @pytest.mark.parametrize("tied", [True, False])
+    def test_output_layer_of_translator_shares_its_table_if_tied(self, tied: bool) -> None:
+        from multi30k.data import Corpus, Pairs
+        from multi30k.task import TranslationTask
+
+        pairs = Pairs(torch.ones(3, 4, dtype=torch.int64), torch.ones(3, 4, dtype=torch.int64))
+        names = {str(at): at for at in range(9)}
+        model = TranslationTask(Corpus(names, names, pairs, pairs, pairs, []), tied).model(methods.dense(128))
+        assert (model.words.weight is model.table["target"].weight) == tied
+        assert model.words.out_features == 9
 
     def test_width_that_codes_do_not_divide_is_refused(self, tmp_path: Path) -> None:
         done = invoked(["wikitext2", "--data", str(tmp_path), "--width", "100"], steps.main)

@@ -1,0 +1,1 @@
+"""Translation of Multi30k with an output layer of its own."""
