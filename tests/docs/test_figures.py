@@ -78,7 +78,8 @@ def test_five_seed_row_is_that_of_sample(sample: str, method: str, ratio: str, d
     )
 
 
-SAMPLES = ("ag_news", "amazon_video", "click_through", "multi30k", "sst2", "wikitext2", "wikitext2_untied")
+SAMPLES = ("ag_news", "amazon_video", "click_through", "multi30k", "ratings", "sst2", "wikitext2", "wikitext2_untied")
+LESS_IS_BETTER = {"perplexity", "mean squared error"}
 
 
 def spread(kind: str, figure: Callable[[Any, Any], float], samples: Sequence[str] = SAMPLES) -> tuple[float, float]:
@@ -103,7 +104,9 @@ def test_claims_have_costs_and_compression_of_the_samples() -> None:
     ranges = {name: spread("ant", time, [name]) for name in SAMPLES[:-1]}
     shown = [f"{low:.2f}{f' to {high:.2f}' if high > low else ''} in `{name}`" for name, (low, high) in ranges.items()]
     assert all(part in ant for part in shown), shown
-    points = spread("tt", lambda row, _: 100 * row["cut down"]["tt"]["mean"], SAMPLES[:3] + SAMPLES[4:5])
+    points = spread(
+        "tt", lambda row, _: 100 * row["cut down"]["tt"]["mean"], ("ag_news", "amazon_video", "click_through", "sst2")
+    )
     assert f"by {-points[1]:.0f} to {-points[0]:.0f} points" in tt, points
 
 
@@ -165,20 +168,22 @@ def test_claims_on_product_quantisation_are_those_of_the_samples() -> None:
     found = dict[str, list[str]]()
     for sample in SAMPLES:
         run = read_sample(sample)
-        sign = -1 if run["metric"] == "perplexity" else 1  # of what is better
+        sign = -1 if run["metric"] in LESS_IS_BETTER else 1  # of what is better
         for row in run["methods"]:
             if row["method"].startswith("dpq vq"):
                 mean, half = (row["cut down"]["pq"][part] for part in ("mean", "half"))
                 answer = "as good" if abs(mean) <= half else "better" if sign * mean > 0 else "worse"
                 found.setdefault(answer, []).append(f"{sample} {row['ratio']:.0f}")
     assert (
-        "worse than DPQ-VQ in `ag_news`, `amazon_video`, `multi30k` at 27 times and `wikitext2` at 29" in CLAIMS[0].text
+        "worse than DPQ-VQ in `ag_news`, `amazon_video`, `ratings`, `multi30k` at 27 times and `wikitext2` at 29"
+        in CLAIMS[0].text
     )
     assert found == {
         "worse": [
             *(f"ag_news {n}" for n in (31, 61, 125)),
             *(f"amazon_video {n}" for n in (16, 31)),
             "multi30k 27",
+            "ratings 16",
             "wikitext2 29",
         ],
         "as good": [
@@ -190,6 +195,19 @@ def test_claims_on_product_quantisation_are_those_of_the_samples() -> None:
         ],
         "better": ["wikitext2 15"],
     }
+
+
+def test_term_of_nonzeros_in_nbant_is_that_of_the_sample() -> None:
+    run = {row["method"]: row for row in read_sample("ratings")["methods"]}
+    penalty = 1e-6  # of setting 2 of samples/ratings/claims.py
+    assert run["nbant"]["setting"] == 2
+    (term, error, half, five, twenty) = re.findall(
+        r"nonzeros is (\S+): nbANT ends with (\S+) ± (\S+), ANT of 5 and 20 anchors with (\S+) and (\S+) ", ANT.text
+    )[0]
+    assert is_rounded(term, penalty * run["nbant"]["numbers"])
+    assert is_interval((error, half), run["nbant"]["score"])
+    assert is_rounded(five, run["ant, A = 5"]["score"]["mean"])
+    assert is_rounded(twenty, run["ant, A = 20"]["score"]["mean"])
 
 
 def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
@@ -351,7 +369,9 @@ def test_figures_of_trained_tiers_are_those_of_samples() -> None:
             assert is_rounded(written, scale * found.mean()), name
 
 
-@pytest.mark.parametrize(("sample", "beside"), [("click_through", ()), ("wikitext2_untied", ("wikitext2",))])
+@pytest.mark.parametrize(
+    ("sample", "beside"), [("click_through", ()), ("ratings", ()), ("wikitext2_untied", ("wikitext2",))]
+)
 def test_intervals_in_readme_are_those_of_the_sample(sample: str, beside: tuple[str, ...]) -> None:
     run = read_sample(sample)
     scale = 100 if run["metric"].lower() in IN_POINTS else 1
@@ -434,7 +454,7 @@ def test_figures_of_draft_models_are_those_of_the_sample() -> None:
 def mean_of(row: dict[str, Any], metric: str) -> float:
     """Return a mean score of which higher is better."""
     score: float = row["score"]["mean"]
-    return -score if metric == "perplexity" else score
+    return -score if metric in LESS_IS_BETTER else score
 
 
 def test_dpq_page_names_better_variant_of_each_sample() -> None:
