@@ -42,7 +42,7 @@ each seed. lambda_1 = {_ANCHOR_PENALTY:g}, lambda_2 = {_PENALTY:g}."""
 
 @dataclass(frozen=True)
 class Passed:
-    """What is known after a stream.
+    """Result of a stream.
 
     Attributes:
         history: a step for each part.
@@ -100,7 +100,13 @@ def settle(task: NewsTask, model: Classifier, optimizer: torch.optim.Optimizer) 
 @data_option("Folder with the archives (*.tar.xz) of the data sets; nothing is written there.", required=True)
 @click.option("--seeds", type=click.IntRange(min=2), default=5, show_default=True, help="Number of seeds.")
 @click.option("--quick", is_flag=True, help="Fewer texts and parts.")
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_BUILD, help="Folder for results.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_BUILD,
+    show_default="build/anchor_stream",
+    help="Folder for results.",
+)
 def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
     """Train on a stream with and without a search, and write figures.json, results.md and plots."""
     make_folder(output)
@@ -112,7 +118,6 @@ def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
         for is_searching in (True, False):
             found = [_seeded(make, seed, start, is_searching, parts) for seed in range(seeds)]
             rows.append(_row(start, is_searching, found))
-            click.echo(str(rows[-1]), err=True)
             if is_searching:
                 draw_search(found[0].history, output / f"from_{start}.svg", force=True)
     write_results(output, command, rows, markdown)
@@ -120,7 +125,9 @@ def main(data: Path, seeds: int, quick: bool, output: Path) -> None:
 
 def _seeded(make: Callable[[], NewsTask], seed: int, start: int, is_searching: bool, parts: int) -> Passed:
     torch.manual_seed(seed)
-    return passed(make(), start, is_searching, parts)
+    found = passed(make(), start, is_searching, parts)
+    click.echo(f"from {start}, seed {seed}: {found.history[-1].num_anchors[0]} anchors, {found.accuracy:.4f}", err=True)
+    return found
 
 
 def _row(start: int, is_searching: bool, found: Sequence[Passed]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import click
 import numpy as np
@@ -64,9 +64,13 @@ _CHOICE = "Epochs and settings were chosen by validation data."
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE.",
+    help="Folder for results.json and results.md, which are overwritten. Default: build/claims/SAMPLE[-NAME].",
 )
-@click.option("--ablation", help="Train these settings of the sample, which differ in one option at a time, instead.")
+@click.option(
+    "--ablation",
+    metavar="NAME",
+    help="Train settings that differ in one option at a time instead: sx of click_through.",
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted run in this folder, or add methods to it.")
 def main(
     sample: str, data: Path, seeds: int, seed: int, quick: bool, output: Path | None, ablation: str | None, resume: bool
@@ -76,8 +80,7 @@ def main(
     Progress goes to stderr, the report to stdout too.
     """
     module = import_module(f"{sample}.claims")
-    candidates = _candidates(module, ablation)
-    candidates = one_of_each(candidates) if quick else candidates
+    candidates = _candidates(module, ablation, quick)
     options = Options(data, quick, seed, output or _BUILD / (f"{sample}-{ablation}" if ablation else sample))
     make_folder(options.output)
     torch.set_num_threads(1)  # faster for models this small; step times are those of one core
@@ -110,13 +113,14 @@ def main(
     print(report, end="")
 
 
-def _candidates(module: ModuleType, ablation: str | None) -> Candidates:
-    """Return the settings of all methods of a sample, or of one of its ablations."""
+def _candidates(module: ModuleType, ablation: str | None, quick: bool) -> Candidates:
+    """Return the settings of the methods of a sample, or of one of its ablations."""
     if ablation is None:
-        return cast(Candidates, module.CANDIDATES)
+        methods: Candidates = module.CANDIDATES
+        return one_of_each(methods) if quick else methods
     ablations: Mapping[str, Candidates] = getattr(module, "ABLATIONS", {})
     if ablation not in ablations:
-        expected = f"expected one of {', '.join(ablations)}" if ablations else "this sample has none"
+        expected = f"expected {' or '.join(ablations)}" if ablations else "none, as this sample has no ablation"
         raise click.UsageError(f"--ablation: got {ablation!r:.80}, {expected}")
     return ablations[ablation]
 

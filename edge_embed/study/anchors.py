@@ -1,7 +1,8 @@
-"""Analysis of anchors as in the ANT paper (sec. 4.4 and table 5), for an `ANTEmbedding` or its packed form.
+"""Analysis of anchors as in the ANT paper (sec. 4.4 and table 5), for layers of ANT or their packed form.
 
     rows of anchor a:   the rows i with the largest weights T[i, a]
 
+A softmax mixture is refused: its packed form has other weights, those above the least of each set, and further anchors.
 Each call packs a layer again. For several calls, pack it once with ``layer.to_packed()``. The transform is read in
 blocks. The padding row has no entries and is ignored.
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_embed.errors import BadInputError
+from edge_embed.layers.arguments import checked_count
 from edge_embed.packed.ant import PackedANT
 from edge_embed.packed.segments import BLOCK_NUMBERS
-from edge_embed.study.tables import Layer, checked_number, packed_form
+from edge_embed.study.tables import Layer, packed_form
 
 
 class Entries(NamedTuple):
@@ -39,14 +41,13 @@ def largest_entries(table: PackedANT | Layer[PackedANT], k: int = 10) -> Entries
 
     Args:
         table: an ANT table.
-        k: number of entries, at most n A; fewer are returned if fewer are stored. The lowest row, then the lowest
-            anchor, is first among equal ones.
+        k: number of entries; fewer are returned if fewer are above 0. The lowest row, then the lowest anchor, is first
+            among equal ones.
 
     Raises:
-        BadInputError: if ``table`` is not an ANT table, or ``k`` is out of range.
+        BadInputError: if ``table`` is not an ANT table, or ``k`` is no integer above 0.
     """
-    packed = _ant(table)
-    k = checked_number("k", k, packed.num_embeddings * len(packed.anchors), "the numbers of the transform")
+    packed, k = _ant(table), checked_count("k", k)
     best = _NONE
     for block in _blocks(packed):
         found = _joined(best, block)
@@ -59,17 +60,16 @@ def rows_of_anchors(table: PackedANT | Layer[PackedANT], k: int = 10) -> list[En
 
     Args:
         table: an ANT table.
-        k: number of rows for each anchor, at most n; an anchor that fewer rows use has fewer. The lowest row is first
-            among equal weights.
+        k: number of rows for each anchor; an anchor that fewer rows use has fewer. The lowest row is first among equal
+            weights.
 
     Returns:
         One `Entries` for each of the A anchors.
 
     Raises:
-        BadInputError: if ``table`` is not an ANT table, or ``k`` is out of range.
+        BadInputError: if ``table`` is not an ANT table, or ``k`` is no integer above 0.
     """
-    packed = _ant(table)
-    k = checked_number("k", k, packed.num_embeddings, "the rows of the table")
+    packed, k = _ant(table), checked_count("k", k)
     best = _NONE
     for block in _blocks(packed):
         found = _joined(best, block)
@@ -92,6 +92,9 @@ def empty_rows(table: PackedANT | Layer[PackedANT]) -> NDArray[np.int64]:
 
 
 def _ant(table: object) -> PackedANT:
+    if getattr(table, "mixing", None) == "softmax":
+        got = "table: got a softmax mixture, whose packed form has other weights"
+        raise BadInputError(f"{got}; pass a linear mixture or an ANTEmbedding, or study layer.transform")
     packed = packed_form(table)
     if not isinstance(packed, PackedANT):
         raise BadInputError(f"got a table of {packed.method}, which has no anchors, expected a table of ant")

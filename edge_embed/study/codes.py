@@ -15,7 +15,7 @@ from edge_embed.errors import BadInputError
 from edge_embed.packed.dpq import PackedDPQ
 from edge_embed.packed.ids import checked_ids
 from edge_embed.packed.packed_form import PackedTable
-from edge_embed.study.tables import Layer, blocks_of_ids, checked_number, packed_form
+from edge_embed.study.tables import Layer, blocks_of_ids, packed_form
 
 
 class Neighbours(NamedTuple):
@@ -74,8 +74,8 @@ def code_changes(before: PackedDPQ | Layer[PackedDPQ], after: PackedDPQ | Layer[
 def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int = 10) -> Neighbours:
     """Return the nearest rows of some rows by cosine similarity: tables 5 to 7, appendix D.3.
 
-    A row is its own nearest row, as in the paper. The lowest id is first among equal rows. A row of zeros has cosine 0
-    with every other row.
+    A row is its own nearest row, as in the paper, unless rows with lower ids equal it: the lowest id is first among
+    equal rows. A row of zeros has cosine 0 with every other row.
 
     Args:
         table: table of any method.
@@ -89,7 +89,8 @@ def nearest_rows(table: PackedTable | Layer[PackedTable], ids: ArrayLike, k: int
     packed = packed_form(table)
     shape = checked_ids(ids, packed.num_embeddings).shape
     candidates = packed.num_embeddings - (packed.padding_idx is not None)
-    k = checked_number("k", k, candidates, "the rows of the table")
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= candidates:
+        raise BadInputError(f"k: got {k!r:.80}, expected 1 to {candidates}, the rows of the table")
     asked = _directions(packed, np.reshape(ids, -1))  # [m, d]
     found: NDArray[np.int64] = np.empty((len(asked), 0), np.int64)
     similarity: NDArray[np.float64] = np.empty((len(asked), 0))

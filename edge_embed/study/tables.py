@@ -38,14 +38,3 @@ def blocks_of_ids(packed: PackedTable, bits_per_row: int) -> Iterator[NDArray[np
     for block in row_blocks(packed.num_embeddings, bits_per_row):
         ids = np.arange(block.start, block.stop)
         yield ids if packed.padding_idx is None else ids[ids != packed.padding_idx]
-
-
-def checked_number(name: str, number: object, most: int, of: str) -> int:
-    """Return a number of results, 1 to ``most``.
-
-    Raises:
-        BadInputError: if it is another number or none.
-    """
-    if not isinstance(number, int | np.integer) or isinstance(number, bool) or not 1 <= number <= most:
-        raise BadInputError(f"{name}: got {number!r:.80}, expected 1 to {most}, {of}")
-    return int(number)

@@ -492,6 +492,19 @@ def test_figures_of_anchor_search_are_those_of_the_sample() -> None:
         assert written[4] == span(found["sweep", None]["anchors"])
 
 
+def test_figures_of_the_stream_are_those_of_the_sample() -> None:
+    measured = json.loads((ROOT / "samples" / "anchors" / "stream.json").read_text(encoding="utf-8"))["rows"]
+    found = {(row["start"], row["search"]): row for row in measured}
+    rows = list(ANT.table_rows("| begins with | anchors after the stream | accuracy | accuracy without a search |"))
+    assert [int(start) for start, *_ in rows] == [2, 10]
+    for start, anchors, *written in rows:
+        assert anchors == span([each[-1] for each in found[int(start), True]["anchors"]])
+        for one, is_searching in zip(written, (True, False), strict=True):
+            assert is_interval(tuple(one.split(" ± ")), found[int(start), is_searching]["accuracy"]), start
+    drawn = found[10, True]["anchors"][0]
+    assert (drawn[0], max(drawn), min(drawn), drawn[-1]) == (10, 12, 8, 9)
+
+
 def span(numbers: list[int]) -> str:
     least, most = min(numbers), max(numbers)
     return str(least) if least == most else f"{least} to {most}"

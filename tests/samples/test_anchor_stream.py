@@ -49,7 +49,7 @@ def test_settling_ends_when_the_loss_no_longer_falls(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("is_searching", [True, False])
-def test_only_a_search_changes_the_number_of_anchors(is_searching: bool) -> None:
+def test_search_alone_changes_the_number_of_anchors(is_searching: bool) -> None:
     torch.manual_seed(0)
     found = anchor_stream.passed(news(), 1, is_searching, 3)
     anchors = [step.num_anchors[0] for step in found.history]

@@ -271,17 +271,17 @@ class TestCommand:
         import ag_news.claims
 
         monkeypatch.setattr(ag_news.claims, "make_task", lambda options: Halves)
-        few = {"dense": CANDIDATES["dense"], "dpq few codes": CANDIDATES["dpq"]}
+        few = {"dense": CANDIDATES["dense"], "dpq": CANDIDATES["dpq"], "dpq, few codes": CANDIDATES["dpq"]}
         monkeypatch.setattr(ag_news.claims, "ABLATIONS", {"codes": few}, raising=False)
         where = ["--data", str(tmp_path), "--seeds", "1", "--quick", "--output", str(tmp_path)]
         done = invoked(["ag_news", *where, "--ablation", "codes"])
         assert done.exit_code == 0, done.output
         results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-        assert [row["method"] for row in results["methods"]] == ["dense", "dpq few codes"]
+        assert [row["method"] for row in results["methods"]] == ["dense", "dpq", "dpq, few codes"]
         assert results["command"].endswith("--quick --ablation codes")
 
     @pytest.mark.parametrize(
-        ("sample", "said"), [("click_through", "expected one of sx"), ("bert", "this sample has none")]
+        ("sample", "said"), [("click_through", "expected sx"), ("bert", "none, as this sample has no ablation")]
     )
     def test_unknown_ablation_is_refused(self, sample: str, said: str, tmp_path: Path) -> None:
         done = invoked([sample, "--data", str(tmp_path), "--output", str(tmp_path / "out"), "--ablation", "x"])

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge_embed import ANTMixtureEmbedding, ANTMixtureEmbeddingBag
 from edge_embed.errors import BadInputError
 from edge_embed.layers.ant import ANTEmbedding
 from edge_embed.layers.dpq import DPQEmbedding
@@ -99,20 +100,31 @@ def test_layer_trainable_and_frozen_give_the_same(blocks):
 
 def test_table_without_entries_has_no_rows_of_anchors():
     packed = packed_of(np.zeros((3, 2), np.float32))
-    assert [len(entries.rows) for entries in rows_of_anchors(packed, 3)] == [0, 0]
-    assert len(largest_entries(packed, 6).rows) == 0
+    assert [len(entries.rows) for entries in rows_of_anchors(packed)] == [0, 0]
+    assert len(largest_entries(packed).rows) == 0
     assert empty_rows(packed).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("function", "most"), [(largest_entries, 6), (rows_of_anchors, 3)])
-@pytest.mark.parametrize("k", [0, 7, 2.0, True, "3"])
-def test_number_out_of_range_is_refused(function: Callable[..., Any], most: int, k: Any) -> None:
-    with pytest.raises(BadInputError, match=rf"^k: got {k!r}, expected 1 to {most}, the"):
+@pytest.mark.parametrize("function", [largest_entries, rows_of_anchors])
+@pytest.mark.parametrize(
+    ("k", "said"), [(0, "at least 1"), (-1, "at least 1"), (2.0, "an integer"), ("3", "an integer")]
+)
+def test_number_of_results_is_an_integer_above_zero(function: Callable[..., Any], k: Any, said: str) -> None:
+    with pytest.raises(BadInputError, match=rf"^k must be {said}, got {k!r}"):
         function(packed_of(np.ones((3, 2), np.float32)), k)
 
 
+@pytest.mark.parametrize("layer", [ANTMixtureEmbedding, ANTMixtureEmbeddingBag])
+def test_mixture_is_studied_if_linear_and_refused_if_softmax(layer: Any) -> None:
+    linear = layer(9, 4, (2, 3), mixing="linear")
+    assert len(rows_of_anchors(linear)) == 5
+    for function in (largest_entries, rows_of_anchors, empty_rows):
+        with pytest.raises(BadInputError, match="table: got a softmax mixture, whose packed form has other weights"):
+            function(layer(9, 4, (2, 3), mixing="softmax"))
+
+
 @pytest.mark.parametrize("function", [largest_entries, rows_of_anchors, empty_rows])
-def test_other_tables_are_refused(function: Callable[..., Any]) -> None:
+def test_tables_of_other_methods_are_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(BadInputError, match="got a table of dpq, which has no anchors, expected a table of ant"):
         function(DPQEmbedding(9, 4, 2, 2))
     with pytest.raises(BadInputError, match="got Embedding, expected an embedding layer of edge_embed"):
