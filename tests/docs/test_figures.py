@@ -18,7 +18,6 @@ TIERED_TABLES = Page(DOCS / "guides" / "tiered-tables.md")
 TIERED_TRAINING = Page(DOCS / "guides" / "tiered-training.md")
 DRAFT_MODELS = Page(DOCS / "guides" / "draft-models.md")
 DPQ = Page(DOCS / "guides" / "dpq-training.md")
-ANT = Page(DOCS / "papers" / "ant.md")
 README = Page(ROOT / "README.md")
 FIVE_SEEDS = Page(DOCS / "performance" / "results-five-seeds.md")
 ANT = Page(DOCS / "papers" / "ant.md")
@@ -229,6 +228,11 @@ def test_term_of_nonzeros_in_nbant_is_that_of_the_sample() -> None:
     assert is_interval((error, half), run["nbant"]["score"])
     assert is_rounded(five, run["ant, A = 5"]["score"]["mean"])
     assert is_rounded(twenty, run["ant, A = 20"]["score"]["mean"])
+    objectives = re.findall(r"eq. 34 is (\S+) with 5 anchors and (\S+) with 20", ANT.text)[0]
+    for written, anchors in zip(objectives, (5, 20), strict=True):
+        row = run[f"ant, A = {anchors}"]
+        entries = row["numbers"] - 2 * 16 * anchors  # without the anchors of both tables
+        assert is_rounded(written, row["score"]["mean"] + penalty * entries + 2 * anchors * (3e-4 - penalty))
 
 
 def test_ant_page_has_score_of_news_by_count_of_paper() -> None:
@@ -391,7 +395,7 @@ def test_figures_of_trained_tiers_are_those_of_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sample", "beside"), [("click_through", ()), ("ratings", ()), ("wikitext2_untied", ("wikitext2",))]
+    ("sample", "beside"), [("click_through", ()), ("ratings", ()), ("sst2", ()), ("wikitext2_untied", ("wikitext2",))]
 )
 def test_intervals_in_readme_are_those_of_the_sample(sample: str, beside: tuple[str, ...]) -> None:
     run = read_sample(sample)
