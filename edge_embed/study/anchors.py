@@ -9,7 +9,7 @@ blocks. The padding row has no entries and is ignored.
 Source: "Anchor & Transform: Learning Sparse Embeddings for Large Vocabularies" (ICLR 2021).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -48,11 +48,7 @@ def largest_entries(table: PackedANT | Layer[PackedANT], k: int = 10) -> Entries
         BadInputError: if ``table`` is not an ANT table, or ``k`` is no integer above 0.
     """
     packed, k = _ant(table), checked_count("k", k)
-    best = _NONE
-    for block in _blocks(packed):
-        found = _joined(best, block)
-        best = _taken(found, np.lexsort((found.anchors, found.rows, -found.weights))[:k])
-    return best
+    return _best(packed, lambda found: _taken(found, np.lexsort((found.anchors, found.rows, -found.weights))[:k]))
 
 
 def rows_of_anchors(table: PackedANT | Layer[PackedANT], k: int = 10) -> list[Entries]:
@@ -70,12 +66,13 @@ def rows_of_anchors(table: PackedANT | Layer[PackedANT], k: int = 10) -> list[En
         BadInputError: if ``table`` is not an ANT table, or ``k`` is no integer above 0.
     """
     packed, k = _ant(table), checked_count("k", k)
-    best = _NONE
-    for block in _blocks(packed):
-        found = _joined(best, block)
+
+    def first_of_each(found: Entries) -> Entries:
         found = _taken(found, np.lexsort((found.rows, -found.weights, found.anchors)))
         first = np.searchsorted(found.anchors, found.anchors)  # of the entries of each anchor
-        best = _taken(found, np.arange(len(first)) - first < k)
+        return _taken(found, np.arange(len(first)) - first < k)
+
+    best = _best(packed, first_of_each)
     ends = np.searchsorted(best.anchors, np.arange(1, len(packed.anchors)))
     return [Entries(*parts) for parts in zip(*(np.split(part, ends) for part in best), strict=True)]
 
@@ -101,7 +98,12 @@ def _ant(table: object) -> PackedANT:
     return packed
 
 
-_NONE = Entries(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+def _best(packed: PackedANT, select: Callable[[Entries], Entries]) -> Entries:
+    """Return what ``select`` keeps of all entries, of which it sees those kept before and one block at a time."""
+    best = Entries(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+    for block in _blocks(packed):
+        best = select(_joined(best, block))
+    return best
 
 
 def _blocks(packed: PackedANT) -> Iterator[Entries]:
